@@ -1,11 +1,11 @@
 //! A chat: an app server of a running `steadfast dev`.
 //!
-//! Start several, and end one with Ctrl+C: its clients are told, move to another
-//! server, and notice nothing else.
+//! Start several and stop one with Ctrl+C: its clients get a notice and move to another
+//! server without losing their connection.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "it talks to whoever runs it"
+    reason = "it prints to its user"
 )]
 
 use std::error::Error;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use steadfast::realtime::{Context, HubResult, ShutdownMode};
 use steadfast::{AppServer, hub};
 
-/// What `steadfast dev` prints; everybody knows this key.
+/// The connection string that `steadfast dev` prints, with its well-known key.
 const SERVICE: &str = "Endpoint=http://localhost;Port=8888;\
     AccessKey=ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789ABCDEFGH;Version=1.0;";
 
@@ -59,7 +59,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .hub::<Chat>("chat")
         .on_shutdown("chat", |clients| async move {
             if let Err(error) = clients.all().send("exit", &()).await {
-                eprintln!("nobody was told: {error}");
+                eprintln!("the notice was not sent: {error}");
             }
         })
         .start()?;

@@ -2,11 +2,10 @@
 //!
 //! `houses <folder>`: the sensors of every house report to an event hub of sixteen
 //! partitions, consumers share them, and each house has its aggregate in a collection.
-//! What a partition's houses are like is kept as a blob, which a web page may show.
-//! The input adds a consumer (`more`) and lets the oldest die (`kill`); when it ends,
-//! all ends. Kill the process whenever you like and start it again: every report is
-//! counted once.
-#![expect(clippy::print_stdout, reason = "it talks to whoever runs it")]
+//! A blob per partition summarizes its houses for a web page. The input adds a consumer
+//! (`more`) or kills the oldest one (`kill`); at the end of the input the program exits.
+//! Kill the process at any time and start it again: every report is counted exactly once.
+#![expect(clippy::print_stdout, reason = "it prints to its user")]
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -27,7 +26,7 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 const HOUSES: u32 = 100_000;
 const PARTITIONS: u32 = 16;
-/// Reports that a gateway of sensors sends at a time.
+/// Reports that a sensor gateway sends in one batch.
 const AT_ONCE: usize = 250;
 /// The blobs: `aggregate/<partition>.json`.
 const PAGES: &str = "devstoreaccount1/houses";
@@ -38,8 +37,8 @@ struct Aggregate {
 }
 
 impl Handler for Aggregate {
-    /// The checkpoint is in the same transaction. The page is written before that is
-    /// committed: if the commit fails these events come again, and so does the page.
+    /// The checkpoint is in the same transaction. The page is written before the commit: if
+    /// the commit fails, the events are delivered again and the page is written again.
     async fn handle(&self, events: &[Received], context: &mut Context<'_>) -> Handled {
         let name = format!("aggregate/{}.json", context.partition());
         let houses: Dictionary<u32, (u32, u32)> = context.state()?.get_or_add("houses").await?;
@@ -68,8 +67,8 @@ impl Handler for Aggregate {
     }
 }
 
-/// One more consumer of the group. Whoever drops it kills it: nothing is released, and
-/// the others take its partitions when its claims have expired.
+/// Starts another consumer of the group. Dropping it kills it: it releases nothing, and
+/// the others take its partitions when its ownerships have expired.
 async fn consumer(node: &Node) -> Outcome<Processor> {
     let options = ProcessorOptions {
         guarantee: Guarantee::ExactlyOnce(Arc::clone(node.replicas())),
@@ -84,8 +83,8 @@ async fn consumer(node: &Node) -> Outcome<Processor> {
     Ok(hubs.process("houses", "$Default", options, handler).await?)
 }
 
-/// The sensors of one partition's houses. Their gateway numbers what it sends, and goes
-/// on behind what the event hub has: nothing is lost, and nothing sent twice counts.
+/// Reports for the houses of one partition. The gateway numbers its batches and resumes
+/// behind the last one in the event hub: no report is lost, and duplicates are dropped.
 async fn report(node: &Node, partition: u32) -> Outcome<()> {
     let gateways = node.service("gateways", Scheme::Singleton).await?;
     let slot = gateways.slot(SlotKey::Only).await?;
@@ -130,7 +129,7 @@ async fn report(node: &Node, partition: u32) -> Outcome<()> {
     Ok(())
 }
 
-/// Waits until every report is behind a checkpoint.
+/// Waits until the checkpoints cover every report.
 async fn counted(node: &Node) -> Outcome<()> {
     loop {
         let standings = node.event_hubs().standings("houses", "$Default").await?;
@@ -141,7 +140,7 @@ async fn counted(node: &Node) -> Outcome<()> {
     }
 }
 
-/// The lines of the input. Waiting for them blocks, so a thread does it.
+/// The lines of the input, read on a thread because reading blocks.
 fn input() -> Outcome<UnboundedReceiver<String>> {
     let (send, lines) = unbounded_channel();
     let read = move || {
@@ -155,7 +154,7 @@ fn input() -> Outcome<UnboundedReceiver<String>> {
 #[tokio::main]
 async fn main() -> Outcome<()> {
     let folder = std::env::args().nth(1).unwrap_or("data".into());
-    // Any free ports, so that several can run beside one another.
+    // Free ports, so that several processes can run on one machine.
     let mut layers = Layers::new();
     for port in [
         "http.port",

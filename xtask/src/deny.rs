@@ -10,13 +10,13 @@ use crate::workspace::Workspace;
 
 const VERSION: &str = "0.20.2";
 
-/// The manifests that have a lock file of their own. That of the fuzzer has settings that
-/// cargo does not have on its stable channel; a lock file that is out of date is an error.
+/// The manifests with their own lock file. The fuzzer's needs settings of unstable cargo;
+/// an outdated lock file is an error.
 const MANIFESTS: [&str; 2] = ["Cargo.toml", "fuzz/Cargo.toml"];
 
 /// Checks licences, banned crates and sources against `deny.toml`.
 ///
-/// The database of advisories is on the network: it is asked only if `STEADFAST_ADVISORIES` is set.
+/// The advisory database is on the network: it is used only if `STEADFAST_ADVISORIES` is set.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let program = install(workspace)?;
     for manifest in MANIFESTS {
@@ -40,7 +40,7 @@ fn install(workspace: &Workspace) -> Result<PathBuf> {
     if is_current(&program) {
         return Ok(program);
     }
-    // A folder of its own, removed afterwards: nothing else can use what is built there.
+    // A separate folder, removed afterwards: no other build can reuse its output.
     let build = tools.join("build");
     let mut command = workspace.cargo();
     command

@@ -1,9 +1,9 @@
 //! `cargo xtask soak fuzz`: libFuzzer around every target.
 //!
-//! The workspace `fuzz/` is built with counters of coverage in our own crates. What a run
-//! finds worth keeping stays below `target/fuzz`, with a log of each target. A target
-//! that fails is started again until its time is over; each input that fails is named at
-//! the end, with the command that executes it again.
+//! The workspace `fuzz/` is built with coverage counters in our own crates. Inputs that a
+//! run keeps stay below `target/fuzz`, with a log of each target. A failing target is
+//! restarted until its time is over; the end of the run lists each failing input with the
+//! command that executes it again.
 
 use std::fs::{self, File, Metadata};
 use std::io::Write as _;
@@ -24,37 +24,37 @@ const HOUR: u64 = 3600;
 /// Longest input.
 const MOST_BYTES: usize = 64 * 1024;
 
-/// The seconds of wall time and the megabytes that one input may take. An execution
-/// bounds its processor time itself; this is for one that waits and never ends.
+/// The limits of wall time, in seconds, and memory, in megabytes, of one input. An execution
+/// limits its CPU time itself; this catches one that waits indefinitely.
 const MOST_SECONDS: u64 = 600;
 const MOST_MEGABYTES: u64 = 2048;
 
-/// Failures of a target after which the rest of its time is given up.
+/// The number of failures after which a target is abandoned.
 const MOST_FAILURES: u64 = 20;
 
 /// Stands before the time at which a program was started, in a log.
 const BEGIN: &str = "BEGIN ";
 
-/// What is fuzzed, and for how long.
+/// The targets to fuzz, and for how long.
 #[derive(Args, Clone, Default)]
 #[group(skip)]
 pub(crate) struct Options {
-    /// Which target is fuzzed; all of them if none is named.
+    /// Fuzz only this target
     #[arg(long)]
     target: Option<String>,
-    /// How many seconds each target is fuzzed; 0 executes what earlier runs have found.
+    /// Seconds for each target; 0 executes the inputs of earlier runs
     #[arg(long)]
     seconds: Option<u64>,
-    /// How many targets are fuzzed at a time.
+    /// Number of targets to fuzz at a time
     #[arg(long)]
     jobs: Option<usize>,
-    /// Keeps inputs that cover more in the corpus of the fuzz targets.
+    /// Add inputs with new coverage to the corpus in the repository
     #[arg(long)]
     keep: bool,
-    /// Executes the input in this file only.
+    /// Execute only the input in this file
     #[arg(long, requires = "target")]
     input: Option<PathBuf>,
-    /// Prints what the last run has come to so far, and fuzzes nothing.
+    /// Print the results of the last run so far, without fuzzing
     #[arg(long)]
     report: bool,
 }
@@ -104,8 +104,8 @@ fn lock<T>(value: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Builds the program with counters. They are a setting of single packages, which cargo
-/// does not have on its stable channel.
+/// Builds the program with coverage counters. They are enabled for single packages, which
+/// needs unstable cargo.
 fn build(workspace: &Workspace, folder: &Path) -> Result<PathBuf> {
     let mut command = workspace.cargo();
     command
@@ -215,9 +215,8 @@ fn seconds_of(file: &Metadata) -> u64 {
     written.map_or(0, |time| time.as_secs())
 }
 
-/// Copies the fewest inputs into the corpus that reach the edges that the corpus does not
-/// reach. How often an edge is passed does not count here: it would keep ten times as
-/// many.
+/// Copies a minimal set of inputs that reach new edges into the corpus. The hit count of an
+/// edge is ignored: it would keep ten times as many inputs.
 fn keep(program: &Path, target: &str, places: &Places) -> Result<()> {
     let log = File::create(places.log.with_extension("kept")).context("cannot make the log")?;
     let mut command = Command::new(program);
@@ -230,7 +229,7 @@ fn keep(program: &Path, target: &str, places: &Places) -> Result<()> {
     process::run(&mut command)
 }
 
-/// Prints what the logs say.
+/// Prints a summary of the logs.
 fn report(folder: &Path) -> Result<bool> {
     let logs = fs::read_dir(folder.join("logs")).context("there is no log")?;
     let mut logs: Vec<_> = logs.filter_map(|file| Some(file.ok()?.path())).collect();
@@ -243,7 +242,7 @@ fn report(folder: &Path) -> Result<bool> {
     show(rows.collect::<Result<_>>()?)
 }
 
-/// What the runs of one target came to.
+/// The results of one target.
 #[derive(Debug, Default, Eq, PartialEq)]
 struct Row {
     target: String,
@@ -274,7 +273,7 @@ impl std::fmt::Display for Row {
     }
 }
 
-/// Prints a table, and how to execute again what has failed; false if anything has.
+/// Prints a table and the commands that execute failed inputs again; false if any failed.
 fn show(mut rows: Vec<Row>) -> Result<bool> {
     rows.sort_by(|one, other| one.target.cmp(&other.target));
     println!("\ntarget         seconds  executions   edges  features  inputs  failed");

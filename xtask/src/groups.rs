@@ -90,17 +90,17 @@ fn cluster(workspace: &Workspace) -> Result<()> {
         let scope = files(workspace, package, is_of_cluster)?;
         cargo_test(workspace, &scope, &measured)?;
     }
-    // What the engine beneath shows of the cluster's list.
+    // The tests of the engine that cover items of the cluster's list.
     let scope = files(workspace, "steadfast-storage", needs_postgres)?;
     cargo_test(workspace, &scope, &["t14_", "c63_", "c64_", "c65_"])
 }
 
-/// Test files that need several nodes say so in their name.
+/// Whether the name of a test file says that it needs several nodes.
 fn is_of_cluster(test: &str) -> bool {
     test.starts_with("cluster")
 }
 
-/// Test files that need a server say so in their name.
+/// Whether the name of a test file says that it needs a PostgreSQL server.
 fn needs_postgres(test: &str) -> bool {
     test.starts_with("postgres")
 }
@@ -111,12 +111,12 @@ fn wire(workspace: &Workspace) -> Result<()> {
 
 fn fuzz(workspace: &Workspace) -> Result<()> {
     let scope = files(workspace, "steadfast-fuzz", |_| true)?;
-    // A panic is found in the whole process, so one target runs at a time.
+    // A panic is detected per process, so one target runs at a time.
     cargo_test(workspace, &scope, &["--show-output", "--test-threads=1"])
 }
 
 fn protocols(workspace: &Workspace) -> Result<()> {
-    // Clients of others belong to the group `clients`.
+    // Third-party clients belong to the group `clients`.
     chosen(workspace, "steadfast-protocols", |test| {
         !clients::TESTS.contains(&test) && !is_of_cluster(test)
     })
@@ -174,7 +174,7 @@ fn guard(workspace: &Workspace) -> Result<()> {
     chosen(workspace, "steadfast-server", is_of_guard)
 }
 
-/// Test files that attack the binary say so in their name.
+/// Whether the name of a test file says that it attacks the binary.
 fn is_of_guard(test: &str) -> bool {
     test.starts_with("guard")
 }
@@ -196,8 +196,8 @@ fn integration(workspace: &Workspace, package: &str) -> Result<()> {
 }
 
 /// Tests in a package's `tests` folder; its unit tests belong to the group `unit`.
-/// They are chosen by name out of the whole workspace: with a package alone, cargo
-/// would unite fewer features and build the dependencies once more.
+/// They are selected by name from the whole workspace: for a single package, cargo would
+/// unify fewer features and build the dependencies again.
 fn chosen(workspace: &Workspace, package: &str, takes: fn(&str) -> bool) -> Result<()> {
     cargo_test(workspace, &files(workspace, package, takes)?, &[])
 }
@@ -219,7 +219,7 @@ fn files<'a>(
     Ok(scope)
 }
 
-/// All tests in scope, also after one has failed; what follows is for the tests.
+/// Runs all tests in scope, even after a failure; `options` are passed to the tests.
 fn cargo_test(workspace: &Workspace, scope: &[&str], options: &[&str]) -> Result<()> {
     let mut command = workspace.cargo();
     command.args(["test", "--locked", "--no-fail-fast"]);

@@ -1,4 +1,4 @@
-//! The chores of the project, behind `cargo xtask`.
+//! The development tasks behind `cargo xtask`.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -27,7 +27,7 @@ use clap::{Parser, Subcommand};
 
 use crate::workspace::Workspace;
 
-/// The chores of the project.
+/// The development tasks of the project.
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Arguments {
@@ -37,15 +37,15 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Runs every group of tests, or only those named.
+    /// Run all groups of tests, or only those named.
     Test(test::Options),
-    /// Runs the tests of an area's checklist and prints item, test, result.
+    /// Run the tests of an area's checklist and print item, test and result.
     Conformance(conformance::Options),
-    /// Writes the tables of docs/reference/clients.md from versions and tests.
+    /// Write the tables of docs/reference/clients.md from versions and tests.
     Clients,
-    /// Runs one long test.
+    /// Run one long test.
     Soak(soak::Options),
-    /// Plants faults, one by one, and demands that the tests find them.
+    /// Plant faults one by one and require that the tests find them.
     Mutants(mutants::Options),
 }
 
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether the chore found everything in order.
+/// Runs a task; false if it found problems.
 fn run(arguments: Arguments) -> Result<bool> {
     let workspace = Workspace::find()?;
     match arguments.command {

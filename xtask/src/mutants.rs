@@ -1,8 +1,8 @@
 //! `cargo xtask mutants`: planted faults must be found.
 //!
-//! The sources are copied, one small change is made, and a test must fail. A change
-//! that does not compile, or that no longer fits the sources, is an error: the list
-//! must grow old together with the code.
+//! The sources are copied, one small change is applied, and a test must fail. A change
+//! that does not compile or no longer applies is an error: the list must be maintained
+//! with the code.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use clap::Args;
 use crate::process;
 use crate::workspace::Workspace;
 
-/// Seconds that a test gets: a fault may turn a wait into an endless one.
+/// The time limit of a test, in seconds: a fault may turn a wait into an endless one.
 const TIME: &str = "600";
 
 /// Which list of faults.
@@ -82,7 +82,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Mutant>> {
     Ok(mutants)
 }
 
-/// Copies what git knows, as it stands in the working tree.
+/// Copies the files that git tracks from the working tree.
 fn copy_sources(root: &Path, copy: &Path) -> Result<()> {
     let mut list = Command::new("git");
     list.current_dir(root)
@@ -92,7 +92,7 @@ fn copy_sources(root: &Path, copy: &Path) -> Result<()> {
         let Ok(text) = fs::read(&from) else {
             continue;
         };
-        // An equal file keeps its time, so that cargo need not build it again.
+        // An unchanged file keeps its modification time, so that cargo does not rebuild it.
         if fs::read(&to).is_ok_and(|old| old == text) {
             continue;
         }
@@ -103,7 +103,7 @@ fn copy_sources(root: &Path, copy: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Plants one fault, runs its test, and takes the fault out again.
+/// Plants one fault, runs its test and removes the fault again.
 fn plant(workspace: &Workspace, copy: &Path, mutant: &Mutant) -> Result<bool> {
     let file = copy.join(&mutant.file);
     let whole = fs::read_to_string(&file).with_context(|| mutant.file.clone())?;
@@ -124,7 +124,7 @@ fn try_out(workspace: &Workspace, copy: &Path, mutant: &Mutant) -> Result<bool> 
     Ok(!status.success())
 }
 
-/// The same command, which fails with all its children when it takes too long.
+/// The same command with a time limit, after which all its children are killed.
 fn limited(command: &Command) -> Command {
     let mut limited = Command::new("timeout");
     limited.arg(TIME).arg(command.get_program());
@@ -143,7 +143,7 @@ fn limited(command: &Command) -> Command {
 
 fn test_command(workspace: &Workspace, copy: &Path, mutant: &Mutant) -> Command {
     let mut command = workspace.cargo();
-    // Cargo takes two copies of one workspace for the same: in a shared target
+    // Cargo does not distinguish two copies of a workspace: in a shared target
     // folder the faults could end up in the tests of the real sources.
     let target = workspace.target.join("mutants").join("target");
     command.current_dir(copy).env("CARGO_TARGET_DIR", target);

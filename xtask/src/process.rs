@@ -22,8 +22,8 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs several to their ends, so many at a time, and shows what each has printed when
-/// it has ended; answers their standard output, or fails if one does, after all.
+/// Runs several commands to completion, `at_once` at a time, and prints the output of each
+/// when it ends. Returns their standard output; fails after all if one failed.
 pub(crate) fn run_beside(commands: Vec<Command>, at_once: usize) -> Result<String> {
     let waiting = Mutex::new(commands.into_iter());
     let (failed, printed) = (Mutex::new(Vec::new()), Mutex::new(String::new()));

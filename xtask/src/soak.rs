@@ -8,19 +8,19 @@ use clap::Args;
 use crate::workspace::Workspace;
 use crate::{clients, fuse, fuzz, process, tools};
 
-/// Which long test, and how long.
+/// The long test to run, and how long.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Which one.
+    /// The long test.
     #[arg(value_parser = names())]
     name: String,
-    /// How many seeds a simulation tries.
+    /// Number of seeds of a simulation
     #[arg(long)]
     seeds: Option<u64>,
-    /// How many rounds a test with real processes makes.
+    /// Number of rounds of a test with real processes
     #[arg(long)]
     rounds: Option<u64>,
-    /// Tries this seed only.
+    /// Try only this seed
     #[arg(long)]
     seed: Option<u64>,
     #[command(flatten)]
@@ -34,13 +34,13 @@ struct Soak {
     test: &'static str,
     /// Empty for all tests.
     filter: &'static str,
-    /// The variable that says how much, and how much.
+    /// The variable that sets the amount, and the amount.
     amount: (&'static str, u64),
 }
 
 const VERY_OFTEN: u64 = 10_000;
 
-/// The one that is no test.
+/// The only one that is not a test.
 const FUZZ: &str = "fuzz";
 
 const SOAKS: &[Soak] = &[
@@ -244,8 +244,8 @@ fn exists(workspace: &Workspace, soak: &Soak) -> Result<()> {
     Ok(())
 }
 
-/// Processes are killed as they are in the tests: the programs are there already.
-/// What is done very often is worth building optimised code for.
+/// Tests that kill processes use the programs that are built already. Tests with many
+/// rounds are built with optimizations.
 fn cargo_test(workspace: &Workspace, soak: &Soak) -> Command {
     let mut command = workspace.cargo();
     command.args(["test", "--locked"]);
@@ -268,7 +268,7 @@ fn names() -> Vec<&'static str> {
     names
 }
 
-/// What the test is told; the row's amount stands unless an option says otherwise.
+/// The environment of the test; an option overrides the amount of the row.
 fn variables(soak: &Soak, options: &Options) -> Vec<(&'static str, String)> {
     let given = [
         ("STEADFAST_SEEDS", options.seeds),

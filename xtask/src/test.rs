@@ -10,10 +10,10 @@ use clap::Args;
 use crate::groups::{GROUPS, Group};
 use crate::workspace::Workspace;
 
-/// What to run.
+/// The groups to run.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Runs this group only; may be given more than once.
+    /// Run only this group; may be repeated
     #[arg(long, value_name = "GROUP")]
     only: Vec<String>,
 }

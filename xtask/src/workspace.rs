@@ -59,9 +59,9 @@ impl Workspace {
         self.target.join("tools")
     }
 
-    /// A cargo command in the root folder, with the installed tools announced. What
-    /// cargo has told us of our package is kept from it: build scripts would take it
-    /// for a change, and all that needs them would be built once more.
+    /// A cargo command in the root folder, with the path of the installed tools. The
+    /// variables that cargo has set for this package are removed: build scripts would see
+    /// them as a change, and their dependents would be built again.
     pub(crate) fn cargo(&self) -> Command {
         let mut command = Command::new(process::cargo_program());
         for (name, _) in std::env::vars_os() {

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::process::{cpu_seconds_of, resident_mb};
 
-/// What a child says when it has done its part.
+/// The line by which a child reports that it has done its part.
 const READY: &str = "READY";
 
 /// A child that is ready. It is killed when this is dropped.
@@ -26,7 +26,7 @@ impl Child {
         Ok(child)
     }
 
-    /// As [`Child::start`]; answers what it says beside being ready.
+    /// Like [`Child::start`]; answers what it reports besides readiness.
     pub(crate) fn start_saying<A: AsRef<OsStr>>(
         executable: &Path,
         arguments: impl IntoIterator<Item = A>,

@@ -20,7 +20,7 @@ pub struct Report {
     pub machine: Machine,
     /// What the machine can do at best.
     pub limits: Values,
-    /// What was promised, and whether it was kept.
+    /// The goals, and whether they were met.
     pub goals: Goals,
     /// Everything else worth knowing.
     pub figures: Values,
@@ -43,7 +43,7 @@ struct Goal {
     rounds: Vec<f64>,
 }
 
-/// What a value has to be.
+/// The bound of a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
     /// This or more.

@@ -12,7 +12,7 @@ use crate::stopwatch::Stopwatch;
 
 const ROWS: Table = Table(5);
 
-/// What a row takes beside its key.
+/// The size of a row without its key.
 pub(crate) const VALUE_BYTES: usize = 192;
 
 /// Commits per second.

@@ -26,7 +26,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// What people call it.
+    /// Its name for users.
     pub fn word(self) -> &'static str {
         match self {
             Self::Dictionary => "dictionary",
@@ -92,7 +92,7 @@ pub(crate) struct Collection {
     foreign_keys: OnceLock<Error>,
     /// What a concurrent queue holds.
     pub(crate) items: Items,
-    /// Who wants to know of changes.
+    /// Subscribers to changes.
     pub(crate) feed: Feed,
 }
 
@@ -153,7 +153,7 @@ impl Collection {
         self.count.load(Ordering::Relaxed).max(0)
     }
 
-    /// Counts rows that came or went; answers how many there are now.
+    /// Counts rows that came or went; returns how many there are now.
     pub(crate) fn add_count(&self, delta: i64) -> i64 {
         (self.count.fetch_add(delta, Ordering::Relaxed) + delta).max(0)
     }
@@ -170,7 +170,7 @@ impl Collection {
         }
     }
 
-    /// Shuts the collection: from now on everything answers why.
+    /// Disables the collection: from now on every operation fails with this error.
     pub(crate) fn shut(&self, error: Error) {
         // The first reason stays.
         let _ = self.foreign_keys.set(error);

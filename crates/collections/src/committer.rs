@@ -3,7 +3,7 @@
 //! Staging and joining the queue are one step, so the queue has the order of the
 //! LSNs. One task waits for each in turn and then lets it finish: versions are
 //! shown, notices sent and locks released in log order, and only after the append.
-//! The task goes on whether or not the committer's caller still listens.
+//! The task goes on whether or not the caller still waits.
 
 use parking_lot::Mutex;
 use steadfast_core::id::Lsn;
@@ -11,10 +11,10 @@ use steadfast_core::task::named;
 use steadfast_storage::{Ledger, Result, Writes};
 use tokio::sync::mpsc;
 
-/// What is done when the outcome is known.
+/// The callback that gets the outcome of a commit.
 type Finish = Box<dyn FnOnce(Result<Lsn>) + Send>;
 
-/// The queue of commits on their way.
+/// The queue of commits that wait for their outcome.
 pub(crate) struct Committer {
     // At most as many as there are transactions: each has handed over its own.
     queue: Mutex<mpsc::UnboundedSender<(Lsn, Finish)>>,
@@ -38,7 +38,7 @@ impl Committer {
         let refused = match self.ledger.stage(writes) {
             Ok(staged) => match queue.send((staged.lsn, finish)) {
                 Ok(()) => return,
-                // The runtime is going down, and nobody can tell what becomes of it.
+                // The runtime is shutting down: the outcome of the commit is unknown.
                 Err(unsent) => {
                     let partition = self.ledger.partition();
                     let kind = steadfast_storage::Kind::OutcomeUnknown { partition };

@@ -1,6 +1,6 @@
-//! The concurrent queue: nobody waits for anybody.
+//! The concurrent queue: its operations never wait for locks.
 //!
-//! Order is as good as it gets. An item is taken by one transaction, and if that
+//! Order is best effort. An item is taken by one transaction, and if that
 //! aborts it is back at once, at the head. What a transaction enqueues can be
 //! taken only after its commit, by itself too. There is no peek, no enumeration
 //! and no volatile form.
@@ -40,7 +40,7 @@ impl<V: Record> ConcurrentQueue<V> {
         tx.writes.enqueue(collection, bytes)
     }
 
-    /// Takes an item that nobody else has; `None` at once if there is none.
+    /// Takes an item that no other transaction has taken; `None` at once if there is none.
     pub async fn try_dequeue(&self, tx: &mut Tx<'_>) -> Result<Option<Stored<V>>> {
         self.enter(tx).await?;
         self.load().await?;
@@ -54,7 +54,7 @@ impl<V: Record> ConcurrentQueue<V> {
                 place: Some(place),
             };
             let Some(bytes) = tx.load(collection.table, &place.key()).await? else {
-                // It was cleared away.
+                // The queue was cleared in between.
                 taken.place = None;
                 continue;
             };
@@ -85,7 +85,7 @@ impl<V: Record> ConcurrentQueue<V> {
         tx.enter(collection, Mode::Shared, &mut patience).await
     }
 
-    /// Finds out which items there are, once.
+    /// Reads which items there are, once.
     async fn load(&self) -> Result<()> {
         let collection = &self.part.collection;
         if collection.items.is_loaded() {
@@ -107,7 +107,7 @@ impl<V: Record> ConcurrentQueue<V> {
     }
 }
 
-/// An item between the queue and the transaction: dropped, it goes back.
+/// An item on its way from the queue to the transaction; dropping the guard returns it.
 struct Taken<'a> {
     queue: &'a Collection,
     place: Option<Place>,

@@ -1,8 +1,8 @@
 //! Commands that share the commit of a transaction.
 //!
 //! A transaction may carry commands to instances of its own partition: messages,
-//! checkpoints, pushes to clients. What they mean is known to whoever runs the
-//! partition, and so is the way there.
+//! checkpoints, pushes to clients. The runtime of the
+//! partition interprets and delivers them.
 
 use std::pin::Pin;
 
@@ -14,9 +14,9 @@ use steadfast_storage::Writes;
 /// Why nothing was committed.
 #[derive(Clone, Debug)]
 pub enum Declined {
-    /// The log has said so.
+    /// The append to the log failed.
     Storage(steadfast_storage::Error),
-    /// Whoever got a command has said so.
+    /// The receiver of a command rejected it.
     Command { code: Code, message: String },
 }
 
@@ -25,6 +25,6 @@ pub type Outcome = Pin<Box<dyn Future<Output = Result<Lsn, Declined>> + Send>>;
 
 /// Commits rows and commands of one partition: all or nothing.
 pub trait Courier: Send + Sync + 'static {
-    /// Hands them over; answers when they are durable.
+    /// Submits them; resolves when they are durable.
     fn commit(&self, writes: Writes, commands: Vec<Bytes>) -> Outcome;
 }

@@ -46,7 +46,7 @@ impl<K: Key, V: Record> Dictionary<K, V> {
         self.with(Opt::default()).add(tx, key, value).await
     }
 
-    /// Adds a key unless it is there; answers whether it was added.
+    /// Adds a key unless it is there; returns whether it was added.
     pub async fn try_add(&self, tx: &mut Tx<'_>, key: K, value: V) -> Result<bool> {
         self.with(Opt::default()).try_add(tx, key, value).await
     }
@@ -82,7 +82,7 @@ impl<K: Key, V: Record> Dictionary<K, V> {
         self.with(Opt::default()).get_or_add(tx, key, value).await
     }
 
-    /// Adds a key or changes its value; answers the new value.
+    /// Adds a key or changes its value; returns the new value.
     pub async fn add_or_update(
         &self,
         tx: &mut Tx<'_>,
@@ -94,7 +94,7 @@ impl<K: Key, V: Record> Dictionary<K, V> {
         view.add_or_update(tx, key, add, update).await
     }
 
-    /// Changes the value of a key; answers false if it is not there.
+    /// Changes the value of a key; returns false if it is not there.
     pub async fn update(
         &self,
         tx: &mut Tx<'_>,
@@ -113,7 +113,7 @@ impl<K: Key, V: Record> Dictionary<K, V> {
         view.try_update(tx, key, value, expected).await
     }
 
-    /// Removes a key; answers the value that it had.
+    /// Removes a key; returns the value that it had.
     pub async fn try_remove(&self, tx: &mut Tx<'_>, key: &K) -> Result<Option<Stored<V>>> {
         self.with(Opt::default()).try_remove(tx, key).await
     }

@@ -1,4 +1,4 @@
-//! What can go wrong with collections.
+//! Errors of collections.
 //!
 //! Every kind has a stable code and a page in `docs/errors/`. [`Error::retry`]
 //! says whether a new transaction may succeed where this one failed. Errors are
@@ -100,18 +100,18 @@ pub enum Kind {
     InvalidName { name: String },
     /// A key or value does not fit its type or limit; the cause says how.
     Schema { collection: String },
-    /// Whoever got a command of the transaction refuses it.
+    /// The receiver of a command in the transaction rejected it.
     Declined { code: Code, message: String },
 }
 
-/// What a caller may do after a failure.
+/// Whether and when a caller may retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// Nothing: it would fail again.
+    /// Do not retry: it would fail again.
     No,
-    /// Try again in a new transaction, at once.
+    /// Retry in a new transaction, at once.
     Now,
-    /// Try again in a new transaction, after a pause.
+    /// Retry in a new transaction, after a pause.
     Later,
 }
 
@@ -129,7 +129,7 @@ impl Error {
         }
     }
 
-    /// Sorts a failure of the storage into the kind that helps its reader.
+    /// Maps an error of the storage to the kind that helps its reader.
     pub(crate) fn storage(error: steadfast_storage::Error, transaction: u64) -> Self {
         let kind = match error.kind() {
             Stored::Fenced { partition, .. } => Kind::NotPrimary {
@@ -294,7 +294,7 @@ impl fmt::Display for Kind {
             ),
             Self::InvalidTimeout { millis } => write!(
                 f,
-                "{millis} ms is no time-out; use 0 to try once, or -1 to wait for ever"
+                "{millis} ms is no time-out; use 0 to try once, or -1 to wait without a limit"
             ),
             Self::Closed => f.write_str("the replica is closed; open the partition again"),
             Self::TooLarge { what, bytes, limit } => write!(

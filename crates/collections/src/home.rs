@@ -1,4 +1,4 @@
-//! What all transactions and collections of one replica share.
+//! State shared by all transactions of a replica.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,15 +23,15 @@ pub(crate) struct Home {
     pub(crate) locks: Arc<Table<Parking>>,
     pub(crate) registry: Registry,
     pub(crate) committer: Option<Committer>,
-    /// How transactions that carry commands are committed.
+    /// Commits transactions that carry commands.
     pub(crate) courier: Option<Arc<dyn Courier>>,
     pub(crate) write_version: WriteVersion,
-    /// Lost with the process: not everything is offered then.
+    /// The state is lost with the process: some features are not supported then.
     pub(crate) is_volatile: bool,
     pub(crate) state_feed: Channel<StateNotice>,
     pub(crate) transaction_feed: Channel<TransactionNotice>,
     next_transaction: AtomicU64,
-    /// Write status, revoked before anything else on the way down.
+    /// Write status, revoked first when the replica closes.
     may_write: AtomicBool,
     is_closed: AtomicBool,
     /// The ledger has failed for good: what memory holds may be old.
@@ -95,8 +95,8 @@ impl Home {
         }
     }
 
-    /// Notes a failed commit: if the partition has another owner, or nobody can tell
-    /// what was written, nothing in memory can be trusted any more.
+    /// Records a failed commit: if the partition has another owner, or the outcome is
+    /// unknown, nothing in memory can be trusted any more.
     pub(crate) fn note_failure(&self, error: &Error) {
         let is_lost = matches!(
             error.kind(),

@@ -1,8 +1,8 @@
 //! Collections seen without their Rust types.
 //!
 //! For tools: names, shapes, sizes and contents, as JSON. Nothing is locked and
-//! nothing is written. Each page is one durable state; while somebody writes, two
-//! pages may be two. Bytes that do not decode are an error that names their
+//! nothing is written. Each page is one durable state; with concurrent writes two
+//! pages may show two states. Bytes that do not decode are an error that names their
 //! collection, never left out.
 
 use std::ops::Bound;
@@ -25,7 +25,7 @@ use crate::scan::beginning_with;
 use crate::schema::render::{json_to_key, key_to_json, value_to_json};
 use crate::source::Source;
 
-/// One partition's collections, for looking at.
+/// Read access to one partition's collections without their types.
 pub struct Inspector {
     ledger: Ledger,
     source: Source,
@@ -44,7 +44,7 @@ pub struct Summary {
     pub bytes: u64,
 }
 
-/// What a collection holds at one place.
+/// One entry of a collection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     pub scope: String,
@@ -57,7 +57,7 @@ pub struct Entry {
 }
 
 impl Inspector {
-    /// Looks at a partition that is ours.
+    /// Inspects a partition that this node owns.
     pub fn new(ledger: Ledger) -> Self {
         let source = Source::Primary(ledger.clone());
         Self { ledger, source }

@@ -2,7 +2,7 @@
 //!
 //! A place is the epoch in which an item was enqueued and its number there, so
 //! that places of two owners never meet. Free places are kept as ranges: a long
-//! queue that nobody has taken from is one range. Items that a transaction has
+//! queue that was never dequeued from is one range. Items that a transaction has
 //! taken are not here; if it aborts, they come back.
 
 use std::collections::BTreeMap;
@@ -52,7 +52,7 @@ impl Items {
         self.state.lock().is_loaded
     }
 
-    /// Takes over what the table holds, if nobody was quicker.
+    /// Loads what the table holds, unless another task was faster.
     pub(crate) fn load(&self, places: impl IntoIterator<Item = Place>) {
         let mut state = self.state.lock();
         if state.is_loaded {

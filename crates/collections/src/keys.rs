@@ -2,9 +2,9 @@
 //!
 //! Once per process and collection. The first page is compared before the
 //! collection is opened: code that writes keys in another way is refused there.
-//! The rest is compared behind that, a page at a time, because a collection of many
-//! million keys must not keep its service waiting. If a key differs there, the
-//! collection is shut: every later operation answers `KeyContractChanged`.
+//! The rest is compared in the background, a page at a time, because a collection of
+//! many million keys must not keep its service waiting. If a key differs there, the
+//! collection is disabled: every later operation fails with `KeyContractChanged`.
 
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
@@ -31,7 +31,7 @@ pub(crate) async fn check<K: Key>(part: &Part) -> Result<()> {
     }
     let mut check = KeyCheck::<K>::new();
     let last = page(&part.home, collection, &mut check, Bound::Unbounded).await?;
-    // Of two that open it at once, one looks at the rest.
+    // Of two concurrent opens, one compares the rest.
     let is_first = !collection.keys_checked().swap(true, Ordering::AcqRel);
     if let Some(last) = last.filter(|_| is_first) {
         let home = Arc::downgrade(&part.home);
@@ -40,7 +40,7 @@ pub(crate) async fn check<K: Key>(part: &Part) -> Result<()> {
     Ok(())
 }
 
-/// Compares one page of keys; answers its last key if more may follow.
+/// Compares one page of keys; returns its last key if more may follow.
 async fn page<K: Key>(
     home: &Home,
     collection: &Collection,
@@ -68,7 +68,7 @@ async fn check_rest<K: Key>(
     mut check: KeyCheck<K>,
     mut after: Bytes,
 ) {
-    // Whoever gives the partition up does not wait for us.
+    // Closing the replica does not wait for this task.
     while let Some(home) = home.upgrade().filter(|home| home.check_open().is_ok()) {
         if collection.life() == Life::Removed {
             return;

@@ -60,7 +60,7 @@ impl<V: Record> Log<V> {
         tx.writes.append(collection.stream(), &bytes)
     }
 
-    /// Forgets the events before `first`, with the commit.
+    /// Trims the events before `first`, with the commit.
     pub async fn trim(&self, tx: &mut Tx<'_>, first: u64) -> Result<()> {
         self.enter(tx).await?;
         let collection = &self.part.collection;

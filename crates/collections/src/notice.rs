@@ -3,8 +3,8 @@
 //! They are sent while a commit is shown, before its locks are released, so a
 //! subscriber sees changes of a key in the order in which they happened. A
 //! subscriber's first notice is `Rebuild`: what it knew before is void, and the
-//! state at the LSN of that notice is the one to start from. So is a subscriber
-//! that falls too far behind: notices are bounded, and it gets `Rebuild` again.
+//! state at the LSN of that notice is the one to start from. Notices are bounded: a
+//! subscriber that falls too far behind gets `Rebuild` again.
 
 use std::sync::OnceLock;
 
@@ -36,7 +36,7 @@ pub enum TransactionNotice {
     Rebuild { lsn: Lsn },
 }
 
-/// What happened to a row, without its types.
+/// A change of a row, without its types.
 #[derive(Clone, Debug)]
 pub(crate) struct RowNotice {
     pub(crate) lsn: Lsn,
@@ -51,7 +51,7 @@ pub(crate) enum RowChange {
     Clear,
 }
 
-/// Where the notices of one collection go; costs nothing until somebody listens.
+/// The channel for the notices of one collection; free until there is a subscriber.
 pub(crate) type Feed = Channel<RowNotice>;
 
 /// A bounded channel to any number of subscribers.
@@ -61,7 +61,7 @@ pub(crate) struct Channel<T> {
 }
 
 impl<T: Clone> Channel<T> {
-    /// Whether somebody listens.
+    /// Whether there are subscribers.
     pub(crate) fn is_heard(&self) -> bool {
         let sender = self.sender.get();
         sender.is_some_and(|sender| sender.receiver_count() > 0)
@@ -69,7 +69,7 @@ impl<T: Clone> Channel<T> {
 
     pub(crate) fn send(&self, notice: T) {
         if let Some(sender) = self.sender.get() {
-            // Nobody listens any more: that is no concern of the sender.
+            // The last subscriber has gone: the sender ignores that.
             let _ = sender.send(notice);
         }
     }
@@ -88,7 +88,7 @@ impl<T> Default for Channel<T> {
     }
 }
 
-/// What a subscriber got.
+/// What a subscriber receives.
 #[derive(Debug)]
 pub(crate) enum Heard<T> {
     /// A notice.

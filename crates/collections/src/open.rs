@@ -1,4 +1,4 @@
-//! What a handle is made of, whatever its shape.
+//! What all handles of collections have in common.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(crate) mod sealed {
     pub trait Sealed {}
 }
 
-/// A collection and where it lives.
+/// A collection and the replica that it belongs to.
 #[doc(hidden)]
 #[derive(Clone)]
 pub struct Part {
@@ -47,7 +47,7 @@ impl Part {
         }))
     }
 
-    /// Refuses a read outside of transactions of what is not committed.
+    /// Refuses a read outside of transactions if the collection is not committed.
     pub(crate) fn check_live(&self) -> Result<()> {
         self.home.check_open()?;
         self.home.check_owned()?;

@@ -10,16 +10,16 @@ use crate::lock::mode::Mode;
 /// How long an operation may wait for its locks, all of them together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timeout {
-    /// So long; zero tries once.
+    /// At most this long; zero tries once.
     After(Duration),
-    /// Without a limit. Transactions that wait for one another are found at once, and
-    /// one that does not end is faulted when it is too old.
+    /// Without a limit. Deadlocks are detected at once, and a transaction that does not end
+    /// is faulted when it expires.
     Never,
 }
 
 impl Timeout {
-    /// From milliseconds as other languages count them: -1 is for ever, anything
-    /// else below zero is refused.
+    /// From milliseconds as other SDKs pass them: -1 is no limit, other negative numbers
+    /// are refused.
     pub fn from_millis(millis: i64) -> Result<Self> {
         match u64::try_from(millis) {
             Ok(millis) => Ok(Self::After(Duration::from_millis(millis))),
@@ -70,7 +70,7 @@ pub struct Opt {
 }
 
 impl Opt {
-    /// Waits so long.
+    /// Waits at most this long.
     #[must_use]
     pub fn timeout(mut self, timeout: impl Into<Timeout>) -> Self {
         self.timeout = timeout.into();
@@ -105,7 +105,7 @@ impl Patience {
         self.timeout != Timeout::After(Duration::ZERO)
     }
 
-    /// When it has waited enough; `None`: never.
+    /// The moment at which the wait times out; `None`: never.
     pub(crate) fn deadline(&mut self) -> Option<tokio::time::Instant> {
         let Timeout::After(timeout) = self.timeout else {
             return None;

@@ -1,9 +1,9 @@
 //! The queue: strictly first in, first out, in commit order.
 //!
 //! Rows are the head, the tail, and one per item, numbered. One transaction at a
-//! time enqueues (it holds the tail) and one dequeues (it holds the head). Whoever
-//! finds the queue empty locks the place of the next item: nobody can enqueue
-//! until it ends, which is the proof that it was empty.
+//! time enqueues (it locks the tail) and one dequeues (it locks the head). A
+//! transaction that finds the queue empty locks the row of the next item: no other can
+//! enqueue until it ends, so the queue stays empty for it.
 
 use std::marker::PhantomData;
 use std::ops::Bound;
@@ -50,7 +50,7 @@ impl<V: Record> Queue<V> {
         let tail = self.end(tx, TAIL, &mut patience).await?;
         let key = item(tail);
         let collection = &self.part.collection;
-        // Waits for whoever found the queue empty here.
+        // Waits for a transaction that found the queue empty here.
         tx.lock_row(collection, &key, Mode::Exclusive, &mut patience)
             .await?;
         rows::write(tx, collection, &key, value, false, true)?;

@@ -160,7 +160,7 @@ pub(crate) fn write_count(writes: &mut Writes, table: Table, count: i64) {
     writes.put(tables::COUNTS, &table.0.to_be_bytes(), &out);
 }
 
-/// Forgets how many rows a collection has: it has none.
+/// Removes the row count of a collection that was removed or emptied.
 pub(crate) fn forget_count(writes: &mut Writes, table: Table) {
     writes.delete(tables::COUNTS, &table.0.to_be_bytes());
 }

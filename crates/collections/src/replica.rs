@@ -35,7 +35,7 @@ pub struct Options {
     pub write_version: WriteVersion,
     /// Whether the state is lost with the process.
     pub is_volatile: bool,
-    /// How transactions that carry commands are committed, where a runtime is.
+    /// Commits transactions that carry commands, where there is a runtime.
     pub courier: Option<Arc<dyn Courier>>,
 }
 
@@ -51,7 +51,7 @@ impl Default for Options {
     }
 }
 
-/// What a replica is to its partition.
+/// The role of a replica in its partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It is closed.
@@ -64,7 +64,7 @@ pub enum Role {
     Primary,
 }
 
-/// What [`Replica::run`] does in a transaction.
+/// The future that [`Replica::run`] executes in a transaction.
 pub type Work<'t, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 't>>;
 
 /// One partition's collections. Clones are the same replica.
@@ -74,7 +74,7 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// The replica of a partition that is ours: reads its registry.
+    /// The replica of a partition that this node owns: reads its registry.
     pub async fn primary(ledger: Ledger, options: Options) -> Result<Self> {
         let source = Source::Primary(ledger);
         let state = source.pin(0).await?;
@@ -83,7 +83,7 @@ impl Replica {
         Ok(Self::new(source, registry, options))
     }
 
-    /// A replica of a partition that somebody else owns.
+    /// A replica of a partition that another node owns.
     pub fn secondary(engine: Arc<dyn Engine>, partition: Partition, options: Options) -> Self {
         let source = Source::Secondary(engine, partition);
         Self::new(source, Registry::default(), options)
@@ -139,30 +139,30 @@ impl Replica {
     }
 
     /// Begins a transaction. This never fails: on a secondary its reads see a
-    /// snapshot, and its first write answers `NotPrimary`.
+    /// snapshot, and its first write fails with `NotPrimary`.
     pub fn begin(&self) -> Tx<'_> {
         Tx::begin(&self.home)
     }
 
-    /// Begins another attempt of the transaction `first`, which was given up in a
-    /// deadlock. It is as old as that one, so it is given up for older ones only.
+    /// Begins another attempt of the transaction `first`, which was a deadlock victim. It
+    /// is as old as that one, so only older ones can make it a victim again.
     pub fn begin_again(&self, first: u64) -> Tx<'_> {
         Tx::begin_as(&self.home, Some(first))
     }
 
-    /// Pauses before another attempt of a transaction that was given up `deadlocks`
-    /// times: at random, and longer each time, so that it does not meet the same again.
+    /// Pauses before another attempt of a transaction that was a deadlock victim
+    /// `deadlocks` times: with jitter, and longer each time.
     pub async fn yield_to_older(deadlocks: u32) {
         let longest = limits::RUN_FIRST_PAUSE.saturating_mul(1 << deadlocks.min(16));
         let longest = longest.min(limits::RUN_LONGEST_YIELD);
         tokio::time::sleep(longest.mul_f64(fastrand::f64())).await;
     }
 
-    /// Runs `work` in a transaction and commits it; tries again, in a new one and
-    /// after a pause, when another try can help.
+    /// Executes `work` in a transaction and commits it, retrying transient errors such as
+    /// lock time-outs in a new transaction after a pause.
     ///
-    /// All attempts have the age of the first one. Of transactions that wait for one
-    /// another the youngest is given up, so this one is given up for older ones only.
+    /// All attempts have the age of the first one. The victim of a deadlock is the youngest
+    /// transaction, so only older ones can make this one a victim.
     ///
     /// A transaction that `work` has rolled back is not committed. The future is
     /// boxed so that `run` can be spawned: `|tx| Box::pin(async move { .. })`.
@@ -203,7 +203,7 @@ impl Replica {
         }
     }
 
-    /// Who waits for whom, at this moment.
+    /// All current waits for locks.
     pub fn waits(&self) -> Vec<Wait> {
         self.home.locks.waits(|name| self.home.show_lock(name))
     }
@@ -228,12 +228,12 @@ impl Replica {
         &self.home.write_version
     }
 
-    /// Revokes the write status: whatever is not committed yet is not written.
+    /// Revokes the write status: transactions that are not committed yet cannot commit.
     pub fn demote(&self) {
         self.home.revoke();
     }
 
-    /// Ends the replica: all its operations answer `Closed` from now on.
+    /// Ends the replica: all its operations fail with `Closed` from now on.
     pub fn close(&self) {
         self.home.close();
     }
@@ -293,7 +293,7 @@ impl TransactionNotices {
     }
 }
 
-/// Somewhere between half and all of a pause, so that rivals part.
+/// A random time between half and all of a pause, so that rivals do not retry together.
 fn jittered(pause: Duration) -> Duration {
     pause.mul_f64(0.5 + fastrand::f64() / 2.0)
 }

@@ -1,7 +1,7 @@
-//! What a lock is on, in the words of its users.
+//! Names of locks as text.
 //!
-//! A lock's name is bytes: a table and a stored key. People know collections by name
-//! and keys as they wrote them. What cannot be shown so is shown as bytes.
+//! A lock's name is bytes: a table and a stored key. Reports show the collection's name
+//! and the key as JSON; a key that cannot be shown so is shown as bytes.
 
 use crate::collection::{Collection, Shape};
 use crate::home::Home;

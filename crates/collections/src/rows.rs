@@ -81,7 +81,7 @@ pub(crate) async fn exists(
     }
 }
 
-/// Writes a row that is locked; answers the value as it is stored.
+/// Writes a row that is locked; returns the value as it is stored.
 pub(crate) fn write<V: Record>(
     tx: &mut Tx<'_>,
     collection: &Arc<Collection>,

@@ -1,10 +1,10 @@
-//! A finished transaction on its way to the log.
+//! A prepared transaction on its way to the log.
 //!
-//! Sealing turns the changes into redo; from then on only the outcome of the
+//! Preparing turns the changes into redo; from then on only the outcome of the
 //! append ends the transaction. When that is known, [`Sealed::finish`] shows the
-//! versions, sends the notices and releases the locks, in this order, so that
-//! nobody sees or locks a row between. A sealed transaction that is dropped was
-//! never handed to the log: it is aborted.
+//! versions, sends the notices and releases the locks, in this order, so that no
+//! transaction sees or locks a row in between. A prepared transaction that is dropped
+//! was never handed to the log: it is aborted.
 
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ use crate::source::Stamp;
 use crate::transaction::Tx;
 use crate::writeset::{Change, WriteSet};
 
-/// A transaction that can only be committed or taken back.
-#[must_use = "a sealed transaction that is not finished is aborted"]
+/// A prepared transaction, which can only be committed or aborted.
+#[must_use = "a prepared transaction that is not finished is aborted"]
 pub struct Sealed {
     home: Arc<Home>,
     owner: Arc<Owner<Parking>>,
@@ -44,7 +44,7 @@ pub struct Sealed {
 }
 
 impl<'p> Tx<'p> {
-    /// Commits and answers the transaction's place in the log, once it is durable.
+    /// Commits and returns the transaction's LSN once it is durable.
     /// The commit is under way when this returns: it goes on if the future is
     /// dropped. Without changes nothing is written.
     pub fn commit(self) -> impl Future<Output = Result<Lsn>> + Send + use<'p> {
@@ -57,13 +57,13 @@ impl<'p> Tx<'p> {
                     let outcome = sealed.hand_over(writes.unwrap_or_default());
                     tokio::spawn(named(async move {
                         let outcome = outcome.await;
-                        // Nobody may wait for it any more.
+                        // The caller may have stopped waiting.
                         let _ = reply.send(sealed.conclude(outcome));
                     }));
                 }
                 (Some(committer), Some(writes)) => {
                     let finish = move |outcome| {
-                        // Nobody may wait for it any more.
+                        // The caller may have stopped waiting.
                         let _ = reply.send(sealed.finish(outcome));
                     };
                     committer.commit(writes, Box::new(finish));
@@ -82,7 +82,7 @@ impl<'p> Tx<'p> {
         }
     }
 
-    /// Ends the part that the user sees: for whoever runs the log.
+    /// Prepares the transaction for a caller that appends to the log itself.
     pub fn seal(mut self) -> Result<Sealed> {
         self.check()?;
         if !self.writes.is_empty() || !self.commands.is_empty() {
@@ -126,17 +126,17 @@ impl Sealed {
         !self.commands.is_empty()
     }
 
-    /// Gives rows and commands to whoever runs the partition.
+    /// Submits rows and commands to the runtime of the partition.
     fn hand_over(&mut self, writes: Writes) -> Outcome {
         let commands = self.take_commands();
         match &self.home.courier {
             Some(courier) => courier.commit(writes, commands),
-            // Nothing can be staged without one.
+            // Without one no command can be staged.
             None => Box::pin(std::future::ready(Ok(self.home.durable_lsn()))),
         }
     }
 
-    /// Ends the transaction with what came of rows and commands.
+    /// Ends the transaction with the outcome of rows and commands.
     fn conclude(self, outcome: std::result::Result<Lsn, Declined>) -> Result<Lsn> {
         match outcome {
             Ok(lsn) => self.finish(Ok(lsn)),
@@ -159,7 +159,7 @@ impl Sealed {
             }
             Err(error) => {
                 let error = Error::storage(error, self.owner.id);
-                // Before anybody gets the locks and reads what is there.
+                // Before another transaction gets the locks and reads the rows.
                 self.home.note_failure(&error);
                 self.take_back();
                 Err(error)
@@ -200,7 +200,7 @@ impl Sealed {
         Ok(writes)
     }
 
-    /// Registry rows; what was created and removed again leaves none.
+    /// Registry rows; a collection that was created and removed again leaves none.
     fn registry(&mut self, writes: &mut Writes) {
         let removed = &self.set.removed;
         let stays = |c: &&Arc<Collection>| !removed.iter().any(|r| Arc::ptr_eq(r, c));
@@ -299,7 +299,7 @@ impl Sealed {
         locks.end(&self.owner, Phase::Committing, Phase::Closed);
     }
 
-    /// Nothing was written: what was taken is given back.
+    /// Nothing was written: dequeued items are returned.
     fn take_back(&mut self) {
         for (queue, place) in self.set.taken.drain(..) {
             queue.items.put(place);
@@ -349,7 +349,7 @@ fn send(collection: &Collection, lsn: Lsn, what: impl FnOnce() -> RowChange) {
     }
 }
 
-/// Trims a log to its end: nobody can append to it now.
+/// Trims a log to its end; its collection is locked, so there are no appends now.
 fn forget_log(ledger: &Ledger, collection: &Collection, writes: &mut Writes) -> Result<()> {
     let stream = collection.stream();
     let head = ledger.stream(stream);

@@ -1,12 +1,13 @@
-//! Services: a name, a scheme, durable or volatile, for ever.
+//! Services: a name, a scheme, durable or volatile.
 //!
 //! The definition is a durable row in the first slot's partition of the main space,
-//! also for a volatile service: so it can never be converted. A slot of a volatile
-//! service keeps, in its volatile partition, the number of its incarnation; the main
-//! partition of the same index keeps the same number durably, and has the same owner.
-//! If they differ, the state is gone: the slot gets a new incarnation and its owner is
-//! told, before it sees the slot empty. Beside that number stands the last one that an
-//! owner was told of, so that a loss which others saw first is told later.
+//! also for a volatile service, and never changes. A slot of a volatile service keeps,
+//! in its volatile partition, the number of its incarnation; the main partition of the
+//! same index keeps the same number durably, and has the same owner. If they differ, the
+//! state is lost: the slot gets a new incarnation, and its owner's `on_data_loss` runs
+//! before it sees the slot empty. Beside that number stands the last one that was
+//! reported to an owner, so that a loss which a reader saw first is still reported to
+//! the next owner.
 
 use steadfast_core::codec::{Malformed, Reader, put_varint};
 use steadfast_core::limits;
@@ -18,7 +19,7 @@ use crate::scheme::{Scheme, SlotKey, partition_of};
 use crate::state::State;
 use crate::tables;
 
-/// What a service is.
+/// The definition of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
     pub name: String,
@@ -27,7 +28,7 @@ pub struct Service {
     pub is_volatile: bool,
 }
 
-/// What the owner of a slot is told in the course of its life.
+/// Callbacks to the owner of a slot.
 ///
 /// The order is `open`, any number of `change_role`, then `close` or `abort`.
 pub trait Lifecycle: Send + Sync {
@@ -41,8 +42,8 @@ pub trait Lifecycle: Send + Sync {
         std::future::ready(Ok(()))
     }
 
-    /// All state of the slot is gone; this is its new incarnation. Answers whether
-    /// it was restored.
+    /// All state of the slot is lost; this is its new incarnation. Returns whether the
+    /// state was restored.
     fn on_data_loss(
         &self,
         _state: &State,
@@ -51,12 +52,12 @@ pub trait Lifecycle: Send + Sync {
         std::future::ready(Ok(false))
     }
 
-    /// The slot is given up, in order.
+    /// The slot is released in order.
     fn close(&self) -> impl Future<Output = Result<()>> + Send {
         std::future::ready(Ok(()))
     }
 
-    /// The slot is given up at once.
+    /// The slot is released at once, without waiting.
     fn abort(&self) {}
 }
 
@@ -134,8 +135,8 @@ impl Service {
 
     /// Opens a slot for its owner: `replica` is that of the slot's partition, in the
     /// volatile space if the service is volatile, and `home` the main partition of the
-    /// same index. Says whether state was lost, after the owner has been told; one that
-    /// fails or dies while it is told is told again.
+    /// same index. Returns whether state was lost, after `on_data_loss` has run; that
+    /// callback runs again if it fails or the process dies during it.
     pub async fn open(
         &self,
         home: &Ledger,
@@ -162,8 +163,8 @@ impl Service {
         Ok(opened)
     }
 
-    /// The same for somebody who is not its owner, and is not told: that is left for the
-    /// next one who opens it. Says whether state was lost just now.
+    /// The same for a reader that is not its owner, without callbacks: the next owner that
+    /// opens it gets them. Returns whether state was lost just now.
     pub async fn enter(&self, home: &Ledger, replica: &Replica, slot: u32) -> Result<Slot> {
         let mut opened = self.begin(replica, slot)?;
         if self.is_volatile {
@@ -185,7 +186,7 @@ impl Service {
         })
     }
 
-    /// The collections of a slot, without any life: for reading elsewhere.
+    /// The collections of a slot, without callbacks: for reading on another node.
     pub fn state(&self, replica: &Replica, slot: u32) -> Result<State> {
         if slot >= self.scheme.slots() {
             return refuse(&self.name, "it has no such slot");
@@ -221,7 +222,7 @@ impl Service {
 /// The incarnation of a slot, as it stands where it is durable.
 struct Incarnation {
     number: u64,
-    /// The last one that an owner was told of, or that it began with.
+    /// The last one that was reported to an owner, or that it began with.
     told: u64,
 }
 
@@ -231,7 +232,7 @@ async fn incarnation(home: &Ledger, key: &str, found: u64) -> Result<Incarnation
     let known = numbers(home, key).await?;
     let (number, told) = match known[..] {
         [] => (0, 1),
-        // Written before it was noted who was told: everybody was.
+        // Written before reports were recorded: every loss was reported.
         [number] => (number, number),
         [number, told, ..] => (number, told),
     };
@@ -252,7 +253,7 @@ impl Incarnation {
         put_numbers(home, key, &[self.number, self.told]).await
     }
 
-    /// Notes it where the state is.
+    /// Records it where the state is.
     async fn settle(&self, here: &Ledger, key: &str, found: u64) -> Result<()> {
         match found == self.number {
             true => Ok(()),

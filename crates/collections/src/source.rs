@@ -1,9 +1,9 @@
-//! Where rows come from: a ledger, or tables.
+//! The source of rows: a ledger, or tables.
 //!
-//! The owner reads its ledger: what is durable. Whoever does not own the partition reads what
-//! is flushed. Flushes move whole transactions, all at once, and each changes the
-//! stamp, so a reader that finds the same stamp before and after has seen one
-//! state. If a flush came between, the read answers `NotReadable`: try again.
+//! The owner reads its ledger: what is durable. Other nodes read what is flushed. A flush
+//! moves whole transactions atomically and changes the stamp, so a reader that finds the
+//! same stamp before and after has seen one state. If a flush came between, the read
+//! fails with `NotReadable`; retry it.
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ use crate::tables;
 
 /// What a replica reads from.
 pub(crate) enum Source {
-    /// We own the partition.
+    /// This node owns the partition.
     Primary(Ledger),
-    /// Somebody else does.
+    /// Another node owns it.
     Secondary(Arc<dyn Engine>, Partition),
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Flushed {
     stamp: Stamp,
 }
 
-/// What the last commit before a flush left.
+/// The record of the last commit before a flush.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stamp {
     /// Everything up to here was durable when the commit was written.
@@ -76,7 +76,7 @@ impl Source {
         }
     }
 
-    /// The ledger, if we own the partition.
+    /// The ledger, if this node owns the partition.
     pub(crate) fn ledger(&self) -> Result<&Ledger> {
         match self {
             Self::Primary(ledger) => Ok(ledger),

@@ -52,7 +52,7 @@ impl State {
         tx.check_write()?;
         self.check_supported::<H>()?;
         self.lock(tx, &name).await?;
-        // Somebody may have created it while we waited.
+        // Another transaction may have created it during the wait.
         if let Some(found) = self.visible(tx, &name) {
             return self.open(found).await;
         }

@@ -3,10 +3,11 @@
 //! One operation at a time: every operation borrows it mutably, and ending it
 //! consumes it, so the compiler refuses what other systems call undefined. Locks
 //! are kept until the commit is durable or the transaction has ended. Dropping it
-//! aborts: nothing was written anywhere, so that costs nothing.
+//! aborts it, at no cost: nothing was written.
 //!
-//! A transaction that is open for longer than 30 seconds is faulted. Nobody looks
-//! for it: whoever wants one of its locks, or its own next operation, finds it.
+//! A transaction that is open for longer than 30 seconds is faulted. There is no
+//! background reaper: the next waiter on one of its locks, or its own next operation,
+//! detects that it has expired.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -45,7 +46,7 @@ pub struct Tx<'p> {
     pinned: Option<Pinned>,
     /// Fixed when it began: reads on a replica that was no primary never lock.
     is_primary: bool,
-    /// Where lock names and keys are put together, so that a read allocates nothing.
+    /// Buffer for lock names and keys, so that a read allocates nothing.
     name: Vec<u8>,
     pub(crate) key: Vec<u8>,
     of: PhantomData<&'p ()>,
@@ -58,7 +59,7 @@ const PANICKED: &str = "a closure that it was given panicked";
 /// Ranges that are read side by side.
 const RANGES_AT_ONCE: usize = 16;
 
-/// How often a waiter looks whether a holder has become too old.
+/// Interval at which a waiter checks whether a holder has expired.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 impl Tx<'_> {
@@ -85,7 +86,7 @@ impl Tx<'_> {
         }
     }
 
-    /// Names the transaction for as long as its replica lives.
+    /// The number of the transaction, unique while its replica lives.
     pub fn id(&self) -> u64 {
         self.owner.id
     }
@@ -94,7 +95,7 @@ impl Tx<'_> {
     /// and some for each of them.
     pub const MAX_BYTES: usize = limits::PUBLIC_TRANSACTION_BYTES;
 
-    /// The bytes that it may still write. An operation that needs more answers
+    /// The bytes that it may still write. An operation that needs more fails with
     /// `TooLarge` and changes nothing; the transaction goes on without it.
     pub fn room(&self) -> usize {
         Self::MAX_BYTES - self.writes.bytes()
@@ -106,8 +107,8 @@ impl Tx<'_> {
         self.pinned.as_ref().map(Pinned::lsn)
     }
 
-    /// Adds a command to an instance of this partition, in the form that the runtime
-    /// reads: it is run with the commit, or not at all.
+    /// Adds a command to an instance of this partition, encoded for the runtime: it runs
+    /// with the commit, or not at all.
     pub fn stage(&mut self, command: Bytes) -> Result<()> {
         self.check_write()?;
         if self.home.courier.is_none() {
@@ -124,13 +125,13 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Forgets everything and gives the locks back.
+    /// Drops all changes and releases the locks.
     pub fn abort(self) {
         drop(self);
     }
 
-    /// Ends it in place: what it wrote is forgotten, and whatever comes next
-    /// answers `TransactionClosed`.
+    /// Ends it in place: its changes are dropped, and every later operation fails with
+    /// `TransactionClosed`.
     pub fn roll_back(&mut self) {
         self.end(Phase::Closed);
     }
@@ -196,7 +197,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Locks a row and answers what memory knows of it.
+    /// Locks a row and returns its cached value.
     pub(crate) async fn lock_row(
         &mut self,
         collection: &Collection,
@@ -221,7 +222,7 @@ impl Tx<'_> {
         self.acquire(mode, 0, patience).await.map(drop)
     }
 
-    /// Remembers what was read of the row that was locked last.
+    /// Caches what was read of the row that was locked last.
     pub(crate) fn remember(&self, collection: &Collection, key: &[u8], cached: Cached, len: usize) {
         let mut bytes = Vec::new();
         name::write(&mut bytes, Subject::Row, collection.table);
@@ -311,7 +312,7 @@ impl Tx<'_> {
             match locks.acquire(&self.owner, name, mode, version, waits) {
                 Attempt::Granted(cached) => return Ok(cached),
                 Attempt::Ended(phase) => return Err(self.ended(phase)),
-                // Somebody too old may stand in the way: then try once more.
+                // The holder may have expired: fault it and try once more.
                 Attempt::Refused(blocker) if tried == 0 && self.fault(name, &blocker) => tried += 1,
                 Attempt::Refused(blocker) => return Err(self.timeout(name, &blocker)),
                 Attempt::Busy(waiting) => {
@@ -322,7 +323,7 @@ impl Tx<'_> {
         }
     }
 
-    /// Waits for a lock until it is granted or the operation's patience ends.
+    /// Waits for a lock until it is granted or the operation times out.
     async fn wait(
         &self,
         mut waiting: Waiting<Parking>,
@@ -364,12 +365,12 @@ impl Tx<'_> {
             limits::TRANSACTION_AGE.saturating_sub(age)
         };
         let left = blocker.map_or(LOOK_AGAIN, |blocker| left(blocker.started_us));
-        // A millisecond more, so that it is too old and not just about to be.
+        // A millisecond more, so that it has expired and is not just about to.
         let left = left + Duration::from_millis(1);
         left.min(LOOK_AGAIN)
     }
 
-    /// Ends a holder that is too old; false if it is not, or commits.
+    /// Faults a holder that has expired; false if it has not, or commits.
     fn fault(&self, name: Name<'_>, blocker: &Blocker) -> bool {
         if !is_too_old(self.home.locks.now_us(), blocker.started_us) {
             return false;
@@ -424,7 +425,7 @@ impl Tx<'_> {
         }
     }
 
-    /// Notes that the system has ended this transaction, if it has.
+    /// Faults this transaction if the error says that the system has ended it.
     fn noted(&self, error: Error) -> Error {
         if let Kind::TransactionFaulted { why, .. } = error.kind() {
             self.home
@@ -442,7 +443,7 @@ impl Tx<'_> {
         })
     }
 
-    /// Gives back what it took and releases its locks.
+    /// Returns dequeued items and releases its locks.
     fn end(&mut self, to: Phase) {
         for (queue, place) in self.writes.taken.drain(..) {
             queue.items.put(place);

@@ -1,6 +1,6 @@
-//! What a transaction has changed so far, known to it alone.
+//! The uncommitted changes of a transaction.
 //!
-//! Nothing here leaves the transaction before its commit, so an abort forgets it.
+//! They stay inside the transaction until its commit, so an abort just drops them.
 //! The last change of a row wins. The set is bounded by the limit of a public
 //! transaction: a change that would pass it is refused and changes nothing.
 

@@ -49,9 +49,8 @@ pub trait Clock: Send + Sync + 'static {
     /// Time since some fixed moment. It never goes back.
     fn monotonic(&self) -> Duration;
 
-    /// Time for which a processor has run the calling thread; monotonic time where
-    /// nobody counts it. Two readings on one thread tell work from waiting for a
-    /// processor.
+    /// CPU time of the calling thread; monotonic time where the platform does not count
+    /// it. Two readings on one thread tell computing from waiting for a CPU.
     fn processor(&self) -> Duration {
         self.monotonic()
     }
@@ -98,7 +97,7 @@ impl Clock for SystemClock {
 }
 
 /// The operating system's clocks, with a monotonic one that goes on while the machine
-/// sleeps: for promises that end by themselves.
+/// sleeps: for leases and other promises that expire.
 #[derive(Debug, Clone, Default)]
 pub struct SleeplessClock(SystemClock);
 

@@ -2,7 +2,7 @@
 //!
 //! Writing appends to a `Vec<u8>`; reading takes slices of a shared [`Bytes`], so
 //! that decoding a record copies nothing. Reading never panics on bad input: it
-//! answers [`Malformed`], and the caller says where the bytes came from.
+//! returns [`Malformed`], and the caller says where the bytes came from.
 
 use std::fmt;
 

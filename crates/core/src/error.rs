@@ -1,7 +1,7 @@
 //! Stable error codes.
 //!
-//! A code names one cause for ever: it is never given to another cause, not even
-//! after its own is gone. Each has a page in `docs/errors/` that says what
+//! A code names one cause permanently: it is never reused, not even after its cause
+//! is gone. Each has a page in `docs/errors/` that says what
 //! happened and what to do. The codes of a crate stand beside its errors.
 
 use std::collections::BTreeSet;
@@ -14,11 +14,11 @@ use crate::limits;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Code(pub &'static str);
 
-/// Codes that came from other nodes; kept for ever, so they are bounded.
+/// Codes that came from other nodes; never freed, so their number is bounded.
 static FOREIGN: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
 
 impl Code {
-    /// What another node calls it. `None` if it is no code, or one too many.
+    /// A code that another node sent. `None` if it is malformed, or one too many.
     pub fn foreign(text: &str) -> Option<Self> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if text.is_empty() || text.len() > 32 || !text.chars().all(is_plain) {

@@ -70,7 +70,7 @@ impl fmt::Display for EntryNumber {
 }
 
 /// The place of a transaction in its partition's commit order: ascending, from 1.
-/// What was taken back leaves a gap: no number is given twice.
+/// A rolled-back transaction leaves a gap: no number is used twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Lsn(pub u64);
 
@@ -125,7 +125,7 @@ impl fmt::Display for Offset {
     }
 }
 
-/// A node in one of its lives: a restarted node is another owner.
+/// One incarnation of a node: a restarted node is another owner.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Owner {
     /// The node's number in the cluster.

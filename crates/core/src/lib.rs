@@ -1,8 +1,8 @@
-//! The ground that every Steadfast crate stands on.
+//! The base of every Steadfast crate.
 //!
 //! Identifiers, clock, codec, error codes and limits. Nothing here is
-//! asynchronous and nothing here does I/O: time, randomness and the network are
-//! passed in by whoever needs them.
+//! asynchronous and nothing here does I/O: the caller passes in time, randomness and
+//! the network.
 
 pub mod clock;
 pub mod codec;

@@ -1,7 +1,7 @@
 //! Every bound, in one place.
 //!
 //! Queues, batches, caches and retries take their bounds from here. Few are
-//! settings: a bound becomes one when somebody needs it to be.
+//! settings: a bound becomes one when a user needs to change it.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ pub const TURN_COMMANDS: usize = 128;
 /// Commands after which a partition looks at how long it has been at it.
 pub const TURN_LOOK: usize = 16;
 
-/// How long a partition works before it looks at anything else, about.
+/// About how long a partition handles commands before it looks at anything else.
 pub const TURN_TIME: Duration = Duration::from_micros(300);
 
 /// Rows of messages that have arrived, removed by one commit.
@@ -96,13 +96,13 @@ pub const PARCEL_BYTES: usize = 1024 * 1024;
 /// How long a drain may take before the rest is closed, unless set otherwise.
 pub const DRAIN_LIMIT: Duration = Duration::from_secs(30);
 
-/// How many guests a drain moves at a time.
+/// How many guests (clients or partitions) a drain moves at a time.
 pub const DRAIN_MOVES: usize = 1024;
 
 /// Largest transaction over collections.
 pub const PUBLIC_TRANSACTION_BYTES: usize = 1024 * 1024;
 
-/// How long an operation on a collection waits for its locks unless told otherwise.
+/// Default time-out of an operation on a collection for its locks.
 pub const LOCK_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// How long a transaction over collections may stay open before it is faulted.
@@ -176,21 +176,21 @@ pub const AMQP_FRAME_BYTES: u32 = 64 * 1024;
 /// Connections that a listener has at a time, whatever is configured.
 pub const CONNECTIONS: usize = 1_000_000;
 
-/// Connections of a node that have shown no proof, unless set otherwise; and into how
-/// many addresses their number is divided, so that one cannot have all.
+/// Default limit of a node's unauthenticated connections; and over how many client
+/// addresses it is divided, so that one address cannot use all of it.
 pub const UNPROVEN_CONNECTIONS: usize = 1_000;
 pub const UNPROVEN_ADDRESSES: usize = 4;
 
-/// Connections that were closed before their proof and whose memory may not be given back
-/// yet; then the next one waits.
+/// Connections that were closed unauthenticated and whose memory may not be freed yet;
+/// then the next one waits.
 pub const LEAVING_CONNECTIONS: usize = 100;
 
-/// What a connection may bring before its proof: one read more stays below 256 KiB. And
-/// what all of them may bring together; then the largest is closed.
+/// Bytes buffered for one unauthenticated connection: one more read stays below 256 KiB.
+/// And for all of them together; past that the largest is closed.
 pub const UNPROVEN_BYTES: usize = 192 * 1024;
 pub const UNPROVEN_ALL_BYTES: usize = 24 * 1024 * 1024;
 
-/// What a connection counts for before it brings anything: its task and its buffers.
+/// Bytes that an idle connection counts for: its task and its buffers.
 pub const CONNECTION_UNPROVEN_BYTES: usize = 8 * 1024;
 
 /// What TLS keeps of a client at most: a handshake message and a record; after the
@@ -198,34 +198,33 @@ pub const CONNECTION_UNPROVEN_BYTES: usize = 8 * 1024;
 pub const TLS_HANDSHAKE_BYTES: usize = 82 * 1024;
 pub const TLS_RECORD_BYTES: usize = 36 * 1024;
 
-/// How long a connection may take to show a proof, and how long its protocol then may
-/// take to say goodbye.
+/// Time-out of a connection's authentication, and of the protocol's closing exchange
+/// after that.
 pub const PROOF_TIME: Duration = Duration::from_secs(30);
 pub const PROOF_GRACE: Duration = Duration::from_secs(5);
 
-/// What one proven connection, and all of them together, make a node keep, unless set
-/// otherwise.
+/// Default memory limits of one authenticated connection, and of all of them together.
 pub const CONNECTION_BYTES: usize = 32 * 1024 * 1024;
 pub const CONNECTIONS_BYTES: usize = 256 * 1024 * 1024;
 
-/// Sessions and links of an AMQP connection before its proof; and bytes that may wait
+/// Sessions and links of an unauthenticated AMQP connection; and bytes that may wait
 /// to be written to it.
 pub const AMQP_UNPROVEN_SESSIONS: usize = 8;
 pub const AMQP_UNPROVEN_LINKS: usize = 32;
 pub const AMQP_UNPROVEN_OUT_BYTES: usize = 16 * 1024;
 
-/// Longest message of a WebSocket before its proof: a frame of AMQP; and before the
+/// Longest message of an unauthenticated WebSocket: a frame of AMQP; and before the
 /// handshake of a hub.
 pub const AMQP_UNPROVEN_MESSAGE: usize = AMQP_FRAME_BYTES as usize;
 pub const HUB_UNGREETED_MESSAGE: usize = 8 * 1024;
 
-/// How long an HTTP client may take nothing although something is to be written.
+/// How long an HTTP client may accept no bytes while some wait to be written.
 pub const HTTP_WRITE_TIME: Duration = Duration::from_secs(60);
 
-/// Events of one answer to whoever looks at a partition over REST.
+/// Events in one response of the REST interface that reads a partition.
 pub const TAIL_EVENTS: usize = 1000;
 
-/// Bytes of events after which such an answer ends.
+/// Bytes of events after which such a response ends.
 pub const TAIL_BYTES: usize = 1024 * 1024;
 
 /// How long such a request may wait for its first event.
@@ -254,8 +253,8 @@ pub const JOB_BYTES: usize = 16 * 1024 * 1024;
 /// Results of work items that one call brings.
 pub const RESULTS_AT_ONCE: usize = 256;
 
-/// The work item streams of the Durable Task protocol are never silent for longer:
-/// workers that hear nothing reconnect.
+/// Keep-alive interval of the work item streams of the Durable Task protocol: workers
+/// that receive nothing reconnect.
 pub const WORK_PING: Duration = Duration::from_secs(30);
 
 /// History from which on workers that can fetch it themselves have to.
@@ -282,7 +281,7 @@ pub const INSTANCE_BATCH: usize = 500;
 /// How long a REST client may wait for the end of an instance or for an entity.
 pub const REST_WAIT: Duration = Duration::from_secs(230);
 
-/// Failures that stand behind a failure.
+/// Nested causes in one failure.
 pub const FAILURE_DEPTH: usize = 16;
 
 /// AMQP channels of one connection, less one; and handles of one session, less one.
@@ -292,7 +291,7 @@ pub const AMQP_HANDLE_MAX: u32 = 255;
 /// Links of one AMQP connection.
 pub const AMQP_LINKS: usize = 4096;
 
-/// Transfers that a peer may send before we say that we have taken them.
+/// Transfers that a peer may send before we acknowledge them.
 pub const AMQP_WINDOW: u32 = 5000;
 
 /// Messages that a client may send on a link before we grant more.
@@ -304,9 +303,9 @@ pub const AMQP_REQUESTS: u32 = 100;
 /// Largest request, such as a token.
 pub const AMQP_REQUEST_BYTES: usize = 64 * 1024;
 
-/// How long a request to `$cbs` or `$management` waits for its answer at least.
-/// Clients in Rust (fe2o3-amqp up to 0.16) note what they have sent after it was sent,
-/// and wait for ever if the answer was faster.
+/// Least delay of the response to a request to `$cbs` or `$management`. Rust clients
+/// (fe2o3-amqp up to 0.16) register a request only after sending it, and hang if the
+/// response is faster.
 pub const AMQP_REPLY_PAUSE: Duration = Duration::from_millis(2);
 
 /// Replies that wait for credit of one link, and the bytes of those of one connection.
@@ -325,18 +324,18 @@ pub const AMQP_DELIVERY_BYTES: usize = 2 * PUBLICATION_BYTES;
 /// Bytes that wait to be written to one connection; then nothing is added.
 pub const AMQP_OUT_BYTES: usize = 256 * 1024;
 
-/// What one connection is read into: little while it is quiet, more under load.
+/// Read buffer of one connection: small while it is quiet, larger under load.
 pub const AMQP_QUIET_BYTES: usize = 4 * 1024;
 
-/// What a connection without a proof is read into; more if one frame needs it.
+/// Read buffer of an unauthenticated connection; larger if one frame needs it.
 pub const AMQP_UNPROVEN_READ_BYTES: usize = 1024;
 pub const AMQP_READ_BYTES: usize = 256 * 1024;
 
-/// How long an AMQP client may be silent, and how long it may take to say who it is.
+/// Idle time-out of an AMQP client, and time-out of its authentication.
 pub const AMQP_IDLE: Duration = Duration::from_secs(120);
 pub const AMQP_HANDSHAKE: Duration = Duration::from_secs(30);
 
-/// Tokens that one connection has put.
+/// Tokens that one connection has put through `$cbs`.
 pub const AMQP_TOKENS: usize = 1024;
 /// Event hubs of a space.
 pub const EVENT_HUBS: usize = 4096;
@@ -375,7 +374,7 @@ pub const PRODUCERS: u64 = 4096;
 /// Publications of an idempotent producer that are recognised when they come again.
 pub const PRODUCER_PUBLICATIONS: usize = 16;
 
-/// Events that a group may have parked in one partition.
+/// Dead letters that a consumer group may have in one partition.
 pub const PARKED_EVENTS: usize = 1000;
 
 /// In how many steps a full retention is trimmed.
@@ -395,7 +394,7 @@ pub const BLOB_STAGE_BYTES: usize = 1024 * 1024;
 /// that they throttle no other writer.
 pub const BLOB_UPLOAD_RATE_BYTES: u64 = FLUSH_RATE_BYTES / 2;
 
-/// How long an upload may take that is not committed.
+/// How long an upload may stay uncommitted.
 pub const BLOB_STAGE_TIME: Duration = Duration::from_secs(3600);
 
 /// Blocks of one blob, the length of a block's id, and how long blocks wait to be
@@ -466,37 +465,37 @@ pub const BODY_FREE_BYTES: usize = 16 * 1024;
 pub const BODY_STEP_BYTES: usize = 64 * 1024;
 pub const BODY_WAIT: Duration = Duration::from_secs(5);
 
-/// Clients with bodies from which on those that hold nothing are forgotten.
+/// Clients with bodies from which on those without buffered bytes are forgotten.
 pub const BODY_SENDERS: usize = 1024;
 
-/// How long a client may leave a piece of an answer unread that is ready for it.
+/// How long a client may leave a ready piece of a response unread.
 pub const ANSWER_TIME: Duration = Duration::from_secs(30);
 
-/// Pieces in which answers are handed out, and unread answers from which on a connection
-/// has its next requests wait.
+/// Pieces in which responses are sent, and unread responses from which on the next
+/// requests of a connection wait.
 pub const ANSWER_PIECE_BYTES: usize = 16 * 1024;
 pub const ANSWERS_BYTES: usize = 16 * 1024 * 1024;
 
-/// Unread answers from which on a connection without a proof has its next requests wait.
-/// Until its proof it is answered one request at a time.
+/// Unread responses from which on the next requests of an unauthenticated connection
+/// wait. Until it authenticates, its requests are handled one at a time.
 pub const ANSWERS_UNPROVEN_BYTES: usize = 16 * 1024;
 
-/// What a request of a connection without a proof counts for beside its head while it
-/// waits for its answer: its stream, its task, and its place in tables.
+/// What a request of an unauthenticated connection counts for beside its head while it
+/// waits for its response: its stream, its task, and its table entries.
 pub const REQUEST_UNPROVEN_BYTES: usize = 6 * 1024;
 
-/// What is read of a connection of HTTP without a proof at once: it may hold many
-/// requests, which count when they were read.
+/// Bytes read at once from an unauthenticated HTTP connection: they may hold many
+/// requests, which count once they were read.
 pub const HTTP_UNPROVEN_READ_BYTES: usize = 512;
 
-/// Requests that a connection without a proof may cancel; then it is closed.
+/// Requests that an unauthenticated connection may cancel; then it is closed.
 pub const HTTP_UNPROVEN_CANCELLED: usize = 100;
 
-/// What an answer counts for before it is handed out.
+/// What a response counts for before it is sent.
 pub const ANSWER_CHARGED_BYTES: u64 = 1024 * 1024;
 
-/// What of a body that is too large is read and dropped, so that its sender gets to
-/// the answer.
+/// Bytes of a body that is too large that are read and dropped, so that its sender gets
+/// to the response.
 pub const BODY_REST_BYTES: usize = 32 * 1024 * 1024;
 
 /// What is read and dropped of a request that HTTP/1 has answered before its end, and for
@@ -507,13 +506,13 @@ pub const LINGER_TIME: Duration = Duration::from_secs(5);
 /// Longest head of a request: its line and all its headers.
 pub const HTTP_HEAD_BYTES: usize = 64 * 1024;
 
-/// After this long without a word, an HTTP/2 client is asked whether it lives.
+/// Idle time after which an HTTP/2 client is sent a ping.
 pub const PING_TIME: Duration = Duration::from_secs(30);
 
-/// Longest time that leaving may be given.
+/// Longest drain time that may be set.
 pub const DRAIN_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Keys in the file of keys. A secret that comes alone is compared with all of them.
+/// Keys in the key file. A secret without a key name is compared with all of them.
 pub const KEYS: usize = 1_000;
 
 /// Rights that one key may be given.
@@ -533,7 +532,7 @@ pub const AUDIT_RIGHTS: usize = 4_096;
 pub const AUDIT_WINDOW: Duration = Duration::from_secs(60);
 pub const AUDIT_WINDOWS: usize = 1_024;
 
-/// Audit events in one answer.
+/// Audit events in one response.
 pub const AUDIT_PAGE: usize = 1_000;
 
 /// How often a node of a cluster looks at the policies that its connections rest on:
@@ -573,10 +572,10 @@ pub const HABITS: usize = 16 * 1024;
 /// latest.
 pub const HABIT_AGE: Duration = Duration::from_secs(60);
 
-/// Task hubs from which on idle ones are let go of.
+/// Task hubs in memory from which on idle ones are dropped.
 pub const TASK_HUB_DESKS: usize = 256;
 
-/// Requests that may wait for an entity before clients are told to wait.
+/// Requests that may wait for an entity; past that, clients get a throttling error.
 pub const ENTITY_QUEUE: u64 = 10_000;
 
 /// Operations of an entity that a worker gets at a time.
@@ -589,15 +588,14 @@ pub const WORK_BYTES: usize = 4 * 1024 * 1024;
 /// Events that one turn takes from an inbox.
 pub const TURN_EVENTS: usize = 10_000;
 
-/// What the commit of one turn may come to, with some room below the limit of a
-/// transaction.
+/// Largest commit of one turn, with some room below the limit of a transaction.
 pub const TURN_COMMIT_BYTES: usize = 28 * 1024 * 1024;
 
 /// What the answers, messages and state of one batch of operations may come to;
 /// a batch with more is run again with fewer operations.
 pub const BATCH_COMMIT_BYTES: usize = 24 * 1024 * 1024;
 
-/// For how long a client's request is known when it comes again.
+/// For how long a repeated request of a client is recognised.
 pub const REQUEST_AGE: Duration = Duration::from_secs(600);
 
 /// Items of one sort that a worker is given at a time, if it does not say.
@@ -606,7 +604,7 @@ pub const WORKER_ITEMS: usize = 256;
 /// How long a worker may be silent about a turn.
 pub const TURN_LEASE: Duration = Duration::from_secs(120);
 
-/// How long an activity of a worker that has gone is left to it.
+/// How long an activity stays assigned to a worker that has disconnected.
 pub const ACTIVITY_GRACE: Duration = Duration::from_secs(5);
 
 /// Lost deliveries after which an item is poison.
@@ -637,7 +635,7 @@ pub const CLIENT_LARGE_BYTES: usize = 32 * 1024 * 1024;
 /// What one write to a client holds, unless one message has more.
 pub const CLIENT_BATCH_BYTES: usize = 64 * 1024;
 
-/// Sent bytes that a client which may come back has not acknowledged; then nothing
+/// Sent bytes that a client with stateful reconnect has not acknowledged; then nothing
 /// more is sent.
 pub const STATEFUL_BYTES: usize = 100_000;
 
@@ -647,18 +645,18 @@ pub const CLIENT_CALL_BYTES: usize = 1024 * 1024;
 /// Items of an upload that wait to be read by a hub's method.
 pub const UPLOAD_ITEMS: usize = 10;
 
-/// Streams and calls with uploads that one client has open.
+/// Open streams and calls with uploads of one client.
 pub const CLIENT_STREAMS: usize = 100;
 
 /// Open calls of one client that are followed; a client with more may be moved before
 /// the others end.
 pub const CLIENT_OPEN_CALLS: usize = 16_384;
 
-/// How long a client may take to say which protocol it speaks.
+/// Time-out of a client's protocol handshake.
 pub const CLIENT_HANDSHAKE: Duration = Duration::from_secs(15);
 
-/// After this long without a word a client is sent a ping, and after this long
-/// without one of its own it counts as gone.
+/// Idle time after which the server pings a client, and silence after which the client
+/// counts as disconnected.
 pub const CLIENT_PING: Duration = Duration::from_secs(15);
 pub const CLIENT_SILENCE: Duration = Duration::from_secs(30);
 
@@ -669,13 +667,13 @@ pub const CLIENT_STALL: Duration = Duration::from_secs(10);
 /// client reads why.
 pub const CLIENT_LINGER: Duration = Duration::from_secs(2);
 
-/// How long a client that may come back is kept.
+/// How long the state of a disconnected client is kept for its reconnect.
 pub const CLIENT_RESUME: Duration = Duration::from_secs(15);
 
-/// How often a client that may come back is told what we have.
+/// How often received messages are acknowledged to a client with stateful reconnect.
 pub const CLIENT_ACK: Duration = Duration::from_secs(1);
 
-/// How long a negotiated connection is kept that nobody opens.
+/// How long a negotiated connection is kept until a client opens it.
 pub const TICKET_TIME: Duration = Duration::from_secs(15);
 
 /// Negotiated connections that are not open yet: of all clients and of one user; and
@@ -717,7 +715,7 @@ pub const SERVER_WAIT: Duration = Duration::from_secs(5);
 pub const SERVER_PING: Duration = Duration::from_secs(5);
 pub const SERVER_SILENCE: Duration = Duration::from_secs(30);
 
-/// How long an app server may take to introduce itself.
+/// Time-out of an app server's handshake.
 pub const SERVER_HANDSHAKE: Duration = Duration::from_secs(15);
 
 /// Largest message of an app server.
@@ -728,7 +726,7 @@ pub const SERVER_PARTIAL_BYTES: usize = SERVER_MESSAGE_BYTES;
 pub const LINK_PARTIAL_BYTES: usize = 2 * SERVER_MESSAGE_BYTES;
 
 /// Bytes that wait to be sent to an app server: from the first bound on its clients
-/// are not read, at the second it is given up.
+/// are not read, at the second it is disconnected.
 pub const SERVER_ROOM_BYTES: usize = 1024 * 1024;
 pub const SERVER_OUT_BYTES: usize = 64 * 1024 * 1024;
 
@@ -738,13 +736,13 @@ pub const LINK_CLIENTS: usize = 5000;
 /// Links of one app server for one hub that it opens itself.
 pub const SERVER_LINKS: usize = 64;
 
-/// Members of a group that an app server is told at a time.
+/// Members of a group in one message to an app server.
 pub const GROUP_PAGE: usize = 1000;
 
-/// Hubs that are counted by name; the others together.
+/// Hubs with metrics of their own; the others are counted together.
 pub const COUNTED_HUBS: usize = 100;
 
-/// The answer of a token authority, and how long a token of it is kept at most.
+/// Largest response of a token authority, and how long its token is kept at most.
 pub const TOKEN_BYTES: usize = 256 * 1024;
 pub const TOKEN_TIME: Duration = Duration::from_secs(24 * 3600);
 
@@ -755,13 +753,13 @@ pub const UPSTREAM_TIME: Duration = Duration::from_secs(30);
 /// Hubs of app servers.
 pub const SERVER_HUBS: usize = 1000;
 
-/// Bytes of hubs that wait for one other node: from the first bound on senders wait,
-/// at the second what comes is left out.
+/// Bytes of hub messages that wait for one other node: from the first bound on senders
+/// wait, at the second messages are dropped.
 pub const NODE_ROOM_BYTES: usize = 8 * 1024 * 1024;
 pub const NODE_QUEUE_BYTES: usize = 64 * 1024 * 1024;
 
-/// What one node is told about hubs at a time, unless one message has more; and how
-/// long it may take to answer before it is told again.
+/// Bytes of hub messages in one request to another node, unless one message has more;
+/// and the time-out after which the request is retried.
 pub const NODE_BATCH_BYTES: usize = 4 * 1024 * 1024;
 pub const NODE_BATCH: usize = 1_000;
 pub const NODE_TELL: Duration = Duration::from_secs(5);
@@ -772,21 +770,21 @@ pub const SERVER_WANT: Duration = Duration::from_secs(1);
 /// How long a poll waits that came to another node than its client's.
 pub const FAR_POLL_TIME: Duration = Duration::from_secs(20);
 
-/// How long a client that moves waits for its open calls, and for the old server to
-/// say that it has said everything.
+/// How long a migrating client waits for its open calls, and for the old server's
+/// confirmation that it has sent everything.
 pub const MOVE_QUIET: Duration = Duration::from_secs(10);
 pub const MOVE_PAUSE: Duration = Duration::from_secs(3);
 
-/// The same for SDKs that do not know the question, and send a ping back instead.
+/// The same for SDKs that do not support the confirmation and answer with a ping.
 pub const MOVE_ECHO: Duration = Duration::from_secs(1);
 
-/// Servers that a client was moved away from, and that may still speak of it.
+/// Former servers of a migrated client from which messages may still arrive.
 pub const FORMER_SERVERS: usize = 8;
 
 /// How long a request waits for a partition that has no owner, or changes it.
 pub const FORWARD_TIME: Duration = Duration::from_secs(20);
 
-/// How long another node may take to answer: a command, and everything else.
+/// Time-out of a request to another node: a command, and everything else.
 pub const FORWARD_CALL: Duration = Duration::from_secs(300);
 pub const FORWARD_READ: Duration = Duration::from_secs(30);
 
@@ -808,12 +806,12 @@ pub const NODES: usize = 1_000;
 /// Databases that the partitions of one cluster are spread over.
 pub const SHARDS: usize = 64;
 
-/// Codes of refusals that other nodes may bring in.
+/// Error codes that other nodes may introduce.
 pub const FOREIGN_CODES: usize = 4_096;
 
-/// How long one task may keep a worker thread of the runtime before that is told, how
-/// often workers are looked at, how seldom while nothing happens, and how many threads
-/// are then shown.
+/// How long one task may keep a worker thread of the runtime before a warning is logged,
+/// how often workers are checked, how often while idle, and how many threads the warning
+/// shows.
 pub const WORKER_STUCK: Duration = Duration::from_secs(5);
 pub const WORKER_LOOK: Duration = Duration::from_secs(2);
 pub const WORKER_IDLE_LOOK: Duration = Duration::from_secs(32);

@@ -1,8 +1,8 @@
-//! Tasks that can be named while they run.
+//! Names of the tasks that are being polled.
 //!
-//! A task that spins or blocks does not come back to its runtime, which then cannot say
-//! what it is. [`named`] notes where a future was spawned on the thread that polls it,
-//! and [`running`] reads that from any other thread.
+//! A task that spins or blocks does not return to its runtime, which then cannot name
+//! it. [`named`] records the spawn location of a future on the thread that polls it,
+//! and [`running`] reads these records from any other thread.
 
 use std::cell::RefCell;
 use std::fmt::{self, Display};
@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 use pin_project_lite::pin_project;
 
 pin_project! {
-    /// A future that is known by where it was spawned.
+    /// A future that carries the location at which it was spawned.
     pub struct Named<F> {
         #[pin]
         future: F,
@@ -24,7 +24,7 @@ pin_project! {
     }
 }
 
-/// Names a future after the place of this call.
+/// Names a future after the location of this call.
 #[track_caller]
 pub fn named<F: Future>(future: F) -> Named<F> {
     Named {
@@ -77,7 +77,7 @@ pub fn running() -> Vec<Running> {
         .collect()
 }
 
-/// What a thread polls.
+/// The task that a thread polls.
 struct Thread {
     name: String,
     place: Mutex<Option<&'static Location<'static>>>,
@@ -91,7 +91,7 @@ thread_local! {
     static THREAD: RefCell<Option<Arc<Thread>>> = const { RefCell::new(None) };
 }
 
-/// One poll; what was polled around it is noted again behind it.
+/// Guard of one poll; dropping it restores the record of the enclosing poll.
 struct Polling {
     thread: Option<Arc<Thread>>,
     around: Option<&'static Location<'static>>,
@@ -116,7 +116,7 @@ impl Drop for Polling {
     }
 }
 
-/// The note of this thread, unless the thread is about to end.
+/// The record of this thread, unless the thread is about to end.
 fn this_thread() -> Option<Arc<Thread>> {
     THREAD
         .try_with(|own| Arc::clone(own.borrow_mut().get_or_insert_with(register)))

@@ -1,4 +1,4 @@
-//! What an orchestration asks for at the end of a turn.
+//! Actions that an orchestration requests in a turn.
 
 use steadfast_collections::schema::Record;
 use steadfast_core::limits;
@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::moment::Moment;
 use crate::status::Status;
 
-/// One wish, with the number that its results will name.
+/// One action, with the number that its results refer to.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Action {
@@ -18,14 +18,14 @@ pub struct Action {
     pub deed: Deed,
 }
 
-/// What is wished for.
+/// What an action does.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub enum Deed {
     /// Run an activity.
     #[n(0)]
     Schedule(Task),
-    /// Run another orchestration; an empty id is filled in.
+    /// Run another orchestration; an empty id is generated.
     #[n(1)]
     Child {
         #[n(0)]
@@ -63,7 +63,7 @@ pub enum Deed {
         #[n(2)]
         is_recursive: bool,
     },
-    /// The end, in this state.
+    /// End the execution in this state.
     #[n(9)]
     Complete {
         #[n(0)]
@@ -80,7 +80,7 @@ pub enum Deed {
         input: Option<String>,
         #[n(1)]
         version: Option<String>,
-        /// Events that the new execution shall get.
+        /// Events that the new execution receives.
         #[n(2)]
         carry: Vec<Event>,
         /// `None` keeps the tags.
@@ -104,7 +104,7 @@ pub(crate) fn commit_bytes(actions: &[Action]) -> usize {
     actions.iter().map(Action::commit_bytes).sum()
 }
 
-/// Keys, rows of indexes and ids stand around an action.
+/// Keys, index rows and ids that are stored with an action.
 const AROUND: usize = 512;
 
 impl Action {

@@ -1,8 +1,8 @@
-//! Code in this process, for commands that wait for it.
+//! Code that runs inline, for suspended commands.
 //!
-//! A turn of an orchestration, or an operation of an entity, that can be run in this
-//! process at once need not be written down before it is run: the command that is
-//! its reason waits for it, and what came of it is in the commit of that command.
+//! A turn of an orchestration, or an operation of an entity, whose code is in this
+//! process is not stored before it runs: the command that causes it is suspended,
+//! and the result is part of that command's commit.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use crate::failure::Failure;
 use crate::id::EntityId;
 use crate::work::{EntityAction, Past, Requested, TurnResult, TurnWork, result_size};
 
-/// Who runs code in this process.
+/// Executes turns and operations in this process.
 pub(crate) trait Operator: Send + Sync {
-    /// Whether operations of this name on entities of this name usually end without
-    /// waiting for anything. What is not known counts as such.
+    /// Whether operations of this name on entities of this name usually complete
+    /// without waiting for anything. Unknown operations count as quick.
     fn is_quick(&self, entity: &str, operation: &str) -> bool;
 
-    /// Runs an operation as far as it gets without waiting; `None` if it has to
-    /// wait. It goes on meanwhile, for whoever runs the same operation on the same
-    /// state later.
+    /// Runs an operation until it completes; `None` if it has to wait. It then
+    /// continues in the background, and the next run of the same operation on the same
+    /// state takes its result.
     fn operate(
         &self,
         entity: &EntityId,
@@ -34,23 +34,23 @@ pub(crate) trait Operator: Send + Sync {
     /// Whether this version of this orchestration is in this process.
     fn knows(&self, name: &str, version: Option<&str>) -> bool;
 
-    /// Whether an execution is in memory as its last turn has left it.
+    /// Whether memory holds an execution as its last turn left it.
     fn remembers(&self, instance: &str, execution: &str, past: Past) -> bool;
 
-    /// Runs a turn; `None` if that needs the history.
+    /// Runs a turn; `None` if the turn needs the history.
     fn turn(&self, work: &TurnWork) -> Option<TurnResult>;
 }
 
-/// An operation that was run.
+/// The result of an operation.
 pub(crate) struct Operated {
     pub(crate) outcome: Result<Option<String>, Failure>,
-    /// As the operation has left it.
+    /// The state after the operation.
     pub(crate) state: Option<String>,
     pub(crate) actions: Vec<EntityAction>,
 }
 
 impl Operated {
-    /// About how many bytes its answer and its messages have.
+    /// Approximate bytes of its result and its messages.
     pub(crate) fn bytes(&self) -> usize {
         let actions = self.actions.iter().map(EntityAction::size);
         result_size(&self.outcome) + actions.sum::<usize>()
@@ -67,7 +67,7 @@ impl Operated {
     }
 }
 
-/// Who runs code, by task hub, and the code that commands wait for.
+/// The executors by task hub, and the tasks that run code for suspended commands.
 #[derive(Default)]
 pub(crate) struct Aides {
     operators: RwLock<HashMap<String, Arc<dyn Operator>>>,
@@ -75,7 +75,7 @@ pub(crate) struct Aides {
 }
 
 impl Aides {
-    /// Code of a task hub is run by this one from now on, or by nobody.
+    /// Sets or removes the executor of a task hub.
     pub(crate) fn set(&self, hub: &str, operator: Option<Arc<dyn Operator>>) {
         let mut operators = self.operators.write();
         match operator {
@@ -84,12 +84,12 @@ impl Aides {
         }
     }
 
-    /// Nobody runs anything any more.
+    /// Removes all executors.
     pub(crate) fn leave(&self) {
         self.operators.write().clear();
     }
 
-    /// Who runs the code of a task hub.
+    /// The executor of a task hub.
     pub(crate) fn operator(&self, hub: &[u8]) -> Option<Arc<dyn Operator>> {
         let hub = std::str::from_utf8(hub).ok()?;
         self.operators.read().get(hub).cloned()

@@ -1,4 +1,4 @@
-//! What instances are told, answer, and want done.
+//! Commands to instances, their replies and work requests.
 
 use bytes::Bytes;
 use steadfast_collections::schema::Record;
@@ -13,14 +13,14 @@ use crate::rows::{decode, encode, message};
 use crate::status::Status;
 use crate::work::{EntityAction, Requested, Span};
 
-/// What an instance is told.
+/// A command to an instance.
 #[derive(Record, Clone, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub enum Ask {
     /// By a client or a parent.
     #[n(0)]
     Start(Begin),
-    /// By a client: an event from outside.
+    /// By a client: an external event.
     #[n(1)]
     Raise {
         #[n(0)]
@@ -28,10 +28,10 @@ pub enum Ask {
         #[n(1)]
         input: Option<String>,
     },
-    /// By another instance: something happened that this one waits for.
+    /// By another instance: an event that this one waits for.
     #[n(2)]
     Deliver(Letter),
-    /// By a timer: the time of a delayed start has come.
+    /// By a timer: a delayed start is due.
     #[n(3)]
     Wake(String),
     #[n(4)]
@@ -40,7 +40,7 @@ pub enum Ask {
         output: Option<String>,
         #[n(1)]
         is_recursive: bool,
-        /// Not if it holds locks.
+        /// Skip an instance that holds locks.
         #[n(2)]
         is_careful: bool,
     },
@@ -65,7 +65,7 @@ pub enum Ask {
         #[n(0)]
         is_recursive: bool,
     },
-    /// By a timer: a finished instance has been kept long enough.
+    /// By a timer: the retention of a finished instance has ended.
     #[n(11)]
     Expire(String),
     /// By a worker.
@@ -74,7 +74,7 @@ pub enum Ask {
     /// By a worker.
     #[n(13)]
     TaskDone(TaskDone),
-    /// A turn could not be had from any worker.
+    /// No worker could run the turn.
     #[n(14)]
     GiveUp {
         #[n(0)]
@@ -85,16 +85,16 @@ pub enum Ask {
     /// To an entity: an operation.
     #[n(15)]
     Request(Request),
-    /// To an entity: a wish for its lock.
+    /// To an entity: a request for its lock.
     #[n(16)]
     Lock(Lock),
-    /// To an entity: its lock is given back.
+    /// To an entity: its lock is released.
     #[n(17)]
     Unlock {
         #[n(0)]
         section: String,
     },
-    /// To the entities of a lock request, one after the other: forget it.
+    /// To the entities of a lock request, one after the other: cancel the request.
     #[n(18)]
     Release {
         #[n(0)]
@@ -107,16 +107,16 @@ pub enum Ask {
     /// To an entity, by a worker.
     #[n(19)]
     BatchDone(BatchDone),
-    /// To an entity: a client no longer repeats this request.
+    /// To an entity: delete the record of a request that its client no longer repeats.
     #[n(20)]
     Forget(String),
-    /// Be gone, whatever happens.
+    /// Delete the instance in any state.
     #[n(21)]
     Erase,
-    /// To an entity: requests that were run before they were written down.
+    /// To an entity: requests that ran before they were stored.
     #[n(22)]
     Direct(Direct),
-    /// To an entity, by a timer: the time of a request has come.
+    /// To an entity, by a timer: a scheduled request is due.
     #[n(23)]
     Due {
         #[n(0)]
@@ -125,7 +125,7 @@ pub enum Ask {
         #[n(1)]
         since: Timestamp,
     },
-    /// To a partition: whatever waits there for its time in this task hub is void.
+    /// To a partition: cancel the scheduled requests of this task hub.
     #[n(24)]
     Empty,
 }
@@ -145,40 +145,40 @@ pub struct Begin {
     /// States of an older instance that may be replaced.
     #[n(4)]
     pub replaceable: Vec<Status>,
-    /// Whether the parent hears of its end.
+    /// Whether its result is sent to the parent.
     #[n(5)]
     pub is_reported: bool,
-    /// Finished instances are forgotten after so many milliseconds; 0: never.
+    /// Retention of the finished instance in milliseconds; 0: no limit.
     #[n(6)]
     pub kept_ms: u64,
-    /// Nobody hears of an id that is taken.
+    /// An id that is in use is not reported as an error.
     #[n(7)]
     #[record(default)]
     pub is_quiet: bool,
-    /// What becomes of an older instance in one of the states above.
+    /// What to do with an older instance in one of the states above.
     #[n(8)]
     #[record(default)]
     pub reuse: Reuse,
 }
 
-/// What becomes of an older instance whose state a start lists.
+/// What to do with an older instance whose state is replaceable.
 #[derive(Record, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub enum Reuse {
-    /// It is replaced. One that is not finished is replaced only if
-    /// [`Status::Terminated`] is listed as well: the state that it is put into.
+    /// Replace it. An unfinished instance is replaced only if [`Status::Terminated`],
+    /// the state it ends in, is listed as well.
     #[default]
     #[n(0)]
     Replace,
-    /// It is replaced, finished or not.
+    /// Replace it, finished or not.
     #[n(1)]
     Terminate,
-    /// It stays, and the start is void without being refused.
+    /// Keep it, and ignore the start without an error.
     #[n(2)]
     Ignore,
 }
 
-/// An event for one execution of an instance, or for whichever is current.
+/// An event for one execution of an instance, or for the current one.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Letter {
@@ -194,7 +194,7 @@ pub struct Letter {
 pub struct TurnDone {
     #[n(0)]
     pub execution: String,
-    /// Which dispatch it was.
+    /// The number of the dispatch.
     #[n(1)]
     pub generation: u64,
     /// The time of the turn.
@@ -212,9 +212,9 @@ pub struct TurnDone {
 }
 
 impl TurnDone {
-    /// About how many bytes its commit has.
+    /// Approximate bytes of its commit.
     pub(crate) fn commit_bytes(&self) -> usize {
-        // Keys of rows stand around an event.
+        // An event is stored with its row key.
         let taken = self.taken.iter().map(|event| event.size() + 256);
         let status = self.custom_status.as_ref().map_or(0, String::len);
         taken.sum::<usize>() + status + action::commit_bytes(&self.actions)
@@ -235,37 +235,37 @@ pub struct TaskDone {
     pub failure: Option<Failure>,
 }
 
-/// A request to an entity, and who sent it.
+/// A request to an entity, and its origin.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Request {
     #[n(0)]
     pub requested: Requested,
-    /// Clients may send a request twice, and wait for an answer in this node.
+    /// Clients may repeat a request, and wait for the answer on this node.
     #[n(1)]
     pub client: Option<Client>,
 }
 
 impl Request {
-    /// Whether it may come again, and then counts once.
+    /// Whether the client may repeat it; repeats are deduplicated.
     pub(crate) fn is_repeatable(&self) -> bool {
         self.client.is_some_and(|client| client.is_repeatable)
     }
 }
 
-/// A request from outside.
+/// How a client sent a request.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Client {
-    /// It may come again, and then counts once.
+    /// The client may repeat it; repeats are deduplicated.
     #[n(0)]
     pub is_repeatable: bool,
-    /// Somebody waits for the answer.
+    /// The client waits for the answer.
     #[n(1)]
     pub is_call: bool,
 }
 
-/// A wish for the locks of several entities, on its way through them.
+/// A request for the locks of several entities, passed from one to the next.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Lock {
@@ -290,12 +290,12 @@ pub struct Lock {
 pub struct BatchDone {
     #[n(0)]
     pub generation: u64,
-    /// Where the front lane and the main one begin now: behind what was run.
+    /// The new heads of the front lane and the main lane, behind what was run.
     #[n(1)]
     pub front: u64,
     #[n(2)]
     pub main: u64,
-    /// The requests that were run, and what came of each.
+    /// The requests that were run, with their outcomes.
     #[n(3)]
     pub done: Vec<Answered>,
     #[n(4)]
@@ -307,19 +307,19 @@ pub struct BatchDone {
     pub state: Option<String>,
 }
 
-/// Requests of clients that were run on the state of an idle entity.
+/// Results of client requests that ran on the state of an idle entity.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Direct {
     /// The generation that the entity had.
     #[n(0)]
     pub version: u64,
-    /// Those that may come again.
+    /// The requests that clients may repeat.
     #[n(1)]
     pub noted: Vec<Noted>,
     #[n(2)]
     pub actions: Vec<EntityAction>,
-    /// Whether `state` is another one than before.
+    /// Whether `state` differs from the previous state.
     #[n(3)]
     pub is_changed: bool,
     #[n(4)]
@@ -327,24 +327,24 @@ pub struct Direct {
 }
 
 impl Direct {
-    /// Whether it leaves a trace; otherwise somebody only looked.
+    /// Whether it writes anything; otherwise all its requests only read.
     pub(crate) fn is_written(&self) -> bool {
         self.is_changed || !self.actions.is_empty() || !self.noted.is_empty()
     }
 }
 
-/// A request that may come again, and what it is answered with then.
+/// A request that a client may repeat, and the answer to a repeat.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Noted {
     #[n(0)]
     pub request: String,
-    /// Of a call.
+    /// Set for calls.
     #[n(1)]
     pub outcome: Option<Outcome>,
 }
 
-/// A request and what came of it.
+/// A request and its outcome.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Answered {
@@ -354,7 +354,7 @@ pub struct Answered {
     pub outcome: Outcome,
 }
 
-/// What an instance answers.
+/// The reply of an instance.
 #[expect(clippy::large_enum_variant, reason = "the large one is the rare one")]
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
@@ -364,24 +364,24 @@ pub enum Say {
     /// There was nothing to do.
     #[n(1)]
     Ignored,
-    /// Who it was, for a restart under another id.
+    /// How the instance was started, for a restart.
     #[n(2)]
     Began(Begin),
-    /// Forgotten, and these were its children.
+    /// Deleted; these were its children.
     #[n(3)]
     Purged(Vec<String>),
-    /// A repeated request was answered like this.
+    /// The outcome of a repeated request.
     #[n(4)]
     Answered(Outcome),
 }
 
 message!(Ask, Say);
 
-/// What an instance wants done outside.
+/// What an instance requests from the dispatcher.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub(crate) enum Wish {
-    /// A worker's turn.
+    /// A turn, run by a worker.
     #[n(0)]
     Turn {
         #[n(0)]
@@ -393,16 +393,16 @@ pub(crate) enum Wish {
     },
     #[n(1)]
     Activity(Order),
-    /// A worker's run of waiting requests.
+    /// A batch of waiting requests, run by a worker.
     #[n(2)]
     Batch {
         #[n(0)]
         generation: u64,
     },
-    /// The instance has a new state: whoever waits for it may look.
+    /// The instance has a new state: notify the waiters.
     #[n(3)]
     Changed,
-    /// Its turn is no longer wanted.
+    /// Its turn is cancelled.
     #[n(5)]
     Closed,
     /// A client's call has an answer.

@@ -1,4 +1,4 @@
-//! Small pieces of work, run by a few tasks.
+//! A pool of runtime tasks for small jobs.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -9,11 +9,11 @@ use std::task::{Context, Waker};
 use parking_lot::Mutex;
 use steadfast_core::task::named;
 
-/// Small pieces of work, run in order by as many tasks as there are processors: a
-/// task for each would cost more than most of them do. Whoever adds to it bounds it.
+/// Runs small jobs in order on as many runtime tasks as there are processors: a task per
+/// job would cost more than most jobs. The queue is unbounded; callers limit their jobs.
 pub(crate) struct Errands {
     queue: Arc<Mutex<Queue>>,
-    /// Tasks at a time.
+    /// The largest number of tasks at a time.
     most: usize,
 }
 
@@ -22,11 +22,11 @@ type Errand = Box<dyn FnOnce() + Send>;
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Errand>,
-    /// Tasks that work it off.
+    /// Running tasks.
     runners: usize,
 }
 
-/// After so many errands a task lets others go first.
+/// Jobs that a task runs before it yields to the runtime.
 const AT_A_TIME: usize = 16;
 
 impl Default for Errands {
@@ -39,7 +39,7 @@ impl Default for Errands {
 }
 
 impl Errands {
-    /// Runs something soon.
+    /// Queues a job.
     pub(crate) fn run(&self, errand: impl FnOnce() + Send + 'static) {
         let is_wanted = {
             let mut queue = self.queue.lock();
@@ -49,7 +49,7 @@ impl Errands {
             is_wanted
         };
         if is_wanted {
-            // A runtime that ends drops it at once, and then it needs the queue.
+            // A runtime that shuts down drops the task at once, which locks the queue.
             let runner = Runner {
                 queue: Arc::clone(&self.queue),
                 is_over: false,
@@ -58,7 +58,7 @@ impl Errands {
         }
     }
 
-    /// Runs something soon that seldom has to wait. If it does, it gets a task.
+    /// Queues a future that seldom has to wait. If it does, it gets a task of its own.
     pub(crate) fn begin(&self, errand: impl Future<Output = ()> + Send + 'static) {
         self.run(move || {
             let mut errand = Box::pin(errand);
@@ -70,7 +70,7 @@ impl Errands {
     }
 }
 
-/// One task that runs errands.
+/// One task of the pool.
 struct Runner {
     queue: Arc<Mutex<Queue>>,
     is_over: bool,
@@ -81,7 +81,7 @@ impl Runner {
         loop {
             for _ in 0..AT_A_TIME {
                 match self.next() {
-                    // A ticket or an entry that is dropped says that nothing came of it.
+                    // A panic drops the job's completer or entry, which reports the failure.
                     Some(errand) => drop(catch_unwind(AssertUnwindSafe(errand))),
                     None => return,
                 }
@@ -90,7 +90,7 @@ impl Runner {
         }
     }
 
-    /// What is next. None: whoever comes later needs another task.
+    /// The next job. `None`: this task ends, and the next job starts another one.
     fn next(&mut self) -> Option<Errand> {
         let mut queue = self.queue.lock();
         let errand = queue.waiting.pop_front();

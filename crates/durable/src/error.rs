@@ -1,8 +1,7 @@
-//! What can go wrong with an instance.
+//! Errors of orchestrations and entities.
 //!
-//! Every kind has a stable code and a page in `docs/errors/`. The service refuses
-//! with the same codes, so that a refusal that comes from another node is told
-//! apart as well.
+//! Every kind has a stable code and a page in `docs/errors/`. The service rejects
+//! commands with the same codes, so the kind survives the way from another node.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -10,10 +9,10 @@ use std::fmt;
 use steadfast_core::error::Code;
 use steadfast_partition::{Error as PartitionError, ErrorKind as PartitionKind, Halt, Refusal};
 
-/// The result of everything in this crate that can fail.
+/// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What happened, and underneath it the cause.
+/// A failed operation, and its cause.
 #[derive(Clone, Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -27,21 +26,21 @@ pub struct Error {
 pub enum ErrorKind {
     /// The request cannot be carried out as it is written.
     Invalid,
-    /// There is an instance of this id already.
+    /// An instance with this id exists already.
     Exists,
     /// There is no such instance.
     NoInstance,
-    /// The instance is in a state that does not allow it.
+    /// The state of the instance does not allow the request.
     State,
     /// Too many requests wait for the entity.
     Crowded,
     /// A payload is too large.
     TooLarge,
-    /// A server could not be reached, or does not let us in.
+    /// A server could not be reached, or denied access.
     Unreachable,
-    /// There is no such task hub, and none comes to be by itself.
+    /// There is no such task hub, and task hubs are not created on demand.
     NoHub,
-    /// The way to the instance failed.
+    /// The partition of the instance failed.
     Partition,
 }
 
@@ -73,8 +72,8 @@ impl Error {
         )
     }
 
-    /// What a server has told: `code: message`. What has none of the codes here is
-    /// a failure of the way there.
+    /// Parses the error text of a server, `code: message`. A text with an unknown code
+    /// becomes [`ErrorKind::Unreachable`].
     pub fn told(text: &str) -> Self {
         let known = |(code, message)| {
             let mut kinds = CODES.iter().filter(|(_, known)| *known == code);
@@ -85,12 +84,12 @@ impl Error {
         told.unwrap_or_else(|| Self::new(ErrorKind::Unreachable, text))
     }
 
-    /// What kind of failure this is.
+    /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// The stable code, the name of its page in `docs/errors/`.
+    /// The stable code, which names its page in `docs/errors/`.
     pub fn code(&self) -> Code {
         match (&self.source, code_of(self.kind)) {
             (_, Some(code)) => code,
@@ -108,7 +107,7 @@ impl Error {
 const TOO_LARGE: &str =
     "this does not fit into one commit; keep large payloads elsewhere and send their addresses";
 
-/// A service's no, with the code of its kind.
+/// Rejects a command with the code of a kind.
 pub(crate) fn refuse(kind: ErrorKind, message: impl Into<String>) -> Halt {
     let code = code_of(kind).expect("a service refuses with a code of its own");
     Halt::Refused(Refusal::new(code, message))
@@ -122,7 +121,7 @@ fn code_of(kind: ErrorKind) -> Option<Code> {
 impl From<PartitionError> for Error {
     fn from(source: PartitionError) -> Self {
         let code = source.code();
-        // The commit is over the limit of a transaction, and would be again.
+        // The commit exceeds the limit of a transaction; a retry would fail again.
         let code = match code.0 {
             "STF-2009" => Code("STF-5106"),
             _ => code,

@@ -1,8 +1,8 @@
-//! What has happened to an instance.
+//! Events in the history of an instance.
 //!
-//! A history is a list of events, and an orchestration is replayed from it. Events
-//! are stored, so numbers here never change their meaning. Absent and empty texts
-//! differ: payloads come back exactly as they were given.
+//! A history is a list of events, and an orchestration is replayed from it. Events are
+//! stored, so field numbers never change their meaning. Absent and empty strings differ:
+//! payloads are returned exactly as they were passed.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::status::Status;
 /// Names and values that travel with an instance.
 pub type Tags = BTreeMap<String, String>;
 
-/// The id of events that no action caused.
+/// The id of events without an action.
 pub const NO_ACTION: i32 = -1;
 
 /// One event of a history.
@@ -157,7 +157,7 @@ pub enum What {
     },
     #[n(23)]
     UnlockSent(Unlock),
-    /// A failed instance was set back to before its failures.
+    /// A failed instance was rewound to the state before its failures.
     #[n(24)]
     Rewound(Option<String>),
     #[n(25)]
@@ -176,12 +176,12 @@ pub struct Start {
     pub task: Task,
     #[n(3)]
     pub parent: Option<Parent>,
-    /// Not before this.
+    /// The earliest time to run it.
     #[n(4)]
     pub scheduled: Option<Moment>,
 }
 
-/// What is to be run: an orchestration, an activity or a child.
+/// What to run: an orchestration, an activity or a child.
 #[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Task {
@@ -197,7 +197,7 @@ pub struct Task {
     pub tags: Tags,
 }
 
-/// Who started an instance.
+/// The parent of an instance.
 #[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Parent {
@@ -214,7 +214,7 @@ pub struct Parent {
     pub execution: Option<String>,
 }
 
-/// Where something stands in a distributed trace.
+/// The context of a distributed trace.
 #[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Trace {
@@ -226,7 +226,7 @@ pub struct Trace {
     pub state: Option<String>,
 }
 
-/// An operation that an entity is asked for.
+/// An operation requested from an entity.
 #[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Operation {
@@ -237,13 +237,13 @@ pub struct Operation {
     pub name: String,
     #[n(2)]
     pub input: Option<String>,
-    /// Not before this.
+    /// The earliest time to run it.
     #[n(3)]
     pub scheduled: Option<Moment>,
     /// The entity.
     #[n(4)]
     pub target: String,
-    /// Who asks, if an orchestration does.
+    /// The calling orchestration, if there is one.
     #[n(5)]
     pub parent: Option<String>,
     #[n(6)]
@@ -254,7 +254,7 @@ pub struct Operation {
     pub trace: Option<Trace>,
 }
 
-/// A wish for locks on entities.
+/// A request for locks on entities.
 #[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct LockRequest {
@@ -271,7 +271,7 @@ pub struct LockRequest {
     pub legacy: Option<Legacy>,
 }
 
-/// A lock that is given back.
+/// The release of a lock.
 #[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Unlock {
@@ -286,8 +286,8 @@ pub struct Unlock {
     pub legacy: Option<Legacy>,
 }
 
-/// How older workers wrote a message to an entity: as an event. Their history must
-/// show it as they sent it, and their answers come as events.
+/// A message to an entity in the format of older workers, an event. Their history
+/// contains it as sent, and they receive answers as events.
 #[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Legacy {
@@ -298,7 +298,7 @@ pub struct Legacy {
 }
 
 impl Event {
-    /// About how many bytes it has in storage.
+    /// Approximate bytes in storage.
     pub fn size(&self) -> usize {
         64 + match &self.what {
             What::Started(start) => start.task.size(),
@@ -353,7 +353,7 @@ impl Task {
         })
     }
 
-    /// About how many bytes it has in storage.
+    /// Approximate bytes in storage.
     pub fn size(&self) -> usize {
         let tags = self
             .tags
@@ -364,7 +364,7 @@ impl Task {
 }
 
 impl Operation {
-    /// About how many bytes it has in storage.
+    /// Approximate bytes in storage.
     pub fn size(&self) -> usize {
         let legacy = self.legacy.as_ref().and_then(|legacy| legacy.data.as_ref());
         self.name.len() + length(self.input.as_ref()) + length(legacy)

@@ -1,10 +1,10 @@
-//! What went wrong in somebody's code.
+//! Failures of user code.
 
 use std::collections::BTreeMap;
 
 use steadfast_collections::schema::Record;
 
-/// A failure as the worker told it.
+/// A failure as the worker reported it.
 #[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Failure {
@@ -15,19 +15,19 @@ pub struct Failure {
     pub message: String,
     #[n(2)]
     pub stack: Option<String>,
-    /// Trying again is of no use.
+    /// A retry cannot succeed.
     #[n(3)]
     pub is_final: bool,
-    /// What the worker adds, as JSON texts.
+    /// Details from the worker, as JSON texts.
     #[n(4)]
     pub properties: BTreeMap<String, String>,
-    /// What caused it: nothing, or one failure.
+    /// Its cause: none, or one failure.
     #[n(5)]
     pub inner: Vec<Failure>,
 }
 
 impl Failure {
-    /// A failure that we found ourselves.
+    /// A failure found by this crate.
     pub fn new(kind: &str, message: impl Into<String>) -> Self {
         Self {
             kind: kind.to_owned(),
@@ -36,7 +36,7 @@ impl Failure {
         }
     }
 
-    /// The same, and trying again is of no use.
+    /// The same, but not retriable.
     pub fn lasting(kind: &str, message: impl Into<String>) -> Self {
         Self {
             is_final: true,
@@ -44,7 +44,7 @@ impl Failure {
         }
     }
 
-    /// Whether the worker has no activity of that name, in the words of its SDK.
+    /// Whether the worker has no activity of that name, by the error of its SDK.
     pub(crate) fn is_unknown_activity(&self, name: &str) -> bool {
         let is_kind = match self.kind_without_module() {
             // Python and JavaScript, .NET, Go, and our own workers.
@@ -61,23 +61,22 @@ impl Failure {
         is_kind && self.names(name)
     }
 
-    /// Whether the worker has no orchestration of that name, in the words of its SDK. An
-    /// orchestration that ends with the failure of its child is none of those: that has
-    /// the name of the child.
+    /// Whether the worker has no orchestration of that name, by the error of its SDK. The
+    /// failure of a child does not count: it has the name of the child.
     pub(crate) fn is_unknown_orchestration(&self, name: &str) -> bool {
         let is_kind = match self.kind_without_module() {
             // Python and JavaScript, .NET, and our own workers.
             "OrchestratorNotRegisteredError"
             | "OrchestratorTaskNotFound"
             | "UnknownOrchestration" => true,
-            // Go, whose error has no type of its own. That of Java is like any other.
+            // Go, whose error has no type of its own. Java's error cannot be recognized.
             "*errors.errorString" => self.says("orchestrator named '", "' is not registered"),
             _ => false,
         };
         is_kind && self.names(name)
     }
 
-    /// Python names types with their modules.
+    /// The kind without the module prefix that Python adds.
     fn kind_without_module(&self) -> &str {
         let kind = self.kind.as_str();
         kind.strip_prefix("durabletask.worker.").unwrap_or(kind)
@@ -87,7 +86,7 @@ impl Failure {
         self.message.starts_with(from) && self.message.ends_with(to)
     }
 
-    /// Whether the message has a name between quotes.
+    /// Whether the message contains the name in quotes.
     fn names(&self, name: &str) -> bool {
         let quoted = [format!("'{name}'"), format!("{name:?}")];
         quoted.iter().any(|quoted| self.message.contains(quoted))
@@ -95,7 +94,7 @@ impl Failure {
 }
 
 impl Failure {
-    /// About how many bytes it has in storage.
+    /// Approximate bytes in storage.
     pub fn size(&self) -> usize {
         let texts = [self.kind.len(), self.message.len()];
         let stack = self.stack.as_ref().map_or(0, String::len);

@@ -18,12 +18,12 @@ use crate::error::{Error, ErrorKind, Result};
 /// The service that runs instances.
 pub const KIND: Kind = Kind(32);
 
-/// Where an instance of a task hub lives.
+/// The address of an instance of a task hub.
 pub(crate) fn address(hub: &str, instance: &str) -> Address {
     Address::new(KIND, hub.to_owned(), instance.to_owned())
 }
 
-/// Where another instance of the same task hub lives.
+/// The address of another instance of the same task hub.
 pub(crate) fn neighbour(of: &Address, instance: &str) -> Address {
     Address::new(KIND, of.name.clone(), instance.to_owned())
 }
@@ -55,7 +55,7 @@ impl EntityId {
         Ok(id)
     }
 
-    /// Reads `@name@key`; the key may hold more of these signs.
+    /// Parses `@name@key`; the key may contain more `@`.
     pub fn parse(text: &str) -> Result<Self> {
         let parts = text.strip_prefix('@').and_then(|rest| rest.split_once('@'));
         match parts {
@@ -81,13 +81,13 @@ impl fmt::Display for EntityId {
     }
 }
 
-/// A GUID that is the same for the same seed, and for no other.
+/// A GUID that depends on the seed only.
 pub(crate) fn guid(seed: &str) -> String {
     Uuid::from_u128(xxh3_128(seed.as_bytes())).to_string()
 }
 
-/// A GUID that nobody has had. The kernel is asked for randomness once per process,
-/// not once per request.
+/// A new unique GUID. The kernel provides randomness once per process, not once per
+/// request.
 pub(crate) fn fresh_guid() -> String {
     static SEED: LazyLock<Uuid> = LazyLock::new(Uuid::new_v4);
     static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -100,7 +100,7 @@ pub(crate) fn fresh_guid() -> String {
 }
 
 fn invalid(what: &str) -> Error {
-    let message = format!("{what} is no entity: write @name@key, with a name that is not empty");
+    let message = format!("{what} is not an entity id; use @name@key with a non-empty name");
     Error::new(ErrorKind::Invalid, message)
 }
 
@@ -127,7 +127,8 @@ pub(crate) fn check_instance(id: &str) -> Result<()> {
         true => Err(Error::new(
             ErrorKind::Invalid,
             format!(
-                "{id:?} is no id of an orchestration: it must not be empty, begin with @ or hold control characters"
+                "{id:?} is not an orchestration id: it must not be empty, start with @ or contain \
+                 control characters"
             ),
         )),
     }
@@ -141,7 +142,7 @@ pub(crate) fn check_hub(name: &str) -> Result<()> {
         false => Err(Error::new(
             ErrorKind::Invalid,
             format!(
-                "{name:?} is no name of a task hub: use 1 to 64 letters, digits, '-', '_' and '.'"
+                "{name:?} is not a task hub name: use 1 to 64 letters, digits, '-', '_' and '.'"
             ),
         )),
     }

@@ -1,7 +1,7 @@
 //! Messages of other services to instances.
 //!
-//! Whoever commits something may tell an instance of it in the same commit: exactly
-//! once, after it.
+//! A commit of another service may send an instance a message: it is delivered exactly
+//! once, after the commit.
 
 use steadfast_partition::{Envelope, Message};
 
@@ -12,7 +12,7 @@ use crate::id::{self, EntityId};
 use crate::status::Status;
 use crate::work::Requested;
 
-/// Has an entity run an operation.
+/// A message that signals an operation to an entity.
 pub fn signal_letter(hub: &str, operation: Operation) -> Result<Envelope> {
     id::check_hub(hub)?;
     let entity = EntityId::parse(&operation.target)?.to_string();
@@ -38,8 +38,9 @@ pub fn signal_letter(hub: &str, operation: Operation) -> Result<Envelope> {
     Ok(Envelope::new(id::address(hub, &entity), ask.encode()))
 }
 
-/// Starts an orchestration under an id, in the place of a finished one. The same
-/// execution again is the same start; if another one still runs, nothing happens.
+/// A message that starts an orchestration under an id, or replaces a finished one. A
+/// repeat with the same execution has no effect; nor has a start while another execution
+/// runs.
 pub fn start_letter(hub: &str, instance: &str, execution: &str, task: Task) -> Result<Envelope> {
     id::check_hub(hub)?;
     id::check_instance(instance)?;

@@ -1,9 +1,8 @@
 //! Durable orchestrations and entities.
 //!
-//! An orchestration is replayed from its history; an entity is a state with a queue
-//! in front of it. Both are instances of one service in a partition. Workers run
-//! people's code, in this process or elsewhere: they are given [`Item`]s, and
-//! what they give back is one commit.
+//! An orchestration is replayed from its history; an entity is a state with a queue of
+//! requests. Both are instances of one partitioned service. Workers run user code, in
+//! this process or in another one: they receive [`Item`]s, and each result is one commit.
 
 mod action;
 mod aide;

@@ -1,7 +1,7 @@
-//! The rows of instances, and how they are found.
+//! The rows of instances, and their keys.
 //!
-//! Every key begins with the task hub, a zero byte, the instance's id and another
-//! zero byte; neither holds one. Stored state depends on all of it.
+//! Every key begins with the task hub, a zero byte, the instance's id and another zero
+//! byte; the names contain none. Stored state depends on this format.
 
 use bytes::Bytes;
 use steadfast_collections::schema::{Record, WriteVersion, decode_value, encode_value};
@@ -11,7 +11,7 @@ use steadfast_partition::{Address, Halt, Turn, service_table};
 
 use crate::id::KIND;
 
-/// Instance to what is known of it.
+/// Instance to its record.
 pub(crate) const INSTANCES: Table = service_table(KIND, 0);
 /// Instance and side to input or output.
 pub(crate) const PAYLOADS: Table = service_table(KIND, 1);
@@ -25,19 +25,19 @@ pub(crate) const TASKS: Table = service_table(KIND, 4);
 pub(crate) const BY_CREATED: Table = service_table(KIND, 5);
 /// Task hub, time of its end and instance, without a value.
 pub(crate) const BY_ENDED: Table = service_table(KIND, 6);
-/// Entity to what is known of it.
+/// Entity to its record.
 pub(crate) const ENTITIES: Table = service_table(KIND, 7);
 /// Entity to its state.
 pub(crate) const STATES: Table = service_table(KIND, 8);
 /// Entity, lane and number to a request.
 pub(crate) const QUEUE: Table = service_table(KIND, 9);
-/// Entity and request of a client to what came of it.
+/// Entity and request of a client to its outcome.
 pub(crate) const SEEN: Table = service_table(KIND, 10);
 
-/// Task hub to the time when it was emptied last.
+/// Task hub to the time when it was last wiped.
 pub(crate) const EMPTIED: Table = service_table(KIND, 11);
 
-/// In front of everything that belongs to an instance.
+/// The prefix of all keys of an instance.
 pub(crate) fn key(hub: &[u8], instance: &[u8]) -> Vec<u8> {
     let mut key = Vec::with_capacity(hub.len() + instance.len() + 16);
     key.extend_from_slice(hub);
@@ -52,7 +52,7 @@ pub(crate) fn key_of(to: &Address) -> Vec<u8> {
     key(&to.name, &to.key)
 }
 
-/// `key` and a number behind it.
+/// `key` followed by a number.
 pub(crate) fn numbered(key: &[u8], number: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(key.len() + 8);
     out.extend_from_slice(key);
@@ -60,9 +60,9 @@ pub(crate) fn numbered(key: &[u8], number: u64) -> Vec<u8> {
     out
 }
 
-/// `key` and a byte behind it.
+/// `key` followed by a byte.
 pub(crate) fn marked(key: &[u8], mark: u8) -> Vec<u8> {
-    // Some append a number to it.
+    // Some callers append a number.
     let mut out = Vec::with_capacity(key.len() + 9);
     out.extend_from_slice(key);
     out.push(mark);
@@ -79,7 +79,7 @@ pub(crate) fn timed(hub: &[u8], time: i64, instance: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The first key behind all that begin with `prefix`.
+/// The first key after all that begin with `prefix`.
 pub(crate) fn behind(prefix: &[u8]) -> Vec<u8> {
     let mut out = prefix.to_vec();
     while let Some(last) = out.pop() {
@@ -91,19 +91,19 @@ pub(crate) fn behind(prefix: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Bytes of a row or message.
+/// Encodes a row or message.
 pub(crate) fn encode<R: Record>(record: &R) -> Bytes {
     let bytes = encode_value(record, WriteVersion::LATEST);
     // Payloads are bounded far below the limits of a value.
     bytes.expect("within the limits of a value").into()
 }
 
-/// The row or message in `bytes`.
+/// Decodes a row or message.
 pub(crate) fn decode<R: Record>(bytes: &[u8]) -> Result<R, Malformed> {
     decode_value(bytes).map_err(|_| Malformed)
 }
 
-/// Reads a row as a value. One that is not ours counts as absent: see
+/// Reads and decodes a row. One that cannot be decoded counts as absent: see
 /// [`Service::handle`](steadfast_partition::Service::handle).
 pub(crate) fn read<R: Record>(
     turn: &mut Turn<'_>,
@@ -114,7 +114,7 @@ pub(crate) fn read<R: Record>(
     Ok(row.and_then(|row| decode(&row).ok()))
 }
 
-/// Lets a record travel between nodes.
+/// Implements `Message` for records.
 macro_rules! message {
     ($($name:ty),*) => {$(
         impl steadfast_partition::Message for $name {

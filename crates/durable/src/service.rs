@@ -1,4 +1,4 @@
-//! Orchestrations and entities as a service of a partition.
+//! The partitioned service of orchestrations and entities.
 
 use steadfast_partition::{Address, Answer, Halt, Kind, Service, Turn};
 
@@ -7,7 +7,7 @@ use crate::entity;
 use crate::id::KIND;
 use crate::instance::{self, Living};
 
-/// Keeps instances and decides what becomes of them.
+/// The service that stores instances and handles their commands.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Instances;
 
@@ -64,7 +64,7 @@ impl Service for Instances {
     }
 }
 
-/// Something happened that an orchestration waits for.
+/// Delivers an event to an orchestration.
 fn deliver(turn: &mut Turn<'_>, to: &Address, letter: &Letter) -> Result<Say, Halt> {
     let Some(mut live) = Living::find(turn, to)? else {
         return Ok(Say::Ignored);

@@ -2,12 +2,11 @@
 
 use steadfast_collections::schema::Record;
 
-/// Where an instance is in its life. "Continued as new" is not a state: it is
-/// what a turn may ask for.
+/// The state of an instance. "Continued as new" is not a state, but an action of a turn.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[record(crate = "steadfast_collections", closed)]
 pub enum Status {
-    /// Made; its first turn has not been committed.
+    /// Created; its first turn has not been committed.
     #[n(0)]
     Pending,
     #[n(1)]
@@ -37,7 +36,7 @@ impl Status {
         Self::Canceled,
     ];
 
-    /// Whether nothing happens any more.
+    /// Whether the instance has ended.
     pub fn is_final(self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! What clients ask for, and what they are shown.
+//! Queries of clients, and their results.
 
 use crate::command::Reuse;
 use crate::event::{Parent, Tags, Task};
@@ -6,23 +6,23 @@ use crate::failure::Failure;
 use crate::moment::Moment;
 use crate::status::Status;
 
-/// An instance to be started.
+/// An instance to start.
 #[derive(Clone, Debug, Default)]
 pub struct NewInstance {
-    /// Empty: one is made.
+    /// Empty: an id is generated.
     pub instance: String,
-    /// The same again with the same instance is the same request.
+    /// A repeat with the same instance and execution is deduplicated.
     pub execution: Option<String>,
     pub task: Task,
     pub scheduled: Option<Moment>,
-    /// Instances in these states are replaced; `None`: nothing is.
+    /// Instances in these states are replaced; `None`: none are.
     pub replaceable: Option<Vec<Status>>,
-    /// What becomes of an older instance in one of these states.
+    /// What to do with an older instance in one of these states.
     pub reuse: Reuse,
 }
 
 impl NewInstance {
-    /// An instance whose id is made for it.
+    /// An instance with a generated id.
     pub fn of(task: Task) -> Self {
         Self {
             task,
@@ -43,18 +43,18 @@ pub struct Overview {
     pub created: Moment,
     pub updated: Moment,
     pub completed: Option<Moment>,
-    /// Only if it was asked for.
+    /// Set only on request.
     pub input: Option<String>,
-    /// Only if it was asked for.
+    /// Set only on request.
     pub output: Option<String>,
     pub custom_status: Option<String>,
-    /// A client elsewhere is shown it only if it asks for the output.
+    /// A remote client gets it only with the output.
     pub failure: Option<Failure>,
     pub parent: Option<Parent>,
     pub tags: Tags,
 }
 
-/// Which instances are wanted; ordered by time of creation and id.
+/// A query for instances, ordered by time of creation and id.
 #[derive(Clone, Debug, Default)]
 pub struct InstanceQuery {
     /// Empty: all.
@@ -64,33 +64,33 @@ pub struct InstanceQuery {
     /// Created before this time.
     pub to: Option<Moment>,
     pub prefix: String,
-    /// 0: as many as usual.
+    /// 0: the default.
     pub limit: usize,
-    /// Where the page before ended.
+    /// The end of the previous page.
     pub cursor: Option<String>,
     pub has_payloads: bool,
 }
 
-/// Which finished instances are wanted; ordered by time of their end and id.
+/// A query for finished instances, ordered by time of their end and id.
 #[derive(Clone, Debug, Default)]
 pub struct FinishedQuery {
     /// Empty: all.
     pub statuses: Vec<Status>,
     pub from: Option<Moment>,
     pub to: Option<Moment>,
-    /// 0: as many as usual.
+    /// 0: the default.
     pub limit: usize,
     pub cursor: Option<String>,
 }
 
-/// Some items of a list, and where the next ones begin.
+/// A page of a list, and the cursor of the next page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T> {
     pub items: Vec<T>,
     pub next: Option<String>,
 }
 
-/// Which instances are to be forgotten; only finished ones are.
+/// A selection of instances to purge; only finished ones are purged.
 #[derive(Clone, Debug, Default)]
 pub struct PurgeQuery {
     pub statuses: Vec<Status>,
@@ -98,30 +98,30 @@ pub struct PurgeQuery {
     pub to: Option<Moment>,
 }
 
-/// What a purge came to.
+/// The result of a purge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Purged {
     pub count: u64,
-    /// Whether nothing is left that was wanted gone.
+    /// Whether all selected instances were purged.
     pub is_complete: bool,
 }
 
-/// An entity as clients see it: as it was last committed.
+/// An entity as clients see it, as last committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityView {
     pub entity: String,
     pub modified: Moment,
-    /// How many requests wait.
+    /// The number of waiting requests.
     pub backlog: u64,
     /// The orchestration instance that holds the lock.
     pub locked_by: Option<String>,
     /// Whether there is a state.
     pub exists: bool,
-    /// Only if it was asked for.
+    /// Set only on request.
     pub state: Option<String>,
 }
 
-/// Which entities are wanted; ordered by id.
+/// A query for entities, ordered by id.
 #[derive(Clone, Debug, Default)]
 pub struct EntityQuery {
     /// `@name@key`, or a part of it from the left; a bare name works too.
@@ -129,9 +129,9 @@ pub struct EntityQuery {
     pub from: Option<Moment>,
     pub to: Option<Moment>,
     pub has_state: bool,
-    /// Entities without a state as well.
+    /// Include entities without a state.
     pub is_transient_wanted: bool,
-    /// 0: as many as usual.
+    /// 0: the default.
     pub limit: usize,
     pub cursor: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What workers are given to do, and what they give back.
+//! Work items for workers, and their results.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use crate::event::{Event, Operation, Task};
 use crate::failure::Failure;
 use crate::moment::Moment;
 
-/// Something for a worker to do.
+/// A work item for a worker.
 #[derive(Clone, Debug)]
 pub struct Item {
-    /// Names this delivery; the result carries it.
+    /// Identifies this delivery; the result contains it.
     pub token: String,
     pub work: Work,
 }
 
-/// The three sorts of work.
+/// The three kinds of work.
 #[derive(Clone, Debug)]
 pub enum Work {
     Turn(Box<TurnWork>),
@@ -32,24 +32,24 @@ pub enum Work {
 pub struct TurnWork {
     pub instance: String,
     pub execution: String,
-    /// What earlier turns have committed, one list per turn.
+    /// The committed events of earlier turns, one list per turn.
     pub past: Vec<Arc<Vec<Event>>>,
     /// The size of `past` in storage.
     pub past_bytes: u64,
-    /// What this turn is about; begins with [`What::TurnStarted`](crate::What).
+    /// The new events of this turn; begins with [`What::TurnStarted`](crate::What).
     pub new: Vec<Event>,
-    /// What the worker returned with the last turn.
+    /// The span that the worker returned with the last turn.
     pub span: Option<Span>,
-    /// The worker has asked for the history with the item.
+    /// The worker has requested the history with the item.
     pub is_whole: bool,
-    /// The worker has said that it remembers the instance, so `past` is left out.
+    /// The worker has the instance in memory up to here, so `past` is empty.
     pub remembered: Option<Past>,
 }
 
-/// How far the history of an execution goes.
+/// A position in the history of an execution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Past {
-    /// How many events there are.
+    /// The number of events.
     pub events: u64,
     /// The time of the last turn.
     pub turn: Moment,
@@ -63,14 +63,14 @@ pub struct ActivityWork {
     pub instance: String,
     #[n(1)]
     pub execution: String,
-    /// The action that asked for it.
+    /// The action that requested it.
     #[n(2)]
     pub id: i32,
     #[n(3)]
     pub task: Task,
 }
 
-/// Operations on one entity, to be run one after the other.
+/// Operations on one entity, to run one after the other.
 #[derive(Record, Clone, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct BatchWork {
@@ -91,13 +91,13 @@ pub struct BatchWork {
 pub struct Requested {
     #[n(0)]
     pub operation: Operation,
-    /// Whether nobody waits for an answer.
+    /// Whether it is a signal, which gets no answer.
     #[n(1)]
     pub is_signal: bool,
 }
 
 impl Requested {
-    /// As much of it as whoever runs it needs.
+    /// The part of it that its executor needs.
     pub(crate) fn to_run(&self) -> Self {
         let Operation {
             request,
@@ -117,7 +117,7 @@ impl Requested {
     }
 }
 
-/// The span of an orchestration, kept for its worker.
+/// The trace span of an orchestration, stored for its worker.
 #[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Span {
@@ -127,45 +127,44 @@ pub struct Span {
     pub started: Option<Moment>,
 }
 
-/// What came of a turn.
+/// The result of a turn.
 #[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct TurnResult {
     #[n(0)]
     pub actions: Vec<Action>,
-    /// Replaces the former one; `None` or empty: there is none.
+    /// Replaces the former status; `None` or empty: there is none.
     #[n(1)]
     pub custom_status: Option<String>,
-    /// How many of the new events were taken, if not all of them.
+    /// How many of the new events were processed, if not all of them.
     #[n(2)]
     pub processed: Option<u32>,
     #[n(3)]
     pub span: Option<Span>,
-    /// The worker lacked the history and wants it with the item.
+    /// The worker lacks the history and requests the item with it.
     #[n(4)]
     pub needs_history: bool,
 }
 
-/// What came of an activity.
+/// The result of an activity.
 pub type ActivityResult = Result<Option<String>, Failure>;
 
-/// What came of a batch.
+/// The result of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BatchResult {
-    /// One per operation; the rest was not run.
+    /// One per operation; missing ones did not run.
     pub results: Vec<Result<Option<String>, Failure>>,
     pub actions: Vec<EntityAction>,
     /// The new state; `None` deletes the entity.
     pub state: Option<String>,
     /// The batch as a whole failed.
     pub failure: Option<Failure>,
-    /// The worker lacked the state and wants it with the item.
+    /// The worker lacks the state and requests the item with it.
     pub needs_state: bool,
 }
 
 impl BatchResult {
-    /// Whether it cannot be kept: a payload is over its limit, or all of it does not
-    /// fit into one commit.
+    /// Whether a payload exceeds its limit, or the whole result does not fit into one commit.
     pub(crate) fn is_too_large(&self) -> bool {
         let results = self.results.iter().map(result_size);
         let actions = self.actions.iter().map(EntityAction::size);
@@ -179,10 +178,10 @@ impl BatchResult {
     }
 }
 
-/// Keys and ids stand beside an answer or a message.
+/// Bytes of keys and ids that are stored with an answer or a message.
 const BESIDE: usize = 512;
 
-/// About how many bytes the result of an operation has.
+/// Approximate bytes of the result of an operation.
 pub(crate) fn result_size(result: &Result<Option<String>, Failure>) -> usize {
     match result {
         Ok(output) => output.as_ref().map_or(0, String::len),
@@ -191,7 +190,7 @@ pub(crate) fn result_size(result: &Result<Option<String>, Failure>) -> usize {
 }
 
 impl EntityAction {
-    /// About how many bytes its payload has.
+    /// Approximate bytes of its payload.
     pub(crate) fn size(&self) -> usize {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         match self {
@@ -202,13 +201,13 @@ impl EntityAction {
     }
 }
 
-/// What an operation asks for.
+/// An action of an entity operation.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub enum EntityAction {
     #[n(0)]
     Signal(Operation),
-    /// Start an orchestration; an empty id is filled in.
+    /// Start an orchestration; an empty id is generated.
     #[n(1)]
     Start {
         #[n(0)]
@@ -218,29 +217,29 @@ pub enum EntityAction {
         #[n(2)]
         scheduled: Option<Moment>,
     },
-    /// Tell an instance of another service; the bytes are an envelope.
+    /// Send a message to another service; the bytes are an envelope.
     #[n(2)]
     Tell(Vec<u8>),
 }
 
-/// What a worker takes.
+/// The options of a worker.
 #[derive(Clone, Debug, Default)]
 pub struct Terms {
-    /// Who it is, for people; may be empty.
+    /// A display name; may be empty.
     pub name: String,
-    /// How many items of each sort it takes at a time; 0: as many as usual.
+    /// How many items of each kind it takes at a time; 0: the default.
     pub turns: usize,
     pub activities: usize,
     pub batches: usize,
     /// `None`: everything.
     pub filters: Option<Filters>,
-    /// It remembers instances between their turns, and is not sent the history of one
-    /// that it has had last. If it has forgotten it, it asks for the history.
+    /// The worker keeps instances in memory between turns, and is not sent the history of one
+    /// that it ran last. If it has dropped the instance, it requests the history.
     pub is_mindful: bool,
 }
 
-/// The names that a worker knows. A sort without names gets nothing. Names and versions
-/// are compared without case, as some SDKs do.
+/// The names that a worker has code for. It gets no work of a kind without names. Names
+/// and versions are compared without case, as some SDKs do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filters {
     pub orchestrations: Vec<Filter>,
@@ -249,7 +248,7 @@ pub struct Filters {
     pub entities: BTreeSet<String>,
 }
 
-/// A name, and the versions of it that a worker knows; none listed: all.
+/// A name, and the versions of it that a worker supports; none listed: all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     pub name: String,
@@ -257,7 +256,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Whether the worker knows this version of this name.
+    /// Whether the worker supports this version of this name.
     pub fn fits(&self, name: &str, version: Option<&str>) -> bool {
         let version = version.unwrap_or("");
         let is_listed = || self.versions.iter().any(|v| is_same(v, version));

@@ -1,16 +1,16 @@
-//! How somebody wants to read.
+//! Options of a reader.
 
 use crate::position::Position;
 
-/// How somebody wants to read.
+/// Options of a reader.
 #[derive(Clone, Debug)]
 pub struct Attach {
-    /// For messages about this reader.
+    /// Names this reader in error messages.
     pub name: String,
     /// With an epoch it is the only reader of the partition in its group.
     pub epoch: Option<i64>,
     pub start: Position,
-    /// For which member of the group; then only while that one owns the partition.
+    /// The group member that reads; the reader lives only while it owns the partition.
     pub owner: Option<String>,
 }
 

@@ -1,10 +1,10 @@
-//! A publication: how its events are written and cut out.
+//! A publication: encoding and slicing of its events.
 //!
 //! Events are opaque bytes, one after the other in one blob: a format byte, the
-//! partition key if there is one, then length and bytes of each. Cutting an event
-//! out shares the blob's memory. The offset of an event is the place of its last
-//! byte in its stream, so the last event of a stream has the offset before its end,
-//! and an empty stream ends at -1.
+//! partition key if there is one, then length and bytes of each. A sliced event
+//! shares the blob's memory. The offset of an event is the position of its last byte
+//! in its stream, so the last event of a stream has the offset before its end, and
+//! an empty stream ends at -1.
 
 use bytes::Bytes;
 use steadfast_core::clock::Timestamp;
@@ -72,12 +72,12 @@ impl Batch {
         Ok(batch)
     }
 
-    /// Makes room for so many bytes of events.
+    /// Reserves capacity for this many bytes of events.
     pub fn reserve(&mut self, bytes: usize) {
         self.blob.reserve(bytes);
     }
 
-    /// Adds an event. If there is no room for it, nothing changes.
+    /// Adds an event. If it does not fit, the batch is unchanged.
     pub fn push(&mut self, event: &[u8]) -> Result<()> {
         self.push_parts(&[event])
     }
@@ -136,9 +136,9 @@ impl Default for Batch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     pub sequence: i64,
-    /// The place of its last byte in the partition's stream.
+    /// The position of its last byte in the partition's stream.
     pub offset: i64,
-    /// When its publication was taken in; never goes back within a partition.
+    /// When its publication was accepted; never decreases within a partition.
     pub time: Timestamp,
     /// As it was published, sharing the memory of its publication.
     pub body: Bytes,
@@ -149,7 +149,7 @@ pub struct Event {
 pub struct Publication {
     key: Option<Bytes>,
     time: Timestamp,
-    /// What follows, and where it begins in the stream.
+    /// The remaining bytes, and their start in the stream.
     rest: Reader,
     end: u64,
     next: u64,
@@ -211,7 +211,7 @@ impl Publication {
         self.key.clone()
     }
 
-    /// When it was taken in.
+    /// When it was accepted.
     pub fn time(&self) -> Timestamp {
         self.time
     }
@@ -226,7 +226,7 @@ impl Publication {
         self.next as i64
     }
 
-    /// Cuts out the next event; `None` when all have been taken.
+    /// Slices the next event; `None` after the last.
     pub fn next_event(&mut self) -> Result<Option<Event>> {
         if self.left == 0 {
             return Ok(None);

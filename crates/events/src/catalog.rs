@@ -1,7 +1,7 @@
-//! The service that keeps the definitions of event hubs.
+//! The service that stores event hub definitions.
 //!
-//! All are in one instance, so that they can be listed. What a change means for the
-//! slots goes to them as messages of the same commit.
+//! All are in one instance, so that they can be listed. Hub partitions learn of a
+//! change through messages of the same commit.
 
 use bytes::Bytes;
 use steadfast_collections::schema::Record;
@@ -18,7 +18,7 @@ use crate::place::{self, CATALOG, HUBS, INDEX, SLOT, TURNS, folded, message};
 use crate::sealer::{KeyVault, Opened};
 use crate::slot_command::{Publish, SlotCommand};
 
-/// Keeps the definitions.
+/// Stores event hub definitions.
 pub(crate) struct Catalog {
     vault: KeyVault,
 }
@@ -32,7 +32,7 @@ impl Catalog {
 #[derive(Record, Clone, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub(crate) enum CatalogCommand {
-    /// Makes an event hub; with `true`, brings one that is there in line.
+    /// Creates an event hub; with `true`, updates an existing one.
     #[n(0)]
     Create {
         #[n(0)]
@@ -53,13 +53,13 @@ pub(crate) enum CatalogCommand {
     Get(String),
     #[n(4)]
     List,
-    /// Passes a publication of another service on to its slot.
+    /// Forwards a publication of another service to its hub partition.
     #[n(5)]
     Publish(Letter),
 }
 
-/// A publication that another service sends in a commit of its own. Which event hub
-/// is meant is decided when it arrives, so it knows no id.
+/// A publication that another service sends in its own commit. The event hub is
+/// resolved by name on arrival, so the message holds no id.
 #[derive(Record, Clone, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub(crate) struct Letter {
@@ -75,7 +75,7 @@ pub(crate) struct Letter {
     pub(crate) blob: Bytes,
 }
 
-/// What can be changed about an event hub.
+/// A change of an event hub.
 #[derive(Record, Clone, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub enum Change {
@@ -180,8 +180,8 @@ fn create(
     Ok(hub)
 }
 
-/// Brings an event hub in line with a definition. Groups that the definition does
-/// not name stay: somebody made them at run time.
+/// Updates an event hub to match a definition. Groups that the definition does not
+/// name stay: they were created at run time.
 fn bring_in_line(
     vault: &KeyVault,
     turn: &mut Turn<'_>,
@@ -245,7 +245,7 @@ fn change(
         Change::RemoveGroup(group) => remove_group(turn, &mut hub, group)?,
         Change::PutPolicy(policy) => put_policy(&mut hub, &mut locked, policy)?,
         Change::RemovePolicy(name) => {
-            // One whose keys do not open is there too, and cannot be used otherwise.
+            // A policy whose keys cannot be decrypted can only be removed.
             let before = hub.policies.len() + locked.len();
             hub.policies.retain(|policy| policy.name != *name);
             locked.retain(|policy| policy.name != *name);
@@ -293,7 +293,7 @@ fn put_policy(hub: &mut EventHub, locked: &mut Vec<Policy>, policy: &Policy) -> 
     Ok(())
 }
 
-/// Writes a changed event hub, and tells its slots what concerns them.
+/// Writes a changed event hub, and notifies its hub partitions.
 fn replace(
     vault: &KeyVault,
     turn: &mut Turn<'_>,
@@ -349,7 +349,7 @@ fn tell_slots(turn: &mut Turn<'_>, hub: &EventHub, command: &SlotCommand) {
     }
 }
 
-/// Sends a publication to its slot: as a message of this commit, so it arrives once.
+/// Sends a publication to its hub partition, exactly once: a message of this commit.
 fn pass_on(vault: &KeyVault, turn: &mut Turn<'_>, letter: &Letter) -> Result<(), Halt> {
     let hub = get(vault, turn, &letter.hub)?;
     let slot = match (letter.partition, &letter.key) {
@@ -371,7 +371,7 @@ fn pass_on(vault: &KeyVault, turn: &mut Turn<'_>, letter: &Letter) -> Result<(),
     Ok(())
 }
 
-/// The slot whose turn it is.
+/// The next hub partition, round-robin.
 fn next_turn(turn: &mut Turn<'_>, hub: &EventHub) -> Result<u32, Halt> {
     let key = hub.id.to_be_bytes();
     let former = turn.get(TURNS, &key)?;
@@ -403,7 +403,7 @@ fn find(vault: &KeyVault, turn: &mut Turn<'_>, name: &str) -> Result<Option<Even
     };
     let Opened { hub, locked, .. } = opened;
     for policy in locked.iter().filter(|policy| vault.tells(&hub, policy)) {
-        // It was sealed by another key, or copied here: nothing is signed with it.
+        // It was encrypted with another key, or copied here; it signs nothing.
         tracing::warn!(
             event = "events.policy_locked",
             hub = hub.name,
@@ -413,8 +413,8 @@ fn find(vault: &KeyVault, turn: &mut Turn<'_>, name: &str) -> Result<Option<Even
     Ok(Some(hub))
 }
 
-/// An event hub, and its policies whose keys do not open. Keys that were stored before
-/// they were sealed are sealed now.
+/// An event hub, and its policies whose keys cannot be decrypted. Keys stored in plain
+/// text are encrypted now.
 fn stored(vault: &KeyVault, turn: &mut Turn<'_>, name: &str) -> Result<Option<Opened>, Halt> {
     let Some(row) = turn.get(HUBS, folded(name).as_bytes())? else {
         return Ok(None);
@@ -439,7 +439,7 @@ fn index(turn: &mut Turn<'_>) -> Result<Index, Halt> {
     }
 }
 
-/// Writes an event hub, and its policies whose keys do not open as they are.
+/// Writes an event hub; policies whose keys cannot be decrypted stay as stored.
 fn put(vault: &KeyVault, turn: &mut Turn<'_>, hub: &EventHub, locked: Vec<Policy>) {
     let mut sealed = vault.sealed(hub);
     sealed.policies.extend(locked);

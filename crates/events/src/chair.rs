@@ -1,10 +1,10 @@
-//! Readers of a cluster, at the owners of their partitions.
+//! Cluster-wide reader leases, at the partition owners.
 //!
-//! Whoever reads a partition, at whichever node, has a chair at the partition's owner,
-//! where epochs and claims are compared. The reader's node waits there to be told that
-//! the reader must go, again and again; an owner that is not waited at for a while
-//! takes the chair away. When the partition moves, its readers sit down at the new
-//! owner; whoever has come there first with the same epoch stays.
+//! Every reader, at any node, holds a lease at the owner of its partition, where
+//! epochs and claims are compared. The reader's node long-polls the owner for a
+//! disconnect; the owner drops a lease that is not polled for [`SILENCE`]. When the
+//! partition moves, its readers acquire leases at the new owner; of several readers
+//! with the same epoch, the first one there stays.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,17 +32,17 @@ use crate::live::{Cut, Live, Seat, Spot};
 use crate::place::{self, SLOT};
 use crate::position::Position;
 
-/// How long a chair stays that nobody waits at.
+/// How long a lease lives without a poll.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// How soon an owner that did not answer is asked again.
+/// Delay before a failed request to the owner is retried.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// A reader, as its node tells of it.
+/// The registration of a reader, sent by its node.
 #[derive(Record, Clone, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 struct Sitter {
-    /// Of the chair, chosen by the reader's node.
+    /// The id of the lease, chosen by the reader's node.
     #[n(0)]
     chair: String,
     #[n(1)]
@@ -53,12 +53,12 @@ struct Sitter {
     epoch: Option<i64>,
     #[n(4)]
     owner: Option<String>,
-    /// It has sat elsewhere before.
+    /// It held a lease at a previous owner.
     #[n(5)]
     is_back: bool,
 }
 
-/// A [`Spot`] that travels.
+/// A [`Spot`] in wire form.
 #[derive(Record, Clone, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 struct Named {
@@ -70,7 +70,7 @@ struct Named {
     partition: u32,
 }
 
-/// Why a reader must go.
+/// Why a reader is disconnected.
 #[derive(Record, Clone, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 struct Reason {
@@ -80,18 +80,18 @@ struct Reason {
     words: String,
 }
 
-/// What the owner of a partition is asked.
+/// A request to the owner of a partition.
 #[derive(Record, Clone, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 enum Asked {
     #[n(0)]
     Sit(Sitter),
-    /// Waits until the chair is taken away.
+    /// Waits until the lease ends.
     #[n(1)]
     Wait(String),
     #[n(2)]
     Leave(String),
-    /// Somebody has claimed the partition: version and owner, if they are to be known.
+    /// The partition was claimed: version and owner, if the claim is to be recorded.
     #[n(3)]
     Claimed {
         #[n(0)]
@@ -103,7 +103,7 @@ enum Asked {
         #[n(3)]
         why: Reason,
     },
-    /// All readers of an event hub, or of one group of it, must go.
+    /// Disconnects all readers of an event hub, or of one group.
     #[n(4)]
     Gone {
         #[n(0)]
@@ -118,10 +118,10 @@ enum Asked {
 #[derive(Record, Clone, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 enum Told {
-    /// It is done, or nothing has happened for a while.
+    /// The request succeeded, or the wait timed out.
     #[n(0)]
     Fine,
-    /// There is no such chair.
+    /// There is no such lease.
     #[n(1)]
     Unknown,
     #[n(2)]
@@ -164,10 +164,10 @@ impl From<Reason> for Error {
     }
 }
 
-/// The chairs of this node, for partitions that it owns.
+/// The reader leases of the partitions that this node owns.
 pub(crate) struct Chairs {
     live: Arc<Live>,
-    /// The router has the chairs.
+    /// Weak, because the router owns this handler.
     router: Weak<Router>,
     changes: watch::Receiver<u64>,
     all: Arc<Mutex<HashMap<String, Arc<Chair>>>>,
@@ -175,12 +175,12 @@ pub(crate) struct Chairs {
 
 struct Chair {
     seat: Seat,
-    /// How many wait here: one, or none for a moment.
+    /// Concurrent polls: one, or briefly none.
     waiting: AtomicUsize,
     heard: Mutex<Instant>,
 }
 
-/// Somebody waits at a chair.
+/// A poll of a lease.
 struct Waiter<'a>(&'a Chair);
 
 impl<'a> Waiter<'a> {
@@ -234,7 +234,7 @@ impl Chairs {
         Ok(())
     }
 
-    /// Waits until a reader must go.
+    /// Waits until a reader is disconnected.
     async fn wait(&self, partition: Partition, id: &str) -> PartitionResult<Told> {
         let chair = self.all.lock().get(id).cloned();
         let Some(chair) = chair else {
@@ -254,7 +254,7 @@ impl Chairs {
             why = chair.seat.cut.wait() => Told::Cut(Reason::from(&why)),
             () = tokio::time::sleep(limits::FOLLOW_TIME) => return Ok(Told::Fine),
             () = is_moved => {
-                // The next owner is asked the same, and does not know it.
+                // The retry reaches the next owner, which does not know the lease.
                 self.all.lock().remove(id);
                 return Err(PartitionError::new(ErrorKind::NotOwner { partition }));
             }
@@ -265,7 +265,7 @@ impl Chairs {
     }
 }
 
-/// Takes a chair away that nobody waits at.
+/// Drops a lease that is no longer polled.
 async fn watch_over(all: Arc<Mutex<HashMap<String, Arc<Chair>>>>, id: String) {
     loop {
         tokio::time::sleep(SILENCE).await;
@@ -315,7 +315,7 @@ impl Clerk for Chairs {
     }
 }
 
-/// Who is asked about the readers of one partition.
+/// Requests to the owner about the readers of one partition.
 #[derive(Clone)]
 pub(crate) struct Usher {
     pub(crate) router: Arc<Router>,
@@ -327,14 +327,14 @@ impl Usher {
         let inquiry = Inquiry {
             kind: SLOT,
             body: place::encode(asked),
-            // To sit, wait or leave twice is to do it once.
+            // All requests are idempotent.
             is_repeatable: true,
         };
         let told = self.router.ask(self.place, inquiry).await?;
         place::decode(&told).map_err(|_| Error::damaged("a reply"))
     }
 
-    /// Has a reader sit down at the owner.
+    /// Acquires a lease for a reader at the owner.
     pub(crate) async fn seat(self, spot: &Spot, attach: &Attach) -> Result<Sitting> {
         let mut sitter = Sitter {
             chair: format!("{:032x}", fastrand::u128(..)),
@@ -357,7 +357,7 @@ impl Usher {
         })
     }
 
-    /// Tells the owner that somebody has claimed the partition.
+    /// Reports a claim of the partition to the owner.
     pub(crate) async fn claimed(
         &self,
         spot: &Spot,
@@ -373,7 +373,7 @@ impl Usher {
         self.ask(&asked).await.map(drop)
     }
 
-    /// Tells the owner that all readers of an event hub, or of a group, must go.
+    /// Has the owner disconnect all readers of an event hub, or of a group.
     pub(crate) async fn gone(&self, hub: u64, group: Option<&str>, why: &Error) -> Result<()> {
         let asked = Asked::Gone {
             hub,
@@ -384,7 +384,7 @@ impl Usher {
     }
 }
 
-/// A reader's chair at the owner of its partition. It is left when this is dropped.
+/// A reader's lease at the owner of its partition, released on drop.
 pub(crate) struct Sitting {
     usher: Usher,
     chair: String,
@@ -396,14 +396,14 @@ impl Drop for Sitting {
     fn drop(&mut self) {
         self.task.abort();
         let (usher, chair) = (self.usher.clone(), self.chair.clone());
-        // One that cannot be left is taken away in a while.
+        // A lease that cannot be released expires.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move { usher.ask(&Asked::Leave(chair)).await.map(drop) });
         }
     }
 }
 
-/// Stays seated until the reader must go.
+/// Polls the lease until the reader is disconnected.
 async fn stay(usher: Usher, sitter: Sitter, cut: Arc<Cut>) {
     loop {
         let told = match usher.ask(&Asked::Wait(sitter.chair.clone())).await {
@@ -413,7 +413,7 @@ async fn stay(usher: Usher, sitter: Sitter, cut: Arc<Cut>) {
         match told {
             Ok(Told::Cut(why)) => return cut.cut(why.into()),
             Ok(_) => {}
-            // Who cannot reach the owner cannot read either.
+            // A node that cannot reach the owner cannot read either.
             Err(error) if error.is_passing() => tokio::time::sleep(AGAIN).await,
             Err(error) => return cut.cut(error),
         }

@@ -1,11 +1,11 @@
-//! How far a group has come in a partition.
+//! The checkpoint of a group in a partition.
 
 use steadfast_collections::schema::Record;
 use steadfast_core::clock::Timestamp;
 
 use crate::error::{Error, Kind, Result};
 
-/// The last event that a group has done with.
+/// The last event that a group has processed.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Checkpoint {
@@ -18,18 +18,18 @@ pub struct Checkpoint {
     pub modified: Timestamp,
 }
 
-/// When a checkpoint may be written.
+/// The condition of a checkpoint write.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub enum Condition {
-    /// It does not go back.
+    /// The checkpoint does not move back.
     #[n(0)]
     Forward,
-    /// In any case: a replay from a lower place, or a reset.
+    /// Unconditional: a replay from an earlier event, or a reset.
     #[n(1)]
     Always,
-    /// It is at this sequence number now; -1 if there is none. For transactions
-    /// that must happen once.
+    /// The checkpoint is at this sequence number now; -1 if there is none. For
+    /// exactly-once transactions.
     #[n(2)]
     At(i64),
 }

@@ -1,7 +1,7 @@
-//! Who owns which partition of a consumer group.
+//! Partition ownership in consumer groups.
 //!
 //! All ownerships of a group are in one instance, so that they can be listed. Every
-//! write names the version it replaces; the time is the store's.
+//! write names the version that it replaces; times come from the store's clock.
 
 use steadfast_collections::schema::Record;
 use steadfast_core::clock::Timestamp;
@@ -10,16 +10,16 @@ use steadfast_partition::{Address, Answer, Halt, Kind as ServiceKind, Service, T
 use crate::error::{Error, Kind};
 use crate::place::{self, CLAIM, OWNERSHIPS, message};
 
-/// Keeps ownerships.
+/// The service that stores ownerships.
 pub(crate) struct Claims;
 
-/// Who owns a partition of a group.
+/// The owner of a partition in a group.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Ownership {
     #[n(0)]
     pub partition: u32,
-    /// Empty if it was given up.
+    /// Empty if it was released.
     #[n(1)]
     pub owner: String,
     /// Rises with every write; 0 if there is no record.
@@ -62,7 +62,7 @@ pub(crate) enum ClaimReply {
         #[n(1)]
         before: String,
     },
-    /// Somebody was faster; the version that the record has.
+    /// Another write came first; the current version of the record.
     #[n(1)]
     Conflict(u64),
     #[n(2)]

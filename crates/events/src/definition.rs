@@ -1,7 +1,7 @@
 //! What an event hub is.
 //!
-//! A [`Definition`] is what somebody asks for; an [`EventHub`] is what was made of
-//! it. The number of partitions never changes.
+//! A [`Definition`] is the requested configuration; an [`EventHub`] is the created
+//! resource. The number of partitions never changes.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use crate::place::folded;
 /// The group that every event hub has.
 pub const DEFAULT_GROUP: &str = "$Default";
 
-/// What is kept; whatever is outside either bound goes. Without bounds all stays.
+/// Retention bounds; events outside either bound are deleted. Without bounds all stay.
 #[derive(Record, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Retention {
-    /// Events that are older go.
+    /// Older events are deleted.
     #[n(0)]
     pub age: Option<Duration>,
-    /// The oldest events of a partition go until the rest takes at most this much.
+    /// The oldest events of a partition are deleted until the rest fits in this many bytes.
     #[n(1)]
     pub bytes: Option<u64>,
 }
@@ -31,13 +31,15 @@ impl Retention {
     /// Refuses bounds that keep nothing.
     pub(crate) fn check(self) -> Result<()> {
         match self.age.is_some_and(|age| age.is_zero()) || self.bytes == Some(0) {
-            true => Err(bad("a retention of nothing keeps nothing; leave it out")),
+            true => Err(bad(
+                "a retention bound of zero keeps no events; leave it out",
+            )),
             false => Ok(()),
         }
     }
 }
 
-/// What a policy permits.
+/// The rights that a policy grants.
 #[derive(Record, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Rights {
@@ -57,14 +59,14 @@ pub struct Policy {
     pub name: String,
     #[n(1)]
     pub rights: Rights,
-    /// The text of the keys; either is accepted.
+    /// The keys in plain text; either is accepted.
     #[n(2)]
     pub primary: String,
     #[n(3)]
     pub secondary: String,
 }
 
-/// What somebody asks for.
+/// The requested configuration of an event hub.
 ///
 /// ```
 /// use steadfast_events::Definition;
@@ -81,7 +83,7 @@ pub struct Definition {
     pub partitions: u32,
     #[n(2)]
     pub retention: Retention,
-    /// Consumer groups beside the default one.
+    /// Consumer groups besides the default one.
     #[n(3)]
     pub groups: Vec<String>,
     #[n(4)]
@@ -89,7 +91,7 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// An event hub that keeps everything.
+    /// An event hub without retention bounds.
     pub fn new(name: impl Into<String>, partitions: u32) -> Self {
         Self {
             name: name.into(),
@@ -106,13 +108,13 @@ impl Definition {
         self
     }
 
-    /// With a bound on what is kept.
+    /// With retention bounds.
     pub fn retention(mut self, retention: Retention) -> Self {
         self.retention = retention;
         self
     }
 
-    /// Refuses what cannot be made.
+    /// Rejects an invalid definition.
     pub fn check(&self) -> Result<()> {
         check_hub_name(&self.name)?;
         let most = limits::EVENT_HUB_PARTITIONS;
@@ -145,17 +147,17 @@ pub struct Group {
     pub created: Timestamp,
 }
 
-/// An event hub as it stands.
+/// An event hub.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct EventHub {
-    /// Never given to another one, also not to one of the same name.
+    /// Never reused, not even for an event hub of the same name.
     #[n(0)]
     pub id: u64,
     /// How often it was changed.
     #[n(1)]
     pub revision: u64,
-    /// In the case it was made with.
+    /// In the case in which it was created.
     #[n(2)]
     pub name: String,
     #[n(3)]
@@ -190,7 +192,7 @@ impl EventHub {
         hub
     }
 
-    /// Adds a group unless it is there; answers whether it was not.
+    /// Adds a group unless it exists; returns whether it was added.
     pub(crate) fn add_group(&mut self, name: &str, created: Timestamp) -> bool {
         if self.group(name).is_some() {
             return false;
@@ -218,7 +220,7 @@ impl EventHub {
         (0..self.partitions).map(|partition| partition.to_string())
     }
 
-    /// What a slot must know.
+    /// The settings that a hub partition needs.
     pub(crate) fn terms(&self) -> Terms {
         Terms {
             hub: self.id,
@@ -228,7 +230,7 @@ impl EventHub {
     }
 }
 
-/// What a slot must know of its event hub.
+/// The settings of an event hub that its partitions need.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub(crate) struct Terms {

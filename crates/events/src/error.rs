@@ -1,7 +1,7 @@
-//! What can go wrong with event hubs.
+//! Errors of event hubs.
 //!
-//! Every kind has a stable code and a page in `docs/errors/`. A service's refusal
-//! travels as code and text; it becomes the same kind again on the caller's side.
+//! Every kind has a stable code and a page in `docs/errors/`. A service sends a
+//! rejection as code and text; the caller's side restores the kind from the code.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -12,7 +12,7 @@ use steadfast_partition::{Error as PartitionError, ErrorKind, Refusal};
 /// The result of everything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What happened, in words for whoever asked, and the cause underneath.
+/// An error: its kind, a message for the caller, and its cause.
 #[derive(Clone, Debug)]
 pub struct Error {
     kind: Kind,
@@ -30,41 +30,41 @@ pub enum Kind {
     GroupNotFound,
     /// The event hub has no such partition.
     PartitionNotFound,
-    /// An event hub or group of that name is there already, or differs.
+    /// An event hub or group of that name exists, possibly with other settings.
     Exists,
     /// A name, a number of partitions or the like is not permitted.
     BadDefinition,
     /// A publication is over the limit.
     TooLarge,
-    /// A publication holds no events, or its parts do not fit together.
+    /// A publication holds no events, or is inconsistent.
     BadPublication,
     /// A start position behind the last event.
     PositionBeyondEnd,
-    /// A reader was cut off: another took its place, or the partition's owner changed.
+    /// A reader was disconnected: another displaced it, or the partition's owner changed.
     Displaced,
-    /// A reader with a higher epoch is there.
+    /// A reader with a higher epoch is attached.
     LowerEpoch,
-    /// An epoch reader is there, so readers without an epoch are not let in.
+    /// An epoch reader is attached, so readers without an epoch are rejected.
     EpochRequired,
-    /// There are as many readers without an epoch as may be.
+    /// The limit of readers without an epoch is reached.
     TooManyReaders,
     /// A producer left out a sequence number.
     OutOfOrder,
-    /// A producer with a newer epoch is there.
+    /// A producer with a newer epoch has taken over.
     ProducerStolen,
-    /// The producer was never opened here, or is forgotten by now.
+    /// The producer was never opened here, or has been evicted.
     UnknownProducer,
-    /// A checkpoint is not where the writer believes it is, or would go back.
+    /// The checkpoint is not at the expected position, or would move back.
     CheckpointMoved,
     /// There is no such container.
     ContainerNotFound,
-    /// The container is there already.
+    /// The container exists.
     ContainerExists,
     /// There is no such blob.
     BlobNotFound,
-    /// The blob is there already.
+    /// The blob exists.
     BlobExists,
-    /// The blob's version is not the one that was asked for.
+    /// The blob's version does not match the condition.
     ConditionFailed,
     /// A name, body or metadata of a blob is not permitted.
     BadBlob,
@@ -76,13 +76,13 @@ pub enum Kind {
     LeaseNotPresent,
     /// The lease was broken, or has expired.
     LeaseBroken,
-    /// A block list names blocks that are not there.
+    /// A block list names unknown blocks.
     BadBlockList,
     /// The event hub has no such policy.
     PolicyNotFound,
-    /// A handler failed, and the error handler has been told.
+    /// A handler failed, and the error handler has been called.
     HandlerFailed,
-    /// Something cannot be done now; try again. The source says why.
+    /// A transient failure; retry. The source says why.
     Unavailable,
     /// Stored bytes of the service cannot be read.
     Damaged,
@@ -126,7 +126,7 @@ impl Kind {
     /// The stable code.
     pub fn code(self) -> Code {
         let found = CODES.iter().find(|(kind, _)| *kind == self);
-        Code(found.expect("every kind stands in the table").1)
+        Code(found.expect("every kind is in the table").1)
     }
 
     fn of(code: Code) -> Option<Self> {
@@ -141,7 +141,7 @@ impl Kind {
 }
 
 impl Error {
-    /// An error with the words for whoever asked.
+    /// An error with a message for the caller.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -168,20 +168,20 @@ impl Error {
         &self.message
     }
 
-    /// Whether another try may help.
+    /// Whether the error is transient, so that a retry may succeed.
     pub fn is_passing(&self) -> bool {
         self.kind == Kind::Unavailable
     }
 
-    /// Whether another node knows nothing of what it was asked: it is of the version
-    /// before.
+    /// Whether another node does not support the request: it runs the previous
+    /// version.
     pub(crate) fn is_unheard_of(&self) -> bool {
         let source = self.source.as_deref();
         source.is_some_and(|own| matches!(own.kind(), ErrorKind::NoService { .. }))
     }
 
     pub(crate) fn hub(name: &str) -> Self {
-        // Clients look for these words.
+        // Clients match this text.
         let words = format!("The messaging entity '{name}' could not be found.");
         Self::new(Kind::HubNotFound, words)
     }
@@ -201,9 +201,9 @@ impl Error {
         Self::new(Kind::PartitionNotFound, words)
     }
 
-    /// A task has ended before its work was done: the node ends.
+    /// A task ended before its work was done: the node is shutting down.
     pub(crate) fn broken_off() -> Self {
-        Self::new(Kind::Unavailable, "the node ends; ask again")
+        Self::new(Kind::Unavailable, "the node is shutting down; retry")
     }
 
     pub(crate) fn damaged(what: &str) -> Self {
@@ -242,7 +242,7 @@ impl From<Error> for steadfast_partition::Halt {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.source {
-            // It begins with its own code.
+            // The cause's text begins with its own code.
             Some(_) => f.write_str(&self.message),
             None => write!(f, "{}: {}", self.kind.code(), self.message),
         }

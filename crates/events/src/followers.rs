@@ -1,22 +1,22 @@
-//! Processors that take what their own node owns.
+//! Processors that handle their own node's partitions.
 //!
-//! The effects of a processor that works exactly once are part of commits of the
-//! partition that it handles, and only the owner of a partition commits there. So in
-//! a cluster such processors do not share a group's partitions out by the plan: each
-//! takes what its node owns, and several of one node share that by turns.
+//! The effects of an exactly-once processor are part of commits of the partition that
+//! it handles, and only the owner of a partition commits there. So in a cluster such
+//! processors are not balanced by the group's plan: each handles the partitions that
+//! its node owns, and several processors of one node divide these among themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Groups with their followers at this node: event hub and group to names.
+/// The processors of this node: event hub and group to processor names.
 #[derive(Default)]
 pub(crate) struct Followers {
     groups: Mutex<BTreeMap<(u64, String), BTreeSet<String>>>,
 }
 
-/// A follower, for as long as it is there.
+/// The membership of one processor, which ends on drop.
 pub(crate) struct Follower {
     followers: Arc<Followers>,
     group: (u64, String),
@@ -24,7 +24,7 @@ pub(crate) struct Follower {
 }
 
 impl Followers {
-    /// One more of a group.
+    /// Adds a processor to a group.
     pub(crate) fn join(self: &Arc<Self>, group: (u64, String), name: &str) -> Follower {
         let mut groups = self.groups.lock();
         let own = groups.entry(group.clone()).or_default();
@@ -38,7 +38,7 @@ impl Followers {
 }
 
 impl Follower {
-    /// Whether it is its turn to take a partition that its node owns.
+    /// Whether this processor handles a partition that its node owns.
     pub(crate) fn is_for(&self, partition: u32) -> bool {
         let groups = self.followers.groups.lock();
         let Some(own) = groups.get(&self.group) else {

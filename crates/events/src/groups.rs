@@ -17,28 +17,28 @@ use crate::position::Position;
 use crate::slot_command::{Advance, SlotCommand, SlotReply};
 use crate::slot_group::parked_prefix;
 
-/// How a claim ended.
+/// The outcome of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claimed {
     /// The record is written.
     Written(Ownership),
-    /// Somebody was faster; the record has this version.
+    /// Another write came first; the current version of the record.
     Conflict(u64),
 }
 
-/// How a group stands in a partition.
+/// Ownership, checkpoint and backlog of a group in a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
     pub partition: u32,
     pub ownership: Option<Ownership>,
     pub checkpoint: Option<Checkpoint>,
     pub last_sequence: i64,
-    /// Events that are kept and that the group has not done with.
+    /// Stored events after the group's checkpoint.
     pub lag: i64,
 }
 
 impl EventHubs {
-    /// How a group stands, partition by partition.
+    /// Ownership, checkpoint and backlog of a group, by partition.
     pub async fn standings(&self, hub: &str, group: &str) -> Result<Vec<Standing>> {
         let ownerships = self.ownerships(hub, group).await?;
         let checkpoints = self.checkpoints(hub, group).await?;
@@ -59,8 +59,8 @@ impl EventHubs {
     }
 
     /// Writes who owns a partition of a group, if its record has version `expected`
-    /// (0: there is none). An owner that changes cuts off whoever reads the
-    /// partition for the group, before this answers.
+    /// (0: there is none). A change of owner disconnects the group's reader of the
+    /// partition before this returns.
     pub async fn claim(
         &self,
         hub: &str,
@@ -90,7 +90,7 @@ impl EventHubs {
         }
     }
 
-    /// Who owns the partitions of a group; those without a record are left out.
+    /// The owners of a group's partitions; those without a record are left out.
     pub async fn ownerships(&self, hub: &str, group: &str) -> Result<Vec<Ownership>> {
         let known = self.known_group(hub, group).await?;
         let to = place::claims(known.hub.id, &folded(group));
@@ -101,8 +101,8 @@ impl EventHubs {
         }
     }
 
-    /// Cuts off whoever reads a partition for a group: it has another owner. If the
-    /// claim has a version, it stays known.
+    /// Disconnects a group's readers of a partition after a change of owner. A claim
+    /// with a version is recorded.
     pub(crate) async fn owner_changed(
         &self,
         known: &Known,
@@ -121,23 +121,22 @@ impl EventHubs {
         self.cut_off(known, &spot, claim, &why).await;
     }
 
-    /// Cuts off whoever reads a partition for a group, at whichever node.
+    /// Disconnects a group's readers of a partition, at any node.
     async fn cut_off(&self, known: &Known, spot: &Spot, claim: Option<(u64, &str)>, why: &Error) {
         if self.inner.router.is_alone() {
             return self.inner.live.claimed(spot, claim, why);
         }
         let usher = self.usher(known, spot.partition);
         let told = tokio::time::timeout(limits::NODE_TELL, usher.claimed(spot, claim, why));
-        // An owner that is not reached has lost its readers, or will.
+        // An unreachable owner has lost its readers, or will.
         if !told.await.is_ok_and(|told| told.is_ok()) {
             let (hub, partition) = (known.hub.name.as_str(), spot.partition);
             tracing::debug!(event = "events.claim_untold", hub, partition);
         }
     }
 
-    /// Moves a group's checkpoint to where `position` is, forwards or back, and lets
-    /// whoever handles the partition start again from there. Answers the sequence
-    /// number of the next event.
+    /// Moves a group's checkpoint to `position`, forwards or back, and restarts the
+    /// partition's reader from there. Returns the sequence number of the next event.
     pub async fn reset(
         &self,
         hub: &str,
@@ -157,8 +156,8 @@ impl EventHubs {
         Ok(next)
     }
 
-    /// Has parked events handled again by the processor that owns the partition;
-    /// answers whether there is one on this node.
+    /// Has the processor that owns the partition retry the dead letters; returns
+    /// whether this node runs one.
     pub async fn replay_parked(&self, hub: &str, group: &str, partition: u32) -> Result<bool> {
         let known = self.known_group(hub, group).await?;
         known.check(partition)?;
@@ -166,7 +165,7 @@ impl EventHubs {
         Ok(self.inner.live.ring(&spot))
     }
 
-    /// How far a group has come in a partition.
+    /// The checkpoint of a group in a partition.
     pub async fn checkpoint(
         &self,
         hub: &str,
@@ -194,7 +193,7 @@ impl EventHubs {
         }
     }
 
-    /// How far a group has come, by partition.
+    /// The checkpoints of a group, by partition.
     pub async fn checkpoints(&self, hub: &str, group: &str) -> Result<Vec<Option<Checkpoint>>> {
         let partitions = self.known(hub).await?.hub.partitions;
         let all = (0..partitions).map(|partition| self.checkpoint(hub, group, partition));
@@ -229,8 +228,8 @@ impl EventHubs {
         }
     }
 
-    /// Events that a group has put aside in a partition, from sequence number
-    /// `from` on, in order.
+    /// Dead letters of a group in a partition, from sequence number `from` on, in
+    /// order.
     pub async fn parked(
         &self,
         hub: &str,
@@ -250,12 +249,12 @@ impl EventHubs {
         let rows = window.rows(PARKED, bound(from), bound(i64::MAX), limits::SCAN_ROWS);
         let rows = rows.await?;
         let read = |row: steadfast_partition::Row| {
-            place::decode(&row.value).map_err(|_| Error::damaged("a parked event"))
+            place::decode(&row.value).map_err(|_| Error::damaged("a dead letter"))
         };
         rows.into_iter().map(read).collect()
     }
 
-    /// Puts an event of a group aside.
+    /// Stores a dead letter of a group.
     pub async fn park(&self, hub: &str, group: &str, partition: u32, parked: Parked) -> Result<()> {
         let known = self.known_group(hub, group).await?;
         let command = SlotCommand::Park {
@@ -266,7 +265,7 @@ impl EventHubs {
         self.tell(&known, partition, command).await.map(drop)
     }
 
-    /// A parked event is done with, unless it is already.
+    /// Removes a dead letter.
     pub async fn unpark(
         &self,
         hub: &str,
@@ -299,7 +298,7 @@ impl EventHubs {
     }
 }
 
-/// A move of a checkpoint to an event, by sequence number and offset.
+/// The command that moves a checkpoint to an event, by sequence number and offset.
 pub(crate) fn advance(
     known: &Known,
     group: &str,

@@ -1,7 +1,7 @@
 //! Which partition a key belongs to.
 //!
 //! Bob Jenkins' lookup3 (`hashlittle2`, in the public domain), as the service's
-//! gateway and its SDKs compute it. Where events lie depends on it for ever.
+//! gateway and its SDKs compute it. Event placement depends on it, so it never changes.
 
 /// The partition of a key among `partitions`, which is not 0.
 pub fn partition_of(key: &str, partitions: u32) -> u32 {

@@ -1,7 +1,7 @@
-//! Event hubs as the rest of the node uses them.
+//! The event hubs API for the rest of the node.
 //!
-//! Cheap to clone; all clones share what is known of the event hubs, and the
-//! readers. What is known is dropped when a slot says that it is out of date.
+//! Cheap to clone; all clones share a cache of definitions and the readers. A cached
+//! definition is dropped when a hub partition reports that it is out of date.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,14 +32,14 @@ use crate::slot::{Slots, stream_of};
 use crate::slot_command::{SlotCommand, SlotReply};
 use crate::traffic::{Counter, Traffic};
 
-/// Adds the services of this crate to those of a node. Keys of policies are stored as
-/// they are.
+/// Adds the services of this crate to those of a node. Policy keys are stored in plain
+/// text.
 pub fn register(services: Services) -> Services {
     all(services, KeyVault::default())
 }
 
-/// Adds the services of this crate to those of a node. Keys of policies are sealed; all
-/// nodes of a cluster must open what any of them has sealed.
+/// Adds the services of this crate to those of a node. Policy keys are encrypted; all
+/// nodes of a cluster must be able to decrypt each other's.
 pub fn register_sealed(services: Services, sealer: Arc<dyn Sealer>) -> Services {
     all(services, KeyVault::new(sealer))
 }
@@ -65,26 +65,26 @@ pub(crate) struct Inner {
     pub(crate) slots: Handle<Slots>,
     pub(crate) claims: Handle<Claims>,
     known: RwLock<HashMap<String, Arc<Known>>>,
-    /// Counts changes of definitions that this node has learnt of.
+    /// Counts definition changes observed by this node.
     revisions: watch::Sender<u64>,
     pub(crate) live: Arc<Live>,
-    /// Rings when this node has come to own a partition, or has lost one.
+    /// Changes when this node gains or loses ownership of a partition.
     pub(crate) changes: watch::Receiver<u64>,
-    /// Processors of this node that take what the node owns.
+    /// Processors of this node that handle partitions the node owns.
     pub(crate) followers: Arc<Followers>,
     pub(crate) traffic: Arc<Counter>,
 }
 
-/// What is known of an event hub.
+/// A cached event hub definition.
 pub(crate) struct Known {
     pub(crate) hub: Arc<EventHub>,
     pub(crate) terms: Terms,
     /// Its name in lower case.
     pub(crate) name: Arc<str>,
-    /// Turns of publications without a key, shared by all versions.
+    /// Round-robin counter for publications without a key, shared by all versions.
     turns: Arc<AtomicU32>,
     streams: Arc<[OnceCell<Stream>]>,
-    /// When the catalog was last asked, shared by all versions.
+    /// When the catalog was last read, shared by all versions.
     asked: Arc<Mutex<Instant>>,
 }
 
@@ -95,8 +95,8 @@ impl Inner {
 }
 
 impl Known {
-    /// Whether the catalog is to be asked again. Of several that ask at a time, one is
-    /// told so.
+    /// Whether the definition is due for a refresh. Of several concurrent callers, one
+    /// gets true.
     fn is_due(&self) -> bool {
         let (now, mut asked) = (Instant::now(), self.asked.lock());
         let is_due = now >= *asked + limits::POLICY_LOOK;
@@ -142,7 +142,7 @@ impl EventHubs {
         }
     }
 
-    /// Makes an event hub; refused if there is one of that name.
+    /// Creates an event hub; fails if one of that name exists.
     pub async fn create(&self, definition: Definition) -> Result<Arc<EventHub>> {
         let command = CatalogCommand::Create {
             definition,
@@ -151,8 +151,8 @@ impl EventHubs {
         self.define(command).await
     }
 
-    /// Makes an event hub, or brings the one of that name in line. Groups and
-    /// policies that the definition does not name stay.
+    /// Creates an event hub, or updates the one of that name. Groups and policies that
+    /// the definition does not name stay.
     pub async fn ensure(&self, definition: Definition) -> Result<Arc<EventHub>> {
         let command = CatalogCommand::Create {
             definition,
@@ -180,11 +180,11 @@ impl EventHubs {
         Ok(hub)
     }
 
-    /// Deletes an event hub with its events, groups and checkpoints. Its readers
-    /// are cut off.
+    /// Deletes an event hub with its events, groups and checkpoints, and disconnects
+    /// its readers.
     pub async fn delete(&self, name: &str) -> Result<()> {
         let (own, name) = (self.clone(), name.to_owned());
-        // Its readers are told also if nobody waits for that any more.
+        // Readers are disconnected even if the caller drops this future.
         let deleting = tokio::spawn(named(async move {
             let hub = own.ask(CatalogCommand::Delete(name.clone())).await?;
             own.inner.known.write().remove(&folded(&name));
@@ -195,7 +195,7 @@ impl EventHubs {
         deleting.await.unwrap_or_else(|_| Err(Error::broken_off()))
     }
 
-    /// Cuts everybody who reads an event hub, or one group of it, at all nodes.
+    /// Disconnects all readers of an event hub, or of one group, at all nodes.
     async fn cut_all(&self, hub: &EventHub, group: Option<&str>, why: &Error) {
         self.inner.live.cut_all(hub.id, group, why);
         if self.inner.router.is_alone() {
@@ -209,7 +209,7 @@ impl EventHubs {
             };
             async move { usher.gone(hub.id, group, why).await }
         });
-        // An owner that is not reached now has lost its readers, or will.
+        // An unreachable owner has lost its readers, or will.
         futures_util::future::join_all(partitions).await;
     }
 
@@ -218,11 +218,11 @@ impl EventHubs {
         Ok(Arc::clone(&self.known(name).await?.hub))
     }
 
-    /// One event hub as it was defined a moment ago (`limits::POLICY_LOOK`), also if
-    /// another node has changed it.
+    /// One event hub, at most `limits::POLICY_LOOK` old, including changes by other
+    /// nodes.
     pub async fn fresh(&self, name: &str) -> Result<Arc<EventHub>> {
         let known = self.known(name).await?;
-        // All changes of a space that a single node serves come by here.
+        // In a single-node space every change passes through this node.
         if self.inner.router.is_alone() || !known.is_due() {
             return Ok(Arc::clone(&known.hub));
         }
@@ -232,13 +232,13 @@ impl EventHubs {
         }
     }
 
-    /// Rings when this node has learnt of a changed definition. Changes that other
-    /// nodes make are not among them.
+    /// Changes when a definition is changed through this node. Changes by other nodes
+    /// are not reported.
     pub fn revisions(&self) -> watch::Receiver<u64> {
         self.inner.revisions.subscribe()
     }
 
-    /// Whether other nodes change definitions, too.
+    /// Whether other nodes can change definitions.
     pub fn is_shared(&self) -> bool {
         !self.inner.router.is_alone()
     }
@@ -255,8 +255,8 @@ impl EventHubs {
         }
     }
 
-    /// Reads a partition for a group. An older reader that must go is cut before
-    /// this answers; what is published afterwards reaches a reader at the end.
+    /// Reads a partition for a group. An older reader that must yield is disconnected
+    /// before this returns; a reader at the end receives what is published afterwards.
     pub async fn reader(
         &self,
         name: &str,
@@ -277,7 +277,7 @@ impl EventHubs {
         Reader::new(router, window, stream, hold, beginning, traffic).await
     }
 
-    /// Gives a reader its place.
+    /// Registers a reader, locally or at the partition's owner.
     async fn seat(&self, known: &Known, spot: Spot, attach: &Attach) -> Result<Hold> {
         let here = |spot| self.inner.live.attach(spot, attach, false).map(Hold::Here);
         if self.inner.router.is_alone() {
@@ -291,13 +291,13 @@ impl EventHubs {
         }
     }
 
-    /// Reads a partition beside all groups, for people who look on: it is in nobody's
-    /// way, and epochs do not concern it.
+    /// Reads a partition outside all groups, for inspection: it displaces no reader and
+    /// ignores epochs.
     pub async fn observer(&self, name: &str, partition: u32, start: Position) -> Result<Reader> {
         let known = self.known(name).await?;
         let (window, stream) = self.open(&known, partition).await?;
         let beginning = position::resolve(&window, stream, start).await?;
-        // No group is called so.
+        // No group has an empty name.
         let spot = self.spot(&known, "", partition);
         let seat = self.inner.live.attach(spot, &Attach::at(start), false)?;
         let router = Arc::clone(&self.inner.router);
@@ -305,7 +305,7 @@ impl EventHubs {
         Reader::new(router, window, stream, Hold::Here(seat), beginning, traffic).await
     }
 
-    /// How a partition stands.
+    /// The properties of a partition.
     pub async fn partition(&self, name: &str, partition: u32) -> Result<PartitionProperties> {
         let known = self.known(name).await?;
         let (window, stream) = self.open(&known, partition).await?;
@@ -335,12 +335,12 @@ impl EventHubs {
         Ok((next as i64, offset))
     }
 
-    /// What the readers of this node have been through.
+    /// Reader counters of this node.
     pub fn reader_counts(&self) -> ReaderCounts {
         self.inner.live.counts()
     }
 
-    /// How much went in and out on this node.
+    /// Published and delivered events of this node.
     pub fn traffic(&self) -> Traffic {
         self.inner.traffic.read()
     }
@@ -358,7 +358,7 @@ impl EventHubs {
         Ok(Arc::clone(&self.remember(hub).hub))
     }
 
-    /// Remembers an event hub, unless something newer is known.
+    /// Caches an event hub, unless a newer version is cached.
     fn remember(&self, hub: EventHub) -> Arc<Known> {
         let name = folded(&hub.name);
         let mut known = self.inner.known.write();
@@ -400,7 +400,7 @@ impl EventHubs {
         Ok(self.remember(hub))
     }
 
-    /// Forgets an event hub that is not what it was.
+    /// Drops an outdated event hub from the cache.
     pub(crate) fn forget(&self, known: &Known) {
         let mut all = self.inner.known.write();
         if all
@@ -415,7 +415,7 @@ impl EventHubs {
         self.inner.live.cut_all(known.hub.id, None, &why);
     }
 
-    /// A partition as a group reads it.
+    /// The reader key of a partition and group.
     pub(crate) fn spot(&self, known: &Known, group: &str, partition: u32) -> Spot {
         Spot {
             hub: known.hub.id,
@@ -424,12 +424,12 @@ impl EventHubs {
         }
     }
 
-    /// Where a partition of an event hub lives.
+    /// The store partition that hosts a hub partition.
     pub(crate) fn place(&self, known: &Known, partition: u32) -> Partition {
         self.inner.space.slot(SLOT, &known.name, partition)
     }
 
-    /// Who is asked about the readers of a partition.
+    /// The client for reader leases at a partition's owner.
     pub(crate) fn usher(&self, known: &Known, partition: u32) -> Usher {
         Usher {
             router: Arc::clone(&self.inner.router),
@@ -437,12 +437,12 @@ impl EventHubs {
         }
     }
 
-    /// What is durable of a partition of an event hub, wherever it is served.
+    /// The durable rows and events of a hub partition, wherever it is served.
     pub(crate) fn window(&self, known: &Known, partition: u32) -> Window {
         self.inner.router.window(self.place(known, partition))
     }
 
-    /// The stream of a partition, which is made if need be.
+    /// The stream of a hub partition, created if missing.
     async fn open(&self, known: &Known, partition: u32) -> Result<(Window, Stream)> {
         known.check(partition)?;
         let window = self.window(known, partition);
@@ -451,7 +451,7 @@ impl EventHubs {
             let command = SlotCommand::Open(known.terms);
             match self.tell(known, partition, command).await? {
                 SlotReply::Opened(stream) => {
-                    stream_of(stream).ok_or_else(|| Error::damaged("a slot"))
+                    stream_of(stream).ok_or_else(|| Error::damaged("a hub partition"))
                 }
                 _ => Err(Error::damaged("a reply")),
             }
@@ -459,7 +459,7 @@ impl EventHubs {
         Ok((window, *stream.await?))
     }
 
-    /// Tells a slot something.
+    /// Sends a command to a hub partition.
     pub(crate) async fn tell(
         &self,
         known: &Known,
@@ -472,7 +472,7 @@ impl EventHubs {
         reply.map_err(|error| self.judged(known, error.into()))
     }
 
-    /// A slot that is closed means that what is known is out of date.
+    /// Drops the cached definition if the hub partition reports that it is closed.
     pub(crate) fn judged(&self, known: &Known, error: Error) -> Error {
         if error.kind() != Kind::HubNotFound {
             return error;

@@ -1,7 +1,7 @@
-//! Event hubs as other servers' files declare them.
+//! Event hub definitions from the emulator's file.
 //!
 //! Reads the `Config.json` of the official emulator: namespaces, their entities,
-//! partition counts and consumer groups. Whatever else stands there is left alone.
+//! partition counts and consumer groups. Everything else in the file is ignored.
 
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ use crate::error::{Error, Kind, Result};
 /// ```
 pub fn emulator_definitions(text: &str) -> Result<Vec<Definition>> {
     let root: Value = serde_json::from_str(text)
-        .map_err(|error| bad(&format!("the file is no JSON ({error})")))?;
+        .map_err(|error| bad(&format!("the file is not JSON ({error})")))?;
     let namespaces = root.pointer("/UserConfig/NamespaceConfig");
     let namespaces = namespaces.and_then(Value::as_array);
     let namespaces = namespaces.ok_or_else(|| bad("UserConfig.NamespaceConfig is missing"))?;
@@ -30,7 +30,7 @@ pub fn emulator_definitions(text: &str) -> Result<Vec<Definition>> {
         let definition = definition(entity)?;
         let name = definition.name.to_lowercase();
         if found.iter().any(|other| other.name.to_lowercase() == name) {
-            // Clients may use any namespace here, so names must differ.
+            // Clients may use any namespace, so names must be unique across them.
             return Err(bad(&format!("'{}' is declared twice", definition.name)));
         }
         found.push(definition);
@@ -47,7 +47,7 @@ fn definition(entity: &Value) -> Result<Definition> {
     };
     let count = count.and_then(|count| u32::try_from(count).ok());
     let count =
-        count.ok_or_else(|| bad(&format!("the PartitionCount of '{name}' is no number")))?;
+        count.ok_or_else(|| bad(&format!("the PartitionCount of '{name}' is not a number")))?;
     let mut definition = Definition::new(name, count);
     for group in list(entity, "ConsumerGroups") {
         let group = text(group, "Name").ok_or_else(|| bad("a consumer group has no Name"))?;

@@ -1,4 +1,4 @@
-//! A publication as a message of somebody else's commit.
+//! Publishing in the commit of another service.
 
 use steadfast_partition::{Envelope, Message};
 
@@ -8,8 +8,8 @@ use crate::error::Result;
 use crate::place;
 
 /// The message that publishes a batch. A service that sends it in a turn publishes
-/// exactly once, a little later: all events or none. The event hub is looked up when
-/// the message arrives; if it is not there then, the message is kept aside as poison.
+/// exactly once, asynchronously: all events or none. The event hub is resolved when
+/// the message arrives; if it does not exist, the message becomes a poison message.
 pub fn letter(hub: &str, partition: Option<u32>, batch: Batch) -> Result<Envelope> {
     let key = batch.key().map(str::to_owned);
     let (blob, count) = batch.finish()?;

@@ -1,9 +1,9 @@
 //! Event hubs: append, read, own, checkpoint.
 //!
-//! An event hub is a number of partitions, each a log of publications. They run as
-//! services in Steadfast's own partitions: [`EventHubs`] is how the rest of a node
-//! uses them, [`register`] how a node gets them. What an event is made of, and how
-//! it travels, is no concern of this crate.
+//! An event hub has a fixed number of partitions, each a log of publications. Hub
+//! partitions run as services in Steadfast's own partitions: [`EventHubs`] is the API
+//! for the rest of a node, [`register`] adds the services to a node. Event formats and
+//! transport protocols are outside this crate.
 
 mod attach;
 mod batch;

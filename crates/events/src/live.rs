@@ -1,11 +1,11 @@
-//! Who reads what on this node, and who may.
+//! The readers of this node, and their admission.
 //!
-//! In a cluster, this is about the partitions that the node owns: readers of all
-//! nodes are known there.
+//! In a cluster, a node registers the readers of all nodes for the partitions that it
+//! owns.
 //!
 //! Per event hub, group and partition: one reader with an epoch, or a few without.
-//! An older reader is cut before a newer one is let in, in one step, so there are
-//! never two owners of a partition. Nothing here outlives the node.
+//! An older reader is disconnected before a newer one is admitted, atomically, so
+//! there are never two owners of a partition. The registry is in memory only.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio::sync::{Notify, watch};
 use crate::attach::Attach;
 use crate::error::{Error, Kind, Result};
 
-/// What is read: event hub, group in lower case, partition.
+/// What a reader reads: event hub, group in lower case, partition.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Spot {
     pub(crate) hub: u64,
@@ -30,10 +30,10 @@ pub(crate) struct Spot {
 #[derive(Default)]
 pub(crate) struct Live {
     spots: Mutex<HashMap<Spot, Vec<Entry>>>,
-    /// The last claims that were seen, with their versions. Whoever says for whom it
-    /// reads is let in only for the owner.
+    /// The latest known claims, with their versions. A reader that names an owner is
+    /// admitted only for the current one.
     owners: Mutex<HashMap<Spot, (u64, String)>>,
-    /// Rung when parked events shall be handled again.
+    /// Notified when dead letters are to be replayed.
     bells: Mutex<HashMap<Spot, Arc<Notify>>>,
     next: AtomicU64,
     counters: Counters,
@@ -46,16 +46,16 @@ struct Counters {
     overlaps: AtomicU64,
 }
 
-/// What the readers of this node have been through.
+/// Reader counters of this node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReaderCounts {
     /// Readers that are attached now.
     pub attached: u64,
-    /// Readers that were cut off because another took their place.
+    /// Readers that were disconnected because another displaced them.
     pub displaced: u64,
-    /// Readers that were not let in.
+    /// Readers that were rejected.
     pub refused: u64,
-    /// Partitions that had two owners of one group at a time; always 0.
+    /// Partitions with two owners of one group at the same time; always 0.
     pub overlaps: u64,
 }
 
@@ -66,7 +66,7 @@ struct Entry {
     cut: Arc<Cut>,
 }
 
-/// How a reader learns that it is over.
+/// Tells a reader that it is disconnected, and why.
 pub(crate) struct Cut {
     is_cut: AtomicBool,
     why: watch::Sender<Option<Error>>,
@@ -89,7 +89,7 @@ impl Cut {
         });
     }
 
-    /// Why the reader is over, if it is.
+    /// Why the reader was disconnected, if it was.
     pub(crate) fn error(&self) -> Option<Error> {
         match self.is_cut.load(Ordering::Acquire) {
             true => self.why.borrow().clone(),
@@ -97,20 +97,20 @@ impl Cut {
         }
     }
 
-    /// Waits until the reader is over.
+    /// Waits until the reader is disconnected.
     pub(crate) fn wait(&self) -> impl Future<Output = Error> + Send + use<> {
         let mut why = self.why.subscribe();
         async move {
             match why.wait_for(Option::is_some).await.as_deref() {
                 Ok(Some(error)) => error.clone(),
-                // The reader itself is gone.
+                // The reader itself was dropped.
                 _ => Error::new(Kind::Displaced, "the reader was closed"),
             }
         }
     }
 }
 
-/// A reader's place. It is free again when this is dropped.
+/// The registration of a reader, removed on drop.
 pub(crate) struct Seat {
     live: Arc<Live>,
     spot: Spot,
@@ -131,8 +131,8 @@ impl Drop for Seat {
 }
 
 impl Live {
-    /// Lets a reader in, or says why not. Whoever must go is cut first. One that is
-    /// back from another owner of the partition makes nobody of its own epoch go.
+    /// Admits or rejects a reader. Readers that must yield are disconnected first. A
+    /// reader that moves from a previous owner displaces no reader of its own epoch.
     pub(crate) fn attach(
         self: &Arc<Self>,
         spot: Spot,
@@ -166,7 +166,7 @@ impl Live {
             return Err(error);
         }
         if epoch.is_some() && !entries.is_empty() {
-            // Cut readers have left the list: nobody else may be there.
+            // Disconnected readers have left the list: it must be empty.
             self.counters.overlaps.fetch_add(1, Ordering::Relaxed);
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -217,9 +217,9 @@ impl Live {
         Ok(())
     }
 
-    /// Notes a claim, unless a later one is known, and cuts everybody who reads there.
+    /// Records a claim, unless a later one is known, and disconnects the readers.
     pub(crate) fn claimed(&self, spot: &Spot, claim: Option<(u64, &str)>, why: &Error) {
-        // The lock of the readers is held meanwhile: nobody comes in between.
+        // The lock of the readers is held, so no reader is admitted in between.
         let mut spots = self.spots.lock();
         if let Some((version, owner)) = claim {
             let mut owners = self.owners.lock();
@@ -244,21 +244,21 @@ impl Live {
         }
     }
 
-    /// Rings at whoever handles this partition; answers whether anybody does.
+    /// Notifies the processor of this partition; returns whether there is one.
     pub(crate) fn ring(&self, spot: &Spot) -> bool {
         let bells = self.bells.lock();
         let bell = bells.get(spot);
         bell.inspect(|bell| bell.notify_one()).is_some()
     }
 
-    /// A bell for whoever handles this partition from now on.
+    /// Adds the replay notification of the partition's processor.
     pub(crate) fn hang_bell(&self, spot: &Spot) -> Arc<Notify> {
         let bell = Arc::new(Notify::new());
         self.bells.lock().insert(spot.clone(), Arc::clone(&bell));
         bell
     }
 
-    /// Takes a bell away, if it is still there.
+    /// Removes a replay notification, if it is still registered.
     pub(crate) fn take_bell(&self, spot: &Spot, bell: &Arc<Notify>) {
         let mut bells = self.bells.lock();
         if bells
@@ -269,7 +269,7 @@ impl Live {
         }
     }
 
-    /// Cuts everybody who reads an event hub, or one group of it.
+    /// Disconnects all readers of an event hub, or of one group.
     pub(crate) fn cut_all(&self, hub: u64, group: Option<&str>, why: &Error) {
         let is_meant =
             |spot: &Spot| spot.hub == hub && group.is_none_or(|group| *spot.group == *group);

@@ -1,10 +1,10 @@
-//! Events that a group has put aside.
+//! Dead letters of a consumer group.
 
 use bytes::Bytes;
 use steadfast_collections::schema::Record;
 use steadfast_core::clock::Timestamp;
 
-/// An event that could not be handled, kept until somebody handles it again. It
+/// An event that the handler failed on, kept until it is replayed or dropped. It
 /// outlives the retention of its event hub.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
@@ -20,21 +20,21 @@ pub struct Parked {
     pub key: Option<String>,
     #[n(4)]
     pub body: Bytes,
-    /// How often it was tried.
+    /// Failed attempts so far.
     #[n(5)]
     pub attempts: u32,
-    /// Why it could not be handled, the last time.
+    /// The error of the last attempt.
     #[n(6)]
     pub reason: String,
-    /// When it was put aside.
+    /// When it was stored as a dead letter.
     #[n(7)]
     pub parked: Timestamp,
 }
 
-/// Longest reason that is kept, in bytes.
+/// Longest stored reason, in bytes.
 pub(crate) const REASON_BYTES: usize = 1024;
 
-/// A reason that fits.
+/// A reason, truncated to the limit.
 pub(crate) fn shortened(reason: &str) -> String {
     let mut end = reason.len().min(REASON_BYTES);
     while !reason.is_char_boundary(end) {

@@ -1,4 +1,4 @@
-//! Kinds, tables and addresses of the event services.
+//! Kinds, tables, keys and addresses of the services.
 //!
 //! Stored state depends on all of them, so they never change.
 
@@ -10,34 +10,34 @@ use steadfast_partition::{Address, Kind, service_table};
 
 /// Definitions of event hubs, all in one instance.
 pub const CATALOG: Kind = Kind(16);
-/// Partitions of event hubs: each is a slot.
+/// Partitions of event hubs.
 pub const SLOT: Kind = Kind(17);
-/// Who owns which partition of a consumer group.
+/// Ownerships of consumer groups.
 pub const CLAIM: Kind = Kind(18);
 /// Containers of blobs.
 pub const BLOB: Kind = Kind(19);
 
 /// Lower-case name to event hub.
 pub(crate) const HUBS: Table = service_table(CATALOG, 0);
-/// One row: all names, and the last id that was given.
+/// One row: all names, and the last assigned id.
 pub(crate) const INDEX: Table = service_table(CATALOG, 1);
 
-/// Event hub to how many publications without a key the catalog has passed on.
+/// Event hub to the number of forwarded publications without a key.
 pub(crate) const TURNS: Table = service_table(CATALOG, 2);
 
-/// Hub and slot to what the slot knows of itself.
+/// Hub and partition to the row of the hub partition.
 pub(crate) const SLOTS: Table = service_table(SLOT, 0);
-/// One row: how many streams the partition has made for slots.
+/// One row: how many streams the store partition has created for hub partitions.
 pub(crate) const STREAMS: Table = service_table(SLOT, 1);
-/// Hub, slot and producer to its epoch and last number.
+/// Hub, partition and producer to its epoch and last number.
 pub(crate) const PRODUCERS: Table = service_table(SLOT, 2);
-/// Hub, slot and place in the order of opening to producer.
+/// Hub, partition and rank in the order of opening to producer.
 pub(crate) const PRODUCER_ORDER: Table = service_table(SLOT, 3);
-/// Hub, slot and group to checkpoint.
+/// Hub, partition and group to checkpoint.
 pub(crate) const CHECKPOINTS: Table = service_table(SLOT, 4);
-/// Hub, slot, group and sequence number to parked event.
+/// Hub, partition, group and sequence number to dead letter.
 pub(crate) const PARKED: Table = service_table(SLOT, 5);
-/// Hub, slot and group to the sequence numbers of its parked events.
+/// Hub, partition and group to the sequence numbers of its dead letters.
 pub(crate) const PARKED_LIST: Table = service_table(SLOT, 6);
 
 /// Hub, group and partition to ownership.
@@ -47,61 +47,61 @@ pub(crate) const OWNERSHIPS: Table = service_table(CLAIM, 0);
 pub(crate) const CONTAINERS: Table = service_table(BLOB, 0);
 /// Container and name to blob.
 pub(crate) const BLOBS: Table = service_table(BLOB, 1);
-/// Body and number to a piece of it.
+/// Body and piece number to the piece.
 pub(crate) const PIECES: Table = service_table(BLOB, 2);
-/// Body to an upload that is not committed.
+/// Body to an uncommitted upload.
 pub(crate) const UPLOADS: Table = service_table(BLOB, 3);
-/// Container and name to the blocks that are not committed.
+/// Container and name to the uncommitted blocks.
 pub(crate) const BLOCKS: Table = service_table(BLOB, 4);
 /// Container and body to the blocks of a blob.
 pub(crate) const BLOCK_LISTS: Table = service_table(BLOB, 5);
 
-/// Where the definitions are.
+/// The address of the catalog.
 pub(crate) fn catalog() -> Address {
     Address::new(CATALOG, "event hubs", "")
 }
 
-/// A slot of an event hub, by its lower-case name.
+/// The address of a hub partition, by the hub's lower-case name.
 pub(crate) fn slot(name: &str, slot: u32) -> Address {
     Address::new(SLOT, name.to_owned(), slot.to_be_bytes().to_vec())
 }
 
-/// Which slot an address means.
+/// The number of the hub partition at an address.
 pub(crate) fn slot_of(address: &Address) -> Option<u32> {
     let bytes = address.key.as_ref().try_into().ok()?;
     Some(u32::from_be_bytes(bytes))
 }
 
-/// The ownerships of a group.
+/// The address of a group's ownerships.
 pub(crate) fn claims(hub: u64, group: &str) -> Address {
     Address::new(CLAIM, hub.to_be_bytes().to_vec(), group.to_owned())
 }
 
-/// Names are compared without regard to case.
+/// A name in lower case: names are compared case-insensitively.
 pub(crate) fn folded(name: &str) -> String {
     name.to_lowercase()
 }
 
-/// Hub and slot, in front of everything that belongs to a slot.
+/// Hub and partition, the key prefix of everything of a hub partition.
 pub(crate) fn slot_key(hub: u64, slot: u32) -> Vec<u8> {
     let mut key = hub.to_be_bytes().to_vec();
     key.extend_from_slice(&slot.to_be_bytes());
     key
 }
 
-/// Bytes of a row or message.
+/// Encodes a row or message.
 pub(crate) fn encode<R: Record>(record: &R) -> Bytes {
     let bytes = encode_value(record, WriteVersion::LATEST);
     // Rows and commands are bounded far below the limits of a value.
     bytes.expect("within the limits of a value").into()
 }
 
-/// The row or message in `bytes`.
+/// Decodes a row or message.
 pub(crate) fn decode<R: Record>(bytes: &[u8]) -> Result<R, Malformed> {
     decode_value(bytes).map_err(|_| Malformed)
 }
 
-/// Lets a record travel between nodes.
+/// Implements the partition crate's `Message` for a record.
 macro_rules! message {
     ($($name:ty),*) => {$(
         impl steadfast_partition::Message for $name {

@@ -1,4 +1,4 @@
-//! Where a reader starts.
+//! Start positions of readers.
 
 use steadfast_core::clock::Timestamp;
 use steadfast_core::id::{Offset, Sequence, Stream};
@@ -7,23 +7,23 @@ use steadfast_partition::{Head, Start, Window};
 use crate::batch::Publication;
 use crate::error::{Error, Kind, Result};
 
-/// Where a reader starts.
+/// The start position of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
-    /// At the oldest event that is kept.
+    /// At the oldest stored event.
     Earliest,
-    /// At the first event that is published from now on.
+    /// At the next event to be published.
     Latest,
-    /// Behind this offset, or at it; between two events means at the second.
+    /// After this offset, or at it; an offset between two events means the second.
     Offset { offset: i64, inclusive: bool },
-    /// Behind this event, or at it.
+    /// After this event, or at it.
     Sequence { sequence: i64, inclusive: bool },
-    /// At the first event that came after this time, or at it.
+    /// At the first event published after this time, or at it.
     Time { time: Timestamp, inclusive: bool },
 }
 
 impl Position {
-    /// The meaning of an offset as clients write it: a number, `-1` for the
+    /// Parses an offset as clients write it: a number, `-1` for the
     /// beginning, or `@latest`.
     pub fn at_offset(text: &str, inclusive: bool) -> Result<Self> {
         match text.trim() {
@@ -47,7 +47,7 @@ impl Position {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Beginning {
     pub(crate) sequence: u64,
-    /// Nothing older is delivered: the time may lie in the future.
+    /// Older events are skipped: the time may be in the future.
     pub(crate) not_before: Timestamp,
 }
 
@@ -60,7 +60,7 @@ impl Beginning {
     }
 }
 
-/// Finds the first event of a reader, or refuses what lies behind the last one.
+/// Resolves a position to the first event, or rejects one after the last event.
 pub(crate) async fn resolve(
     window: &Window,
     stream: Stream,
@@ -104,8 +104,8 @@ pub(crate) async fn resolve(
     }
 }
 
-/// Refuses a place behind the last event. In a stream that was never written, the
-/// place of its first event is as good as any.
+/// Rejects a position after the last event. In a stream that was never written, the
+/// position of its first event is valid.
 fn check(what: &str, wanted: i64, last: i64, inclusive: bool) -> Result<()> {
     let is_first = last == -1 && wanted == 0 && inclusive;
     if wanted <= last || is_first {
@@ -128,7 +128,7 @@ async fn by_offset(window: &Window, stream: Stream, head: Head, after: i64) -> R
     Ok(Beginning::at(first))
 }
 
-/// The offset of the event before number `next`; -1 if it is not there.
+/// The offset of the event before number `next`; -1 if there is none.
 pub(crate) async fn offset_before(window: &Window, stream: Stream, next: u64) -> Result<i64> {
     let Some(before) = next.checked_sub(1) else {
         return Ok(-1);

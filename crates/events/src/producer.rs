@@ -1,14 +1,14 @@
-//! Producers whose repetitions are recognised.
+//! Idempotent producers.
 //!
-//! A producer numbers its events per partition, without gaps. A publication that comes
-//! again is accepted and not appended; one that leaves a gap, that begins in the middle
-//! of an older one, or comes from an older epoch, is refused.
+//! A producer numbers its events per partition, without gaps. A repeated publication is
+//! accepted and not appended; one that leaves a gap, starts in the middle of an older
+//! one, or has an older epoch, is rejected.
 //!
-//! A client that lost its connection opens its producer again with its epoch and the
-//! last number that was acknowledged. It gets both back, although the slot may be
-//! further on: so it numbers what it had in flight as before, and the slot recognises
-//! it. Of the producers of a slot the ones opened last are remembered, of each its last
-//! publications.
+//! A client that lost its connection reopens its producer with its epoch and the last
+//! acknowledged number. It gets both back, although the hub partition may be further
+//! on: so it numbers its in-flight events as before, and the hub partition detects the
+//! duplicates. A hub partition remembers the most recently opened producers, and the
+//! last publications of each.
 
 use steadfast_collections::schema::Record;
 use steadfast_core::limits;
@@ -17,7 +17,7 @@ use steadfast_partition::{Halt, Turn};
 use crate::error::{Error, Kind, Result};
 use crate::place::{self, PRODUCER_ORDER, PRODUCERS};
 
-/// What a producer says about a publication.
+/// The producer, epoch and first number of a publication.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Stamp {
@@ -30,24 +30,24 @@ pub struct Stamp {
     pub first: i32,
 }
 
-/// What somebody who wants to be a producer asks for.
+/// Options for opening a producer.
 #[derive(Record, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Wish {
-    /// To go on as this producer; otherwise a new one is made.
+    /// The producer to reopen; `None` creates a new one.
     #[n(0)]
     pub id: Option<i64>,
-    /// The producer's own epoch to go on, a higher one to take over. Without one an
-    /// existing producer is taken over.
+    /// The producer's current epoch to continue, a higher one to take over. `None`
+    /// takes over an existing producer.
     #[n(1)]
     pub epoch: Option<i16>,
-    /// The last number that the producer knows to be published: the next event has
+    /// The last number that the producer knows to be acknowledged: the next event has
     /// the number after it.
     #[n(2)]
     pub last: Option<i32>,
 }
 
-/// A producer as it is opened.
+/// The state of an opened producer.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct ProducerState {
@@ -55,16 +55,16 @@ pub struct ProducerState {
     pub id: i64,
     #[n(1)]
     pub epoch: i16,
-    /// The number before the next event: the one that was asked for, or that of the
-    /// last event that was taken in; -1 if there is none.
+    /// The number before the next event: the requested one, or that of the last
+    /// accepted event; -1 if there is none.
     #[n(2)]
     pub last: i32,
-    /// Its place in the order of opening.
+    /// Its rank in the order of opening.
     #[n(3)]
     pub(crate) number: u64,
 }
 
-/// A producer as its slot knows it.
+/// The stored state of a producer in its hub partition.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub(crate) struct ProducerRecord {
@@ -72,12 +72,12 @@ pub(crate) struct ProducerRecord {
     id: i64,
     #[n(1)]
     epoch: i16,
-    /// The number of the last event that was taken in; -1 if there is none.
+    /// The number of the last accepted event; -1 if there is none.
     #[n(2)]
     last: i32,
     #[n(3)]
     number: u64,
-    /// Its last publications, the oldest first. None in rows of an older version.
+    /// Its last publications, oldest first. `None` in rows of an older version.
     #[n(4)]
     recent: Option<Vec<Span>>,
 }
@@ -92,7 +92,7 @@ pub(crate) struct Span {
     last: i32,
 }
 
-/// Which producers a slot remembers: numbers from `first` to before `next`.
+/// The producers that a hub partition remembers: ranks `first` to before `next`.
 #[derive(Record, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub(crate) struct Window {
@@ -102,17 +102,17 @@ pub(crate) struct Window {
     pub(crate) next: u64,
 }
 
-/// What becomes of a publication.
+/// Whether a publication is new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is new; the producer then is at this number.
+    /// It is new; this becomes the producer's last number.
     Append(i32),
-    /// It was published before.
+    /// It is a duplicate.
     Repeated,
 }
 
 impl ProducerRecord {
-    /// Judges a publication of `count` events.
+    /// Checks a publication of `count` events for duplicates and gaps.
     pub(crate) fn judge(&self, stamp: &Stamp, count: u32) -> Result<Verdict> {
         if stamp.epoch < self.epoch {
             return Err(self.stolen(stamp.epoch));
@@ -123,9 +123,9 @@ impl ProducerRecord {
         }
         let is_old = behind(last, self.last);
         let is_known = match self.recent.as_deref() {
-            // Numbers of another epoch are of another producer.
+            // Each epoch has its own numbering.
             _ if stamp.epoch != self.epoch => false,
-            // A row of an older version does not say where publications began.
+            // A row of an older version lacks the starts of publications.
             None => is_old,
             Some(recent) => recent.contains(&Span { first, last }),
         };
@@ -134,7 +134,7 @@ impl ProducerRecord {
         }
         let next = plus(self.last, 1);
         let words = match is_old {
-            // Clients look for these words.
+            // Clients match this text.
             true => format!(
                 "producer {} sent the old sequence {first} to {last}, which is no publication \
                  of its own that came last; send {next} next",
@@ -172,15 +172,15 @@ impl ProducerRecord {
         }
     }
 
-    /// The producer goes on, or another one goes on in its place.
+    /// The producer continues, or another client takes it over.
     fn reopened(mut self, wish: &Wish) -> Result<Self> {
         let epoch = match wish.epoch {
             Some(epoch) if epoch < self.epoch => return Err(self.stolen(epoch)),
             Some(epoch) => epoch,
             None => self.epoch.checked_add(1).unwrap_or(0),
         };
-        // Who takes over with a number of its own may leave numbers out, and repeats none
-        // of before; without one it goes on, and may repeat what was in flight.
+        // A takeover with its own number may skip numbers, and repeats no earlier event;
+        // without one it continues, and may repeat events that were in flight.
         if epoch > self.epoch
             && let Some(last) = wish.last
             && last != self.last
@@ -192,7 +192,7 @@ impl ProducerRecord {
         Ok(self)
     }
 
-    /// What a client that asked for it is told.
+    /// The state returned to the client that opened the producer.
     fn state(&self, wish: &Wish) -> ProducerState {
         ProducerState {
             id: self.id,
@@ -203,7 +203,7 @@ impl ProducerRecord {
     }
 
     fn stolen(&self, epoch: i16) -> Error {
-        // Clients look for the last words.
+        // Clients match the last line.
         let words = format!(
             "producer {} was taken over with a higher epoch: open it with that one to go on. \
              Received:{epoch} Current:{}",
@@ -213,19 +213,19 @@ impl ProducerRecord {
     }
 }
 
-/// Numbers go from 0 to the greatest and then on from 0; -1 is before the first.
+/// Numbers wrap from the maximum to 0; -1 is before the first.
 fn plus(number: i32, more: u32) -> i32 {
     let wide = i64::from(number) + i64::from(more);
     (wide % (i64::from(i32::MAX) + 1)) as i32
 }
 
-/// Whether `number` is `last` or one of the many before it.
+/// Whether `number` is `last` or before it, modulo wrapping.
 fn behind(number: i32, last: i32) -> bool {
     let distance = (i64::from(last) - i64::from(number)).rem_euclid(i64::from(i32::MAX) + 1);
     last >= 0 && distance < i64::from(i32::MAX) / 2
 }
 
-/// Finds a producer of a slot.
+/// Finds a producer of a hub partition.
 pub(crate) fn find(
     turn: &mut Turn<'_>,
     slot: &[u8],
@@ -244,7 +244,7 @@ pub(crate) fn put(turn: &mut Turn<'_>, slot: &[u8], record: &ProducerRecord) {
     turn.put(PRODUCERS, &key(slot, record.id), place::encode(record));
 }
 
-/// Opens or takes over a producer; forgets the oldest if there are too many.
+/// Opens or takes over a producer; evicts the oldest if there are too many.
 pub(crate) fn open(
     turn: &mut Turn<'_>,
     slot: &[u8],
@@ -273,7 +273,7 @@ pub(crate) fn open(
     Ok(record.state(wish))
 }
 
-/// Forgets the producer that was opened as this number.
+/// Evicts the producer with this rank.
 pub(crate) fn forget(
     turn: &mut Turn<'_>,
     slot: &[u8],
@@ -413,7 +413,7 @@ mod tests {
         let wish = Wish { last: None, ..wish };
         let going_on = used.clone().reopened(&wish).unwrap();
         assert_eq!(judge(&going_on, 1, 3, 1).unwrap(), Verdict::Repeated);
-        // Without having been opened again the numbers go on.
+        // Without a reopen the numbers continue.
         let error = judge(&used, 1, 1, 1).unwrap_err();
         assert_eq!(error.kind(), Kind::OutOfOrder);
         assert_eq!(judge(&used, 1, 4, 1).unwrap(), Verdict::Append(4));

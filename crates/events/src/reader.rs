@@ -1,8 +1,8 @@
 //! Reads a partition of an event hub, and follows its end.
 //!
-//! A reader keeps one small read ahead and nothing else, whatever lies behind it: it
-//! asks for more only when that is used up. At the end it waits for the next durable
-//! publication, without polling.
+//! A reader buffers one small read-ahead, however large the backlog: it reads more only
+//! when the buffer is empty. At the end it waits for the next durable publication,
+//! without polling.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,21 +19,21 @@ use crate::live::{Cut, Seat};
 use crate::position::Beginning;
 use crate::traffic::Counter;
 
-/// How a partition stands.
+/// The properties of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionProperties {
     pub partition: u32,
-    /// The oldest event that is kept.
+    /// The oldest stored event.
     pub first_sequence: i64,
-    /// -1 if there never was an event.
+    /// -1 if no event was ever published.
     pub last_sequence: i64,
     pub last_offset: i64,
-    /// When the newest event came; when the event hub was made, if there is none.
+    /// When the newest event was published, or the event hub was created if it has none.
     pub last_time: steadfast_core::clock::Timestamp,
     pub is_empty: bool,
 }
 
-/// Where a reader has its place: at this node, or at the owner of its partition.
+/// Where a reader is registered: at this node, or at the owner of its partition.
 pub(crate) enum Hold {
     Here(Seat),
     There(Sitting),
@@ -56,7 +56,7 @@ pub struct Reader {
     hold: Hold,
     /// The number after the last durable event.
     end: watch::Receiver<Sequence>,
-    /// What was read ahead.
+    /// The read-ahead buffer.
     ahead: VecDeque<Stored>,
     next: Beginning,
     traffic: Arc<Counter>,
@@ -83,9 +83,8 @@ impl Reader {
         })
     }
 
-    /// The next publication, from the first event on that was not delivered yet;
-    /// waits for one at the end. May be dropped and called again. After an error
-    /// the reader is over.
+    /// The next publication, starting at the first undelivered event; waits for one at
+    /// the end. Cancel-safe. After an error the reader is unusable.
     pub async fn next(&mut self) -> Result<Publication> {
         loop {
             if let Some(publication) = self.try_next().await? {
@@ -114,7 +113,7 @@ impl Reader {
                 return Ok(Some(publication));
             }
             let from = Start::Sequence(Sequence(self.next.sequence));
-            // What is durable by now need not be waited for.
+            // Read on only if more events are durable, or the partition is lost.
             let end = *self.end.borrow_and_update();
             if end.0 <= self.next.sequence && !self.is_lost() {
                 return Ok(None);
@@ -132,7 +131,7 @@ impl Reader {
         }
     }
 
-    /// One event after the other, as [`Reader::next`] gives them.
+    /// The next single event, in the order of [`Reader::next`].
     pub async fn next_event(&mut self, current: &mut Option<Publication>) -> Result<Event> {
         loop {
             self.check()?;
@@ -145,14 +144,14 @@ impl Reader {
         }
     }
 
-    /// Resolves when the reader is cut off, with the reason: another reader took
-    /// its place, the partition has another owner, or the event hub is gone. Deliver
-    /// nothing from then on.
+    /// Resolves when the reader is disconnected, with the reason: another reader
+    /// displaced it, the partition has another owner, or the event hub was deleted.
+    /// Deliver nothing from then on.
     pub fn cut(&self) -> impl Future<Output = Error> + Send + use<> {
         self.hold.cut().wait()
     }
 
-    /// Whether the reader may still deliver. Ask before each event.
+    /// Fails if the reader was disconnected. Call before delivering each event.
     pub fn check(&self) -> Result<()> {
         match self.hold.cut().error() {
             Some(error) => Err(error),
@@ -160,12 +159,12 @@ impl Reader {
         }
     }
 
-    /// The sequence number of the next event that [`Reader::next`] gives.
+    /// The sequence number of the next event from [`Reader::next`].
     pub fn position(&self) -> i64 {
         self.next.sequence as i64
     }
 
-    /// Bytes that are read ahead.
+    /// Bytes in the read-ahead buffer.
     pub fn held_bytes(&self) -> usize {
         self.ahead.iter().map(Stored::weight).sum()
     }
@@ -180,19 +179,19 @@ impl Reader {
         let next = self.next.sequence;
         tokio::select! {
             error = self.hold.cut().wait() => Err(error),
-            // A sender that is gone ends the wait, too.
+            // A dropped sender ends the wait, too.
             _ = self.end.wait_for(|end| end.0 > next) => Ok(()),
         }
     }
 
-    /// Whether this node has lost the partition, for a moment or for good.
+    /// Whether this node has lost the partition, temporarily or permanently.
     fn is_lost(&self) -> bool {
         self.end.has_changed().is_err()
     }
 
-    /// The partition may be here again with another ledger, or elsewhere.
+    /// Reopens the partition: it may have a new ledger here, or another owner.
     async fn find_again(&mut self) -> Result<()> {
-        // Until its next owner is known, this may be tried again and again at once.
+        // Until the next owner is known, the caller may retry without a pause.
         tokio::task::yield_now().await;
         let partition = self.window.partition();
         if self.router.is_alone() && self.router.door(partition).is_none() {

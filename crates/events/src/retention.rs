@@ -1,10 +1,10 @@
-//! What a slot may forget, and when.
+//! Retention of a hub partition.
 //!
-//! A slot notes a few places of its stream, at most one for each thirty-second part
-//! of what it keeps, and trims at such a place: so retention needs no look at the
-//! events, costs no row per publication, and is the same on every engine. What is
-//! kept is never less than the age says, and at most a thirty-second part more; in
-//! bytes it is never more than the bound, unless the newest publication alone is.
+//! A hub partition marks a few positions of its stream, at most one per 1/32 of its
+//! retention bound, and trims at a mark: so retention reads no events, costs no row per
+//! publication, and is the same on every engine. It keeps at least the age bound, and
+//! at most 1/32 more; in bytes it never exceeds the bound, unless the newest
+//! publication alone does.
 
 use steadfast_collections::schema::Record;
 use steadfast_core::clock::Timestamp;
@@ -14,7 +14,7 @@ use steadfast_partition::Head;
 
 use crate::definition::Retention;
 
-/// A publication that began here, then.
+/// The position and time of a publication.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub(crate) struct Mark {
@@ -26,10 +26,10 @@ pub(crate) struct Mark {
     pub(crate) time: Timestamp,
 }
 
-/// Where a stream shall begin from now on.
+/// The new start of a trimmed stream.
 pub(crate) type Cut = (Sequence, Offset);
 
-/// Notes a publication if it is far enough behind the last that was noted.
+/// Marks a publication if it is far enough after the last mark.
 pub(crate) fn note(marks: &mut Vec<Mark>, retention: Retention, mark: Mark) -> bool {
     if retention == Retention::default() {
         return false;
@@ -47,7 +47,7 @@ pub(crate) fn note(marks: &mut Vec<Mark>, retention: Retention, mark: Mark) -> b
     }
     marks.push(mark);
     if marks.len() > 4 * RETENTION_STEPS as usize {
-        // Bounds that were made wider leave too many: every other one will do.
+        // Widened bounds leave too many marks: drop every other one.
         let mut index = 0;
         marks.retain(|_| {
             index += 1;
@@ -57,8 +57,8 @@ pub(crate) fn note(marks: &mut Vec<Mark>, retention: Retention, mark: Mark) -> b
     true
 }
 
-/// Where to cut so that the bound in bytes is kept: at a mark, or at the newest
-/// publication if even the last mark is too far back.
+/// Where to trim to satisfy the byte bound: at a mark, or at the newest publication
+/// if even the last mark is too far back.
 pub(crate) fn cut_by_size(
     marks: &[Mark],
     newest: Option<&Mark>,
@@ -74,7 +74,7 @@ pub(crate) fn cut_by_size(
     (cut.first > head.first.0).then_some((Sequence(cut.first), Offset(cut.offset)))
 }
 
-/// Where to cut so that nothing too old is kept.
+/// Where to trim to satisfy the age bound.
 pub(crate) fn cut_by_age(
     marks: &[Mark],
     retention: Retention,
@@ -89,12 +89,12 @@ pub(crate) fn cut_by_age(
     if is_over(head.time) {
         return Some((head.next, head.end));
     }
-    // Everything in front of a mark is as old as the mark, or older.
+    // Everything before a mark is as old as the mark, or older.
     let cut = marks.iter().rev().find(|mark| is_over(mark.time))?;
     (cut.first > head.first.0).then_some((Sequence(cut.first), Offset(cut.offset)))
 }
 
-/// When to look again; `None` while there is nothing that can become too old.
+/// When to check the age bound next; `None` while no event can expire.
 pub(crate) fn next_look(
     marks: &[Mark],
     retention: Retention,
@@ -110,7 +110,7 @@ pub(crate) fn next_look(
     Some(Timestamp(time.0.saturating_add(age).max(now.0 + 1)))
 }
 
-/// Forgets marks in front of a cut. One at the cut itself stays.
+/// Drops the marks before a trim point. One at the trim point stays.
 pub(crate) fn forget(marks: &mut Vec<Mark>, cut: Cut) {
     marks.retain(|mark| mark.first >= cut.0.0);
 }
@@ -127,8 +127,8 @@ mod tests {
     use std::time::Duration;
 
     proptest! {
-        /// Against the publications themselves: nothing that must stay goes, and what
-        /// stays too long is a thirty-second part at most.
+        /// Against the publications themselves: nothing is trimmed too early, and at most
+        /// 1/32 is kept too long.
         #[test]
         fn bounds_are_kept(
             steps in proptest::collection::vec((0i64..50, 1u64..800), 1..300),

@@ -1,8 +1,8 @@
-//! Keys of policies, as they may be stored.
+//! Encryption of policy keys at rest.
 //!
-//! What seals them is passed in. A sealed key is bound to its place: event hub, policy,
-//! and which of its two keys it is. Keys of before, which are not sealed, are read as
-//! they are, and sealed when their event hub is next read or written.
+//! The caller provides the [`Sealer`]. A sealed key is bound to its context: event hub,
+//! policy, and which of its two keys it is. Plain-text keys of older versions are read
+//! as they are, and sealed when their event hub is next read or written.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,31 +12,31 @@ use parking_lot::Mutex;
 use crate::definition::{EventHub, Policy};
 use crate::place::folded;
 
-/// Seals keys, and opens them again.
+/// Encrypts and decrypts keys.
 pub trait Sealer: Send + Sync + 'static {
-    /// A text as it may be stored at a place.
+    /// Encrypts a text for storage at a place.
     fn seal(&self, place: &str, text: &str) -> String;
 
-    /// The text that is stored at a place, sealed or not. `None` if it was sealed by
-    /// another key, or at another place.
+    /// Decrypts a stored text, or returns plain text unchanged. `None` if it was sealed
+    /// with another key, or for another place.
     fn open(&self, place: &str, stored: &str) -> Option<String>;
 }
 
-/// How the catalog stores keys: sealed, if there is something that seals them.
+/// How the catalog stores keys: sealed, if there is a sealer.
 #[derive(Clone, Default)]
 pub(crate) struct KeyVault {
     sealer: Option<Arc<dyn Sealer>>,
-    /// Event hubs and policies whose lock was told.
+    /// Event hubs and policies whose unreadable keys were logged.
     told: Arc<Mutex<HashSet<(u64, String)>>>,
 }
 
-/// An event hub as it was stored.
+/// A stored event hub, decrypted.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Opened {
     pub(crate) hub: EventHub,
-    /// Policies whose keys do not open.
+    /// Policies whose keys cannot be decrypted.
     pub(crate) locked: Vec<Policy>,
-    /// Some keys are stored as they are, though they could be sealed.
+    /// Some keys are stored in plain text, though there is a sealer.
     pub(crate) is_plain: bool,
 }
 
@@ -48,13 +48,13 @@ impl KeyVault {
         }
     }
 
-    /// Whether it is told for the first time that the keys of a policy do not open.
+    /// Whether a policy's unreadable keys are to be logged: true the first time.
     pub(crate) fn tells(&self, hub: &EventHub, policy: &Policy) -> bool {
         let mut told = self.told.lock();
         told.insert((hub.id, policy.name.clone()))
     }
 
-    /// An event hub as it is stored.
+    /// An event hub with sealed keys, for storage.
     pub(crate) fn sealed(&self, hub: &EventHub) -> EventHub {
         let mut stored = hub.clone();
         if let Some(sealer) = &self.sealer {
@@ -66,7 +66,7 @@ impl KeyVault {
         stored
     }
 
-    /// An event hub with the policies whose keys open, and those whose keys do not.
+    /// A stored event hub with decrypted keys, and the policies that stay sealed.
     pub(crate) fn opened(&self, mut hub: EventHub) -> Opened {
         let (mut locked, mut is_plain) = (Vec::new(), false);
         if self.sealer.is_some() {
@@ -97,7 +97,7 @@ impl KeyVault {
     }
 }
 
-/// Where a key stands: no event hub has the number of another one, ever.
+/// The context that a key is bound to: hub ids are never reused.
 fn place(hub: &EventHub, policy: &Policy, which: &str) -> String {
     let (id, name) = (hub.id, folded(&hub.name));
     format!("event hub {id} {name}\0policy {}\0{which}", policy.name)
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use crate::definition::{Definition, Rights};
 
-    /// Writes the place in front of the text.
+    /// Prefixes the text with the place.
     struct Shown;
 
     impl Sealer for Shown {

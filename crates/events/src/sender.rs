@@ -1,7 +1,7 @@
 //! Publishes to an event hub.
 //!
-//! Publications of one sender to one partition are appended in the order in which
-//! they are submitted; an answer comes when the publication is durable.
+//! Publications of one sender to one partition are appended in the order of
+//! submission; the acknowledgement comes when the publication is durable.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,11 +26,11 @@ pub struct Sender {
     hubs: EventHubs,
     known: Arc<Known>,
     partition: Option<u32>,
-    /// What goes to other nodes, one after the other per partition.
+    /// Publications to other nodes, sequential per partition.
     lanes: Arc<Lanes>,
 }
 
-/// By partition: rings when the publication before has its answer.
+/// By partition: resolves when the previous publication is answered.
 type Lanes = Mutex<HashMap<u32, oneshot::Receiver<()>>>;
 
 /// A publication that is in its partition's queue.
@@ -93,8 +93,8 @@ impl Sender {
         self.submit(batch).await?.published().await
     }
 
-    /// Puts a publication into the queue of its partition; whatever this sender
-    /// submits afterwards comes after it. Waits only for room.
+    /// Queues a publication for its partition, in order of submission. Waits only for
+    /// space in the mailbox.
     pub async fn submit(&self, batch: Batch) -> Result<Submitted> {
         self.submit_as(None, batch).await
     }
@@ -126,10 +126,10 @@ impl Sender {
                 let slots = self.hubs.inner.slots.clone();
                 let (done, after) = oneshot::channel();
                 let before = self.lanes.lock().insert(partition, after);
-                // It goes on if nobody waits for it, as it would here.
+                // It continues if the caller drops it, like a local publication.
                 let call = tokio::spawn(named(async move {
                     if let Some(before) = before {
-                        // Whatever became of it, it is over.
+                        // It has ended, with success or not.
                         let _ = before.await;
                     }
                     let answer = slots.call_in(place, to, command).await;
@@ -147,14 +147,14 @@ impl Sender {
         })
     }
 
-    /// Opens an idempotent producer, goes on with one at its epoch, or takes one over
-    /// with a higher one. For a sender to one partition only.
+    /// Opens a new idempotent producer, continues one at its epoch, or takes one over
+    /// with a higher epoch. For a sender to one partition only.
     pub async fn producer(&self, wish: Wish) -> Result<ProducerState> {
         let partition = self.partition.ok_or_else(needs_partition)?;
         let command = SlotCommand::Producer {
             terms: self.known.terms,
             wish,
-            // JavaScript reads a greater number as none.
+            // JavaScript cannot represent a greater number exactly.
             fresh: fastrand::i64(1..1 << 53),
         };
         match self.hubs.tell(&self.known, partition, command).await? {
@@ -163,7 +163,7 @@ impl Sender {
         }
     }
 
-    /// The partition that everything goes to, if there is one.
+    /// The only partition that this sender publishes to, if any.
     pub fn partition(&self) -> Option<u32> {
         self.partition
     }

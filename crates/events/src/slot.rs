@@ -1,9 +1,9 @@
 //! The service that runs partitions of event hubs.
 //!
-//! A slot is made when it is first used, so an event hub of many partitions costs
-//! nothing until then. A publication is one blob in the slot's stream and, but for
-//! idempotent producers, no row. A closed slot stays closed: its event hub's id is
-//! never given again.
+//! A hub partition is created on first use, so an event hub of many partitions costs
+//! nothing until then. A publication is one blob in the partition's stream and, except
+//! for idempotent producers, no row. A closed hub partition stays closed: its event
+//! hub's id is never reused.
 
 use bytes::Bytes;
 use steadfast_collections::schema::Record;
@@ -22,10 +22,10 @@ use crate::retention::{self, Cut, Mark};
 use crate::slot_command::{Publish, Published, SlotCommand, SlotReply};
 use crate::slot_group::{checkpoint, forget_group, move_checkpoint, park, unpark};
 
-/// Runs partitions of event hubs.
+/// The service that runs partitions of event hubs.
 pub(crate) struct Slots;
 
-/// What a slot knows of itself.
+/// The row of a hub partition.
 #[derive(Record, Clone, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub(crate) struct SlotRow {
@@ -40,7 +40,7 @@ pub(crate) struct SlotRow {
     pub(crate) is_closed: bool,
     #[n(4)]
     marks: Vec<Mark>,
-    /// When it looks for events that are too old.
+    /// When it checks the age bound next.
     #[n(5)]
     look: Option<Timestamp>,
     #[n(6)]
@@ -61,12 +61,12 @@ impl SlotRow {
     }
 }
 
-/// The stream of a slot.
+/// The stream of a hub partition.
 pub(crate) fn stream_of(index: u32) -> Option<Stream> {
     service_stream(SLOT, index)
 }
 
-/// One slot in one turn.
+/// A hub partition loaded for one turn.
 struct Slot<'a, 't> {
     turn: &'a mut Turn<'t>,
     hub: u64,
@@ -91,7 +91,9 @@ impl Service for Slots {
         command: &SlotCommand,
     ) -> Result<Answer<SlotReply>, Halt> {
         let Some(number) = slot_of(to) else {
-            return Err(Error::new(Kind::PartitionNotFound, format!("{to} is no slot")).into());
+            return Err(
+                Error::new(Kind::PartitionNotFound, format!("{to} is no hub partition")).into(),
+            );
         };
         let reply = match command {
             SlotCommand::Open(terms) => {
@@ -140,7 +142,7 @@ impl Service for Slots {
 }
 
 impl<'a, 't> Slot<'a, 't> {
-    /// Finds a slot, or what it will be.
+    /// Loads a hub partition, or a new one; fails if it is closed.
     fn open(turn: &'a mut Turn<'t>, number: u32, terms: &Terms) -> Result<Self, Halt> {
         let slot = Self::find(turn, number, terms.hub, || SlotRow::new(terms))?;
         match slot.row.is_closed {
@@ -157,7 +159,7 @@ impl<'a, 't> Slot<'a, 't> {
     ) -> Result<Self, Halt> {
         let key = slot_key(hub, number);
         let row = match turn.get(SLOTS, &key)? {
-            Some(row) => place::decode(&row).map_err(|_| Error::damaged("a slot"))?,
+            Some(row) => place::decode(&row).map_err(|_| Error::damaged("a hub partition"))?,
             None => otherwise(),
         };
         Ok(Self {
@@ -176,7 +178,7 @@ impl<'a, 't> Slot<'a, 't> {
         }
     }
 
-    /// The number of its stream, which is made if need be.
+    /// The number of its stream, created if missing.
     fn stream(&mut self) -> Result<u32, Halt> {
         if let Some(stream) = self.row.stream {
             return Ok(stream);
@@ -241,7 +243,7 @@ impl<'a, 't> Slot<'a, 't> {
         })
     }
 
-    /// Whether a producer has not published this before. If so, it has now.
+    /// Whether a publication is no duplicate; records it if so.
     fn is_new(&mut self, stamp: &Stamp, count: u32) -> Result<bool, Halt> {
         let Some(mut state) = producer::find(self.turn, &self.key, stamp.id)? else {
             let words = format!("producer {} is not known here; open it first", stamp.id);
@@ -263,7 +265,7 @@ impl<'a, 't> Slot<'a, 't> {
         self.is_changed = true;
     }
 
-    /// Sets the timer for the events that become too old next.
+    /// Sets the timer for the next events that exceed the age bound.
     fn look_later(&mut self) {
         let Some((_, head)) = self.head() else {
             return;
@@ -284,7 +286,7 @@ impl<'a, 't> Slot<'a, 't> {
         self.is_changed = true;
     }
 
-    /// Trims what is outside the bounds now.
+    /// Trims events outside the retention bounds.
     fn retain(&mut self) {
         let Some((stream, head)) = self.head() else {
             return;
@@ -299,12 +301,12 @@ impl<'a, 't> Slot<'a, 't> {
     }
 }
 
-/// Refuses to keep anything for an event hub that is gone.
+/// Rejects writes for a deleted event hub.
 fn check_open(turn: &mut Turn<'_>, number: u32, hub: u64) -> Result<(), Halt> {
     Slot::open(turn, number, &no_terms(hub)).map(drop)
 }
 
-/// For whoever knows an event hub's id only.
+/// Default settings, for callers that know only the event hub's id.
 fn no_terms(hub: u64) -> Terms {
     Terms {
         hub,
@@ -313,7 +315,7 @@ fn no_terms(hub: u64) -> Terms {
     }
 }
 
-/// Refuses what no batch of ours looks like.
+/// Rejects publications outside the limits of a batch.
 fn check(publish: &Publish) -> Result<(), Error> {
     let slack = limits::PARTITION_KEY_BYTES + 16 + 4 * publish.count as usize;
     if publish.blob.len() > limits::PUBLICATION_BYTES + slack {
@@ -322,7 +324,7 @@ fn check(publish: &Publish) -> Result<(), Error> {
     match publish.count {
         0 => Err(Error::new(
             Kind::BadPublication,
-            "there are no events in it",
+            "the publication holds no events",
         )),
         _ => Ok(()),
     }
@@ -337,7 +339,7 @@ fn configure(turn: &mut Turn<'_>, number: u32, terms: &Terms) -> Result<SlotRepl
         (slot.row.revision, slot.row.retention) = (terms.revision, terms.retention);
         slot.retain();
     }
-    // Also if it was just made: whoever opens it later may know older terms.
+    // Also a new one: a later caller may have an older definition.
     slot.is_changed = true;
     slot.save();
     Ok(SlotReply::Done)

@@ -1,4 +1,4 @@
-//! What a slot is told, and what it answers.
+//! Commands and responses of a hub partition.
 
 use bytes::Bytes;
 use steadfast_collections::schema::Record;
@@ -12,7 +12,7 @@ use crate::producer::{ProducerState, Stamp, Wish};
 #[derive(Record, Clone, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub(crate) enum SlotCommand {
-    /// Makes sure that there is a stream to read.
+    /// Ensures that the stream exists.
     #[n(0)]
     Open(Terms),
     #[n(1)]
@@ -24,7 +24,7 @@ pub(crate) enum SlotCommand {
         terms: Terms,
         #[n(1)]
         wish: Wish,
-        /// The id if a new producer is made.
+        /// The id of a new producer.
         #[n(2)]
         fresh: i64,
     },
@@ -47,7 +47,7 @@ pub(crate) enum SlotCommand {
         #[n(1)]
         group: String,
     },
-    /// Events may have become too old.
+    /// A timer: events may have exceeded the age bound.
     #[n(6)]
     Expire(u64),
     /// Moves a group's checkpoint.
@@ -61,7 +61,7 @@ pub(crate) enum SlotCommand {
         #[n(1)]
         group: String,
     },
-    /// Puts an event of a group aside.
+    /// Stores a dead letter of a group.
     #[n(9)]
     Park {
         #[n(0)]
@@ -71,7 +71,7 @@ pub(crate) enum SlotCommand {
         #[n(2)]
         parked: Parked,
     },
-    /// A parked event is done with.
+    /// Removes a dead letter.
     #[n(10)]
     Unpark {
         #[n(0)]
@@ -115,7 +115,7 @@ pub(crate) struct Advance {
 pub(crate) enum SlotReply {
     #[n(0)]
     Done,
-    /// The number of the slot's stream.
+    /// The number of the hub partition's stream.
     #[n(1)]
     Opened(u32),
     #[n(2)]
@@ -126,7 +126,7 @@ pub(crate) enum SlotReply {
     Checkpoint(Option<Checkpoint>),
 }
 
-/// Where a publication went.
+/// The acknowledgement of a publication.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Published {

@@ -1,7 +1,7 @@
-//! What a slot keeps for consumer groups.
+//! Consumer group state of a hub partition.
 //!
-//! Checkpoints and parked events live beside the events, so that a transaction can
-//! move a checkpoint in the commit that carries what was done with the events.
+//! Checkpoints and dead letters are stored with the events, so that a transaction can
+//! move a checkpoint in the commit that holds the effects of handling the events.
 
 use steadfast_collections::schema::Record;
 use steadfast_core::limits;
@@ -13,7 +13,7 @@ use crate::parked::Parked;
 use crate::place::{self, CHECKPOINTS, PARKED, PARKED_LIST, slot_key};
 use crate::slot_command::{Advance, SlotReply};
 
-/// The parked events of a group, by sequence number.
+/// The sequence numbers of a group's dead letters.
 #[derive(Record, Clone, Debug, Default)]
 #[record(crate = "steadfast_collections", closed)]
 struct ParkedList {
@@ -21,7 +21,7 @@ struct ParkedList {
     sequences: Vec<i64>,
 }
 
-/// A group is gone, with everything that was kept for it.
+/// Removes everything stored for a deleted group.
 pub(crate) fn forget_group(
     turn: &mut Turn<'_>,
     number: u32,
@@ -69,7 +69,7 @@ pub(crate) fn move_checkpoint(
     Ok(SlotReply::Checkpoint(Some(checkpoint)))
 }
 
-/// Puts an event aside, unless there are too many already.
+/// Stores a dead letter, unless the limit is reached.
 pub(crate) fn park(
     turn: &mut Turn<'_>,
     number: u32,
@@ -83,7 +83,7 @@ pub(crate) fn park(
         if list.sequences.len() >= limits::PARKED_EVENTS {
             let most = limits::PARKED_EVENTS;
             let words = format!(
-                "group '{group}' has parked {most} events in partition {number}, which is the \
+                "group '{group}' has {most} dead letters in partition {number}, which is the \
                  limit; replay or drop some"
             );
             return Err(Error::new(Kind::Unavailable, words).into());
@@ -98,7 +98,7 @@ pub(crate) fn park(
     Ok(SlotReply::Done)
 }
 
-/// A parked event is done with.
+/// Removes a dead letter.
 pub(crate) fn unpark(
     turn: &mut Turn<'_>,
     number: u32,
@@ -109,8 +109,8 @@ pub(crate) fn unpark(
     let key = group_key(hub, number, group);
     let mut list = parked_list(turn, &key)?;
     let Ok(place) = list.sequences.binary_search(&sequence) else {
-        // Somebody else was done with it first.
-        let words = format!("event {sequence} of partition {number} is not parked any more");
+        // Another caller has removed it first.
+        let words = format!("event {sequence} of partition {number} is no longer a dead letter");
         return Err(Error::new(Kind::CheckpointMoved, words).into());
     };
     list.sequences.remove(place);
@@ -126,7 +126,7 @@ fn parked_list(turn: &mut Turn<'_>, key: &[u8]) -> Result<ParkedList, Halt> {
     match turn.get(PARKED_LIST, key)? {
         Some(row) => match place::decode(&row) {
             Ok(list) => Ok(list),
-            Err(_) => Err(Error::damaged("a list of parked events").into()),
+            Err(_) => Err(Error::damaged("a list of dead letters").into()),
         },
         None => Ok(ParkedList::default()),
     }
@@ -138,7 +138,7 @@ fn group_key(hub: u64, slot: u32, group: &str) -> Vec<u8> {
     key
 }
 
-/// In front of the parked events of a group; no group's name holds a zero byte.
+/// The key prefix of a group's dead letters; group names hold no zero byte.
 pub(crate) fn parked_prefix(hub: u64, slot: u32, group: &str) -> Vec<u8> {
     let mut key = group_key(hub, slot, group);
     key.push(0);

@@ -1,14 +1,14 @@
-//! How much goes in and out.
+//! Counters of published and delivered events.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What this node has taken in and handed out since it started.
+/// Events published to and delivered by this node since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Events and bytes that were published and are durable.
     pub events_in: u64,
     pub bytes_in: u64,
-    /// Events and bytes that readers were given.
+    /// Events and bytes delivered to readers.
     pub events_out: u64,
     pub bytes_out: u64,
 }

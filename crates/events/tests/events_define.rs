@@ -426,7 +426,7 @@ async fn a_group_that_is_made_again_begins_anew() {
         .create(Definition::new("a", 2).group("web"))
         .await
         .unwrap();
-    node.hubs.claim("a", "web", 1, 0, "somebody").await.unwrap();
+    node.hubs.claim("a", "web", 1, 0, "rival").await.unwrap();
     node.hubs
         .advance("a", "web", 1, (3, 30), Condition::Always)
         .await
@@ -477,7 +477,7 @@ async fn a_group_shows_its_lag() {
     let lags = |all: &[Standing]| all.iter().map(|one| one.lag).collect::<Vec<_>>();
     assert_eq!(lags(&standings().await), [0, 3]);
     node.hubs
-        .claim("a", "$Default", 1, 0, "somebody")
+        .claim("a", "$Default", 1, 0, "rival")
         .await
         .unwrap();
     node.hubs
@@ -492,7 +492,7 @@ async fn a_group_shows_its_lag() {
             one.last_sequence,
             one.ownership.as_ref().unwrap().owner.as_str()
         ),
-        (2, "somebody")
+        (2, "rival")
     );
     assert_eq!(node.all("a", 1).await.len(), 3);
     let traffic = node.hubs.traffic();

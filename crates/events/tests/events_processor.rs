@@ -21,7 +21,7 @@ use steadfast_ownership::strategy::{Strategy, Timing};
 
 const INTERVAL: Duration = Duration::from_millis(150);
 
-/// Longer than a busy machine may stand still: nobody lapses.
+/// Longer than any stall of a busy machine: no ownership expires.
 const LONG: Duration = Duration::from_secs(60);
 
 /// What is waited for after a processor was killed.
@@ -186,7 +186,7 @@ async fn every_event_is_handled_in_order_and_the_close_handlers_come_last() {
     closed.sort_unstable_by_key(|(partition, _)| *partition);
     let shutdown = |partition| (partition, CloseReason::Shutdown);
     assert_eq!(closed, [0, 1, 2, 3].map(shutdown));
-    // What was handled has its checkpoint, and nobody owns anything.
+    // All handled events are checkpointed, and no partition has an owner.
     assert_eq!(checkpoint(&node, 2).await, 3);
     let ownerships = node.hubs.ownerships("a", "$Default").await.unwrap();
     assert!(

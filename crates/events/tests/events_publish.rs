@@ -94,7 +94,7 @@ async fn events_15_publications_without_a_key_spread_evenly() {
         senders.push(node.hubs.sender("a", None).await.unwrap());
     }
     for turn in 0..70 {
-        // Whoever sends: there is one counter.
+        // All senders share one counter.
         senders[turn % 3].send(one("x")).await.unwrap();
     }
     for partition in 0..7 {

@@ -308,7 +308,7 @@ async fn a_slow_reader_holds_little_whatever_lies_behind_it() {
     }
 }
 
-/// Whoever wanted it deleted has not waited for that.
+/// The caller of the deletion drops its future.
 #[tokio::test]
 async fn readers_learn_that_an_event_hub_went_also_if_nobody_waits() {
     let (node, _) = letters().await;

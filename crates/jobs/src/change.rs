@@ -1,4 +1,4 @@
-//! What people do to a job.
+//! Requests that change a job.
 
 use steadfast_collections::schema::Record;
 use steadfast_core::clock::Timestamp;
@@ -15,7 +15,7 @@ use crate::kept::{collection, find, job, live};
 use crate::rows::{self, COLLECTIONS, JOBS, REQUESTS, STATUS, job_key};
 use crate::status::{Source, State, Status, Waiting};
 
-/// Makes a job or replaces its definition.
+/// Creates a job or replaces its definition.
 pub(crate) fn put(
     turn: &mut Turn<'_>,
     to: &Address,
@@ -61,7 +61,7 @@ pub(crate) fn put(
     Ok(Say::Job(Box::new(job)))
 }
 
-/// The job as it will be. A changed timing is anchored now.
+/// The new job. A changed timing is anchored now.
 fn drafted(draft: &Draft, found: Option<Job>, now: i64) -> Job {
     let (old, status) = match found {
         Some(job) => (Some(job.definition), job.status),
@@ -90,7 +90,7 @@ fn drafted(draft: &Draft, found: Option<Job>, now: i64) -> Job {
     }
 }
 
-/// Brings a job into a state. `is_moved`: its timing is new.
+/// Sets the state of a job. `is_moved`: its timing has changed.
 fn set_state(
     turn: &mut Turn<'_>,
     to: &Address,
@@ -116,7 +116,7 @@ fn set_state(
                 job.complete(turn);
             }
             State::Enabled => {
-                // A lower count may have been reached meanwhile.
+                // A lowered count may already be reached.
                 let next = job.status.next.map(Timestamp);
                 job.wait_for(turn, next);
                 job.complete(turn);
@@ -142,7 +142,7 @@ fn is_final() -> Halt {
     refuse(Kind::Final, message)
 }
 
-/// Refuses a change of something that is not what its author saw.
+/// Rejects a change if the version is not the expected one.
 pub(crate) fn check_version(found: Option<u64>, expect: Expect) -> Result<(), Halt> {
     let fits = match (found, expect) {
         (None, Expect::Nothing | Expect::Ticket(_)) => true,
@@ -153,12 +153,12 @@ pub(crate) fn check_version(found: Option<u64>, expect: Expect) -> Result<(), Ha
         true => Ok(()),
         false => Err(refuse(
             Kind::Changed,
-            "somebody else has changed it; read it again",
+            "version mismatch: it was modified concurrently; read it again and retry",
         )),
     }
 }
 
-/// Deletes a job and everything of it.
+/// Deletes a job and all its rows.
 pub(crate) fn delete(turn: &mut Turn<'_>, to: &Address) -> Result<Say, Halt> {
     let mut gone = job(turn, to)?;
     if let Ok(mut home) = collection(turn, to) {
@@ -180,7 +180,7 @@ pub(crate) fn delete(turn: &mut Turn<'_>, to: &Address) -> Result<Say, Halt> {
     Ok(Say::Done)
 }
 
-/// Runs a job now. The same request again, within some minutes, does nothing.
+/// Runs a job now. A repeated request within some minutes does nothing.
 pub(crate) fn run(turn: &mut Turn<'_>, to: &Address, request: Option<&str>) -> Result<Say, Halt> {
     let mut wanted = job(turn, to)?;
     if wanted.status.state.is_final() {
@@ -196,7 +196,7 @@ pub(crate) fn run(turn: &mut Turn<'_>, to: &Address, request: Option<&str>) -> R
         return Ok(Say::Done);
     }
     live(turn, to, &mut wanted, |turn, job| {
-        // Two runs by hand never share their idempotency key.
+        // Two manual runs never share an idempotency key.
         let occurrence = turn.time().0.max(job.status.last_manual + 1);
         job.status.last_manual = occurrence;
         job.begin(turn, occurrence, Source::Manual)
@@ -204,7 +204,7 @@ pub(crate) fn run(turn: &mut Turn<'_>, to: &Address, request: Option<&str>) -> R
     Ok(Say::Done)
 }
 
-/// A request to run a job.
+/// A recent request to run a job.
 #[derive(Record, Clone, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 struct Heard {
@@ -215,7 +215,7 @@ struct Heard {
     at: i64,
 }
 
-/// Remembers a request; answers whether it is new.
+/// Records a request; returns whether it is new.
 fn is_first(turn: &mut Turn<'_>, to: &Address, request: &str) -> Result<bool, Halt> {
     let key = job_key(to);
     let now = turn.time().0;
@@ -236,7 +236,7 @@ fn is_first(turn: &mut Turn<'_>, to: &Address, request: &str) -> Result<bool, Ha
     Ok(true)
 }
 
-/// Runs what was due between two times, one after the other.
+/// Runs the occurrences between two times, one after the other.
 pub(crate) fn backfill(
     turn: &mut Turn<'_>,
     to: &Address,
@@ -275,7 +275,7 @@ pub(crate) fn backfill(
     Ok(Say::Done)
 }
 
-/// Stops a job for a while, with a note.
+/// Pauses a job, with a reason.
 pub(crate) fn pause(turn: &mut Turn<'_>, to: &Address, reason: &str) -> Result<Say, Halt> {
     let mut wanted = job(turn, to)?;
     if wanted.status.state.is_final() {
@@ -289,7 +289,7 @@ pub(crate) fn pause(turn: &mut Turn<'_>, to: &Address, reason: &str) -> Result<S
     Ok(Say::Done)
 }
 
-/// Lets a paused job go on; what it missed stays missed.
+/// Resumes a paused job; missed occurrences are not caught up.
 pub(crate) fn resume(turn: &mut Turn<'_>, to: &Address) -> Result<Say, Halt> {
     let mut wanted = job(turn, to)?;
     if wanted.status.paused.is_none() {
@@ -306,7 +306,7 @@ pub(crate) fn resume(turn: &mut Turn<'_>, to: &Address) -> Result<Say, Halt> {
     Ok(Say::Done)
 }
 
-/// The collection is enabled, disabled or deleted, and this job with it.
+/// Applies a sweep to this job: enable, disable or delete.
 pub(crate) fn swept(turn: &mut Turn<'_>, to: &Address, kind: SweepKind) -> Result<Say, Halt> {
     let Some(mut found) = find(turn, to)? else {
         return Ok(Say::Done);
@@ -323,7 +323,7 @@ pub(crate) fn swept(turn: &mut Turn<'_>, to: &Address, kind: SweepKind) -> Resul
     Ok(Say::Done)
 }
 
-/// A finished job has been kept long enough.
+/// Deletes a finished job at the end of its retention.
 pub(crate) fn expire(turn: &mut Turn<'_>, to: &Address) -> Result<Say, Halt> {
     match find(turn, to)? {
         Some(job) if job.status.state.is_final() => delete(turn, to),

@@ -1,7 +1,7 @@
-//! The way to jobs for whoever shows them to people.
+//! The client API for jobs and collections.
 //!
-//! Single jobs are asked through their partition's loop. Lists are read from
-//! durable rows beside it, so they cost the loop nothing, wherever the partitions
+//! Single jobs are read through their partition's owner loop. Lists are read from
+//! durable rows outside it, so they cost the loop nothing, wherever the partitions
 //! are served.
 
 use std::ops::Bound;
@@ -26,37 +26,37 @@ use crate::service::Scheduler;
 use crate::status::{State, Status};
 use crate::sweeper;
 
-/// Asks for jobs and collections. Clones lead to the same ones.
+/// The client for jobs and collections. Cheap to clone.
 #[derive(Clone)]
 pub struct Jobs {
     handle: Handle<Scheduler>,
     space: std::sync::Arc<Space>,
     router: std::sync::Arc<Router>,
     runner: Runner,
-    /// Only rows can be read: nobody serves the partitions here.
+    /// Read-only: this node only holds copies of the partitions.
     is_copy: bool,
-    /// Another home may have a collection of the same name: tickets are needed.
+    /// The paired region may have a collection of the same name: tickets are needed.
     is_shared: bool,
 }
 
-/// Some items of a list, and where the next ones begin.
+/// A page of a list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page<T> {
     pub items: Vec<T>,
-    /// Where the next page begins, if there is one.
+    /// The start of the next page, if there is one.
     pub next: Option<String>,
 }
 
-/// Which part of a list is wanted.
+/// The requested part of a list.
 #[derive(Clone, Debug)]
 pub struct Wanted<F> {
-    /// Only items that fit.
+    /// Only items that match.
     pub filter: Option<F>,
-    /// So many of the fitting items are left out first.
+    /// Skip this many matching items first.
     pub skip: usize,
-    /// At most so many.
+    /// Return at most this many.
     pub limit: usize,
-    /// Where the page before ended.
+    /// The end of the previous page.
     pub behind: Option<String>,
 }
 
@@ -72,11 +72,11 @@ impl<F> Wanted<F> {
     }
 }
 
-/// How long a sweep is waited for before its caller is told that it goes on.
+/// How long a caller waits for a sweep before it gets a response.
 const SWEEP_WAIT: Duration = Duration::from_secs(10);
 
 impl Jobs {
-    /// Asks the jobs of one runtime, whose performer for jobs is `runner`.
+    /// The client for the jobs of a runtime, whose performer for jobs is `runner`.
     pub fn new(runtime: &Runtime, runner: Runner) -> Self {
         Self {
             handle: runtime.handle(),
@@ -88,8 +88,8 @@ impl Jobs {
         }
     }
 
-    /// The same jobs, whose collections share their names with those of another home:
-    /// they are made with tickets only.
+    /// The same jobs, with collection names shared by a pair of regions: collections are
+    /// created with tickets only.
     #[must_use]
     pub fn shared(self) -> Self {
         Self {
@@ -98,7 +98,7 @@ impl Jobs {
         }
     }
 
-    /// The same jobs as copies show them, which may be old. They can be read only.
+    /// The same jobs, read from copies, which may be stale. Read-only.
     #[must_use]
     pub fn of_copies(&self, copies: Router) -> Self {
         Self {
@@ -154,7 +154,7 @@ impl Jobs {
         collection_of(self.ask_collection(id, Ask::GetCollection).await?)
     }
 
-    /// Makes or replaces a collection.
+    /// Creates or replaces a collection.
     pub async fn put_collection(
         &self,
         draft: CollectionDraft,
@@ -162,8 +162,8 @@ impl Jobs {
     ) -> Result<Collection> {
         check_size([draft.document.as_bytes()])?;
         if self.is_shared && expect == Expect::Nothing {
-            let message = "a job collection of a pair of regions is made by REST, \
-                           which asks both of them for its name";
+            let message = "a job collection of a pair of regions is created by REST, \
+                           which reserves its name in both regions";
             return Err(missing(Kind::Taken, message));
         }
         let id = draft.id.clone();
@@ -174,8 +174,8 @@ impl Jobs {
         collection_of(self.ask_collection(&id, ask).await?)
     }
 
-    /// Asks about the name of a collection that two homes share, and that is not here;
-    /// answers a ticket.
+    /// Requests a ticket for a collection name shared by a pair of regions, in the region
+    /// that does not have the collection.
     pub async fn name(&self, id: &CollectionId, naming: Naming) -> Result<u64> {
         match self.ask_collection(id, Ask::Name(naming)).await? {
             Say::Ticket(ticket) => Ok(ticket),
@@ -183,14 +183,14 @@ impl Jobs {
         }
     }
 
-    /// Begins to do something to all jobs of a collection; answers the number of
-    /// the sweep, which goes on by itself.
+    /// Starts a sweep over all jobs of a collection, which runs in the background;
+    /// returns its number.
     pub async fn sweep(&self, id: &CollectionId, kind: SweepKind) -> Result<u64> {
         let begun = collection_of(self.ask_collection(id, Ask::Sweep(kind)).await?)?;
         Ok(begun.sweep.map_or(0, |sweep| sweep.number))
     }
 
-    /// Waits some seconds for the end of a sweep; answers whether it has come.
+    /// Waits some seconds for the end of a sweep; returns whether it has ended.
     pub async fn swept(&self, id: &CollectionId, number: u64) -> Result<bool> {
         let mut swept = self.runner.swept();
         let is_over = async {
@@ -207,7 +207,7 @@ impl Jobs {
         }
     }
 
-    /// Whether a sweep is still under way.
+    /// Whether a sweep is still running.
     pub async fn is_sweeping(&self, id: &CollectionId, number: u64) -> Result<bool> {
         match self.collection(id).await {
             Ok(found) => Ok(found.sweep.is_some_and(|sweep| sweep.number == number)),
@@ -224,7 +224,7 @@ impl Jobs {
         job_of(self.ask_job(id, Ask::Get).await?)
     }
 
-    /// Makes or replaces a job.
+    /// Creates or replaces a job.
     pub async fn put(&self, draft: Draft, expect: Expect) -> Result<Job> {
         check_size(draft.texts())?;
         let id = draft.id.clone();
@@ -237,24 +237,24 @@ impl Jobs {
         self.ask_job(id, Ask::Delete).await.map(drop)
     }
 
-    /// Runs a job now; the same request again does nothing.
+    /// Runs a job now; a repeated request does nothing.
     pub async fn run(&self, id: &JobId, request: Option<String>) -> Result<()> {
         self.ask_job(id, Ask::Run(request)).await.map(drop)
     }
 
-    /// Runs what was due between two times, in milliseconds since 1970.
+    /// Runs the occurrences between two times, in milliseconds since 1970.
     pub async fn backfill(&self, id: &JobId, from: i64, until: i64) -> Result<()> {
         self.ask_job(id, Ask::Backfill { from, until })
             .await
             .map(drop)
     }
 
-    /// Stops a job for a while.
+    /// Pauses a job.
     pub async fn pause(&self, id: &JobId, reason: String) -> Result<()> {
         self.ask_job(id, Ask::Pause(reason)).await.map(drop)
     }
 
-    /// Lets a paused job go on.
+    /// Resumes a paused job.
     pub async fn resume(&self, id: &JobId) -> Result<()> {
         self.ask_job(id, Ask::Resume).await.map(drop)
     }
@@ -341,7 +341,7 @@ impl Jobs {
         }
     }
 
-    /// What was tried for a job, newest first.
+    /// The history of a job, newest first.
     pub async fn history(&self, id: &JobId, wanted: &Wanted<Verdict>) -> Result<Page<Item>> {
         self.job(id).await?;
         let window = self

@@ -8,10 +8,10 @@ use crate::id::CollectionId;
 #[derive(Record, Clone, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Collection {
-    /// In the spelling in which it was made.
+    /// In the spelling in which it was created.
     #[n(0)]
     pub id: CollectionId,
-    /// What its author wrote, for the face of the service.
+    /// The document as submitted, for the REST API.
     #[n(1)]
     pub document: String,
     #[n(2)]
@@ -24,7 +24,7 @@ pub struct Collection {
     /// Counts changes.
     #[n(5)]
     pub version: u64,
-    /// Something that is being done to all of its jobs.
+    /// A running sweep over its jobs.
     #[n(6)]
     pub sweep: Option<Sweep>,
     /// Counts sweeps.
@@ -32,7 +32,7 @@ pub struct Collection {
     pub sweeps: u64,
 }
 
-/// What is being done to all jobs of a collection.
+/// A sweep over all jobs of a collection.
 #[derive(Record, Clone, Copy, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Sweep {
@@ -42,7 +42,7 @@ pub struct Sweep {
     pub kind: SweepKind,
 }
 
-/// What can be done to all jobs of a collection.
+/// The operation that a sweep applies to all jobs.
 #[derive(Record, Clone, Copy, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub enum SweepKind {

@@ -1,4 +1,4 @@
-//! What jobs and collections are told, and what they answer.
+//! Commands and responses of jobs and collections.
 
 use bytes::Bytes;
 use steadfast_collections::schema::Record;
@@ -12,7 +12,7 @@ use crate::recurrence::Timing;
 use crate::rows;
 use crate::status::{Claim, State, Status};
 
-/// A job as somebody wants it.
+/// The requested configuration of a job.
 #[derive(Record, Clone, PartialEq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Draft {
@@ -20,7 +20,7 @@ pub struct Draft {
     pub id: JobId,
     #[n(1)]
     pub document: String,
-    /// When it was anchored is the service's own affair.
+    /// The service sets the anchor.
     #[n(2)]
     pub timing: Timing,
     #[n(3)]
@@ -37,7 +37,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Everything in it that can be long.
+    /// All texts of unbounded length.
     pub(crate) fn texts(&self) -> impl Iterator<Item = &[u8]> {
         let actions = [Some(&self.main), self.error.as_ref()];
         let targets = actions.into_iter().flatten().map(|action| &action.target);
@@ -49,7 +49,7 @@ impl Draft {
     }
 }
 
-/// A collection as somebody wants it.
+/// The requested configuration of a collection.
 #[derive(Record, Clone, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct CollectionDraft {
@@ -59,12 +59,12 @@ pub struct CollectionDraft {
     pub document: String,
     #[n(2)]
     pub most_jobs: Option<u64>,
-    /// What to do with its jobs, if the state is to change.
+    /// The new state of its jobs; `None` keeps it.
     #[n(3)]
     pub is_enabled: Option<bool>,
 }
 
-/// What must be there for a change to happen.
+/// The precondition of a change.
 #[derive(Record, Clone, Copy, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub enum Expect {
@@ -72,12 +72,12 @@ pub enum Expect {
     Nothing,
     #[n(1)]
     Version(u64),
-    /// Nothing, and this ticket must still count.
+    /// Nothing, and this ticket must still be valid.
     #[n(2)]
     Ticket(u64),
 }
 
-/// A job with everything that is known of it.
+/// A job: definition and status.
 #[derive(Record, Clone, PartialEq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Job {
@@ -87,7 +87,7 @@ pub struct Job {
     pub status: Status,
 }
 
-/// What the service is told.
+/// A command of the service.
 #[derive(Record, Clone, PartialEq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub enum Ask {
@@ -100,10 +100,10 @@ pub enum Ask {
         #[n(1)]
         expect: Expect,
     },
-    /// Begin to do something to all jobs of a collection.
+    /// Start a sweep over all jobs of a collection.
     #[n(2)]
     Sweep(SweepKind),
-    /// It was done to all of them.
+    /// A sweep has reached all jobs.
     #[n(3)]
     Swept(u64),
     #[n(4)]
@@ -117,10 +117,10 @@ pub enum Ask {
     },
     #[n(6)]
     Delete,
-    /// Run it now; the same request again does nothing.
+    /// Run it now; a repeated request does nothing.
     #[n(7)]
     Run(Option<String>),
-    /// Run what was due between two times.
+    /// Run the occurrences between two times.
     #[n(8)]
     Backfill {
         #[n(0)]
@@ -132,39 +132,39 @@ pub enum Ask {
     Pause(String),
     #[n(10)]
     Resume,
-    /// The collection is swept by this.
+    /// Apply a sweep to this job.
     #[n(11)]
     SweptBy(SweepKind),
     /// An occurrence is due.
     #[n(12)]
     Due(i64),
-    /// A failed attempt of a run is due again.
+    /// The retry of a failed attempt is due.
     #[n(13)]
     Again(u64),
-    /// A finished job has been kept long enough.
+    /// The retention of a finished job has ended.
     #[n(14)]
     Expire,
     #[n(15)]
     Ended(Ended),
-    /// An attempt that must not be made twice is about to be made.
+    /// An at-most-once attempt is about to start.
     #[n(16)]
     Begin(Claim),
-    /// About the name of a collection that two homes share.
+    /// About a collection name shared by a pair of regions.
     #[n(17)]
     Name(Naming),
 }
 
-/// What is asked about the name of a collection, of a home that does not have it.
+/// A request to reserve a collection name, to a region without the collection.
 #[derive(Record, Clone, Copy, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub enum Naming {
-    /// At the first home: a ticket to make it.
+    /// At the first region: issue a ticket to create it.
     #[n(0)]
     Draw {
         #[n(0)]
         above: u64,
     },
-    /// At the second home: make nothing with this ticket or an earlier one.
+    /// At the second region: invalidate this ticket and all earlier ones.
     #[n(1)]
     Void {
         #[n(0)]
@@ -172,7 +172,7 @@ pub enum Naming {
     },
 }
 
-/// What came of an attempt.
+/// The result of an attempt.
 #[derive(Record, Clone, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Ended {
@@ -189,7 +189,7 @@ pub struct Ended {
     pub ended: i64,
 }
 
-/// What the service answers.
+/// A response of the service.
 #[derive(Record, Clone, PartialEq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub enum Say {
@@ -199,10 +199,10 @@ pub enum Say {
     Collection(Box<Collection>),
     #[n(2)]
     Job(Box<Job>),
-    /// Whether an attempt may be made.
+    /// Whether an attempt may start.
     #[n(3)]
     May(bool),
-    /// A ticket to make a collection, or up to which they are void.
+    /// A ticket to create a collection, or the last invalid one.
     #[n(4)]
     Ticket(u64),
 }

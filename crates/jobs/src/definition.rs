@@ -1,8 +1,7 @@
-//! What a job is told to do.
+//! The definition of a job.
 //!
-//! What its author wrote is kept as a document that only the face of the service
-//! reads; here stands what the service itself must know. Stored, so fields never
-//! change their meaning.
+//! The submitted document is kept for the REST API only; these types hold what the
+//! service itself needs. They are stored, so fields never change their meaning.
 
 use steadfast_collections::schema::Record;
 
@@ -13,20 +12,20 @@ use crate::recurrence::Timing;
 #[derive(Record, Clone, PartialEq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Definition {
-    /// In the spelling in which it was made.
+    /// In the spelling in which it was created.
     #[n(0)]
     pub id: JobId,
-    /// What its author wrote, for the face of the service.
+    /// The document as submitted, for the REST API.
     #[n(1)]
     pub document: String,
     #[n(2)]
     pub timing: Timing,
     #[n(3)]
     pub main: Action,
-    /// What is done when all attempts at `main` have failed.
+    /// The action after all attempts at `main` have failed.
     #[n(4)]
     pub error: Option<Action>,
-    /// Where an occurrence goes for which nothing has helped.
+    /// The dead-letter target of an occurrence whose actions have all failed.
     #[n(5)]
     pub dead_letter: Option<Target>,
     #[record(default)]
@@ -37,7 +36,7 @@ pub struct Definition {
     pub version: u64,
 }
 
-/// What is done, and how often it is tried.
+/// A target and its retry policy.
 #[derive(Record, Clone, PartialEq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Action {
@@ -47,16 +46,16 @@ pub struct Action {
     pub retry: Retry,
 }
 
-/// Where an action goes.
+/// The target of an action.
 #[derive(Record, Clone, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub enum Target {
-    /// Outside: a document that the deliverer reads. Done at least once, or at most once
-    /// if the policy says so.
+    /// External: a document that the deliverer reads. Delivered at least once, or at most
+    /// once if the policy says so.
     #[n(0)]
     Outside(String),
     /// To an instance of another service, in the commit that claims the
-    /// occurrence. Done exactly once.
+    /// occurrence. Delivered exactly once.
     #[n(1)]
     Inside {
         #[n(0)]
@@ -67,15 +66,15 @@ pub enum Target {
         key: String,
         #[n(3)]
         body: Vec<u8>,
-        /// Where in the body the time of the occurrence goes, as
-        /// `2030-01-01T05:00:00Z`: whoever made the body has left room for it.
+        /// Offsets of placeholders in the body for the time of the occurrence, as
+        /// `2030-01-01T05:00:00Z`.
         #[record(default)]
         #[n(4)]
         times: Vec<u32>,
     },
 }
 
-/// How often and when a failed attempt is repeated.
+/// How often and when a failed attempt is retried.
 #[derive(Record, Clone, Copy, PartialEq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Retry {
@@ -83,11 +82,11 @@ pub struct Retry {
     pub count: u32,
     #[n(1)]
     pub interval_ms: u64,
-    /// Each wait is so many times the one before.
+    /// The factor from one wait to the next.
     #[record(default = 1.0)]
     #[n(2)]
     pub factor: f64,
-    /// No wait is longer.
+    /// The longest wait.
     #[record(default)]
     #[n(3)]
     pub longest_ms: Option<u64>,
@@ -122,7 +121,7 @@ impl Retry {
     }
 }
 
-/// What happens when an occurrence is due while another is under way.
+/// What happens when an occurrence is due while another is running.
 #[derive(Record, Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[record(crate = "steadfast_collections", closed)]
 pub enum Overlap {
@@ -130,43 +129,43 @@ pub enum Overlap {
     #[default]
     #[n(0)]
     BufferOne,
-    /// It is left out.
+    /// It is skipped.
     #[n(1)]
     Skip,
-    /// They run side by side.
+    /// They run concurrently.
     #[n(2)]
     AllowAll,
-    /// The one under way is given up.
+    /// The running one is cancelled.
     #[n(3)]
     CancelOther,
 }
 
-/// What happens to occurrences that were missed.
+/// What happens to missed occurrences.
 #[derive(Record, Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[record(crate = "steadfast_collections", closed)]
 pub enum Misfire {
-    /// Recent ones run late, one after the other; older ones become one.
+    /// Recent ones run late, one after the other; older ones merge into one.
     #[default]
     #[n(0)]
     CatchUp,
-    /// All become one.
+    /// All merge into one.
     #[n(1)]
     RunOnce,
-    /// They are left out.
+    /// They are skipped.
     #[n(2)]
     Skip,
 }
 
-/// What happens to an attempt that was begun and whose end nobody has recorded,
+/// What happens to an attempt that was started and whose result was not recorded,
 /// because its node or region was lost.
 #[derive(Record, Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[record(crate = "steadfast_collections", closed)]
 pub enum InFlight {
-    /// It is made again: at least once.
+    /// It is repeated: at least once.
     #[default]
     #[n(0)]
     Rerun,
-    /// It is recorded as failed and not tried again: at most once.
+    /// It is recorded as failed and not retried: at most once.
     #[n(1)]
     Skip,
 }
@@ -179,13 +178,13 @@ pub struct Policy {
     pub overlap: Overlap,
     #[n(1)]
     pub misfire: Misfire,
-    /// How old a missed occurrence may be to run by itself.
+    /// The maximum age of a missed occurrence that runs separately.
     #[n(2)]
     pub catch_up_ms: u64,
-    /// After so many faulted occurrences in a row the job is faulted.
+    /// After this many consecutive faulted occurrences the job is faulted.
     #[n(3)]
     pub faults: Option<u32>,
-    /// How long an attempt may take; `None` is what the deliverer allows.
+    /// The time-out of an attempt; `None` means the deliverer's default.
     #[n(4)]
     pub timeout_ms: Option<u64>,
     #[record(default)]

@@ -1,8 +1,7 @@
-//! Occurrences that come due, in time or late.
+//! Due occurrences, on time or late.
 //!
-//! The commit that takes an occurrence up also moves the schedule on. After a
-//! downtime recent occurrences are made up for one after the other; older ones
-//! become one.
+//! The commit that claims an occurrence also advances the schedule. After a downtime
+//! recent occurrences are caught up one after the other; older ones merge into one.
 
 use steadfast_core::clock::Timestamp;
 use steadfast_core::limits;
@@ -15,7 +14,7 @@ use crate::run::Live;
 use crate::status::{Phase, Source, State, Waiting};
 
 impl Live<'_> {
-    /// Sets the timer for the next occurrence, or none.
+    /// Sets the timer for the next occurrence, if any.
     pub(crate) fn wait_for(&mut self, turn: &mut Turn<'_>, next: Option<Timestamp>) {
         if let Some(due) = self.status.due.take() {
             turn.cancel(Timestamp(due), 0);
@@ -36,7 +35,7 @@ impl Live<'_> {
         }
     }
 
-    /// The same for the same occurrence, on every node and after every restart.
+    /// Deterministic: the same for an occurrence on every node and after a restart.
     fn jitter_ms(&self, occurrence: i64) -> i64 {
         let most = self.definition.timing.jitter_ms;
         if most == 0 {
@@ -50,13 +49,13 @@ impl Live<'_> {
         ((hash ^ hash >> 32) % most.saturating_add(1)) as i64
     }
 
-    /// The timer has rung for an occurrence.
+    /// Handles the timer of an occurrence.
     pub(crate) fn due(&mut self, turn: &mut Turn<'_>, occurrence: i64) -> Result<(), Halt> {
         let is_wanted = self.status.state == State::Enabled && self.status.paused.is_none();
         if !is_wanted || self.status.next != Some(occurrence) {
             return Ok(());
         }
-        // It has rung; there is nothing to take back.
+        // The timer has fired; there is nothing to cancel.
         self.status.due = None;
         let now = turn.time().0;
         let mut missed = self.missed(occurrence, now);
@@ -90,7 +89,7 @@ impl Live<'_> {
         Ok(())
     }
 
-    /// What is to run of all that was due from `first` to `now`, in order.
+    /// The occurrences to run of those due from `first` to `now`, in order.
     fn missed(&self, first: i64, now: i64) -> Vec<i64> {
         let policy = &self.definition.policy;
         let window = match policy.misfire {
@@ -108,7 +107,7 @@ impl Live<'_> {
             Misfire::RunOnce => 1,
             _ => limits::WAITING_RUNS,
         };
-        // The first one is due, whatever the plan says by now.
+        // The first one is due, even if the plan has changed.
         if first >= begin {
             list.push(first);
         }
@@ -119,8 +118,8 @@ impl Live<'_> {
         list.split_off(list.len().saturating_sub(most))
     }
 
-    /// The latest of all that was due from `first` to `now`, unless it is late: of two
-    /// that are due the earlier one always is.
+    /// The latest occurrence due from `first` to `now`, unless it is late: of two due
+    /// occurrences the earlier one always is.
     fn on_time(&self, first: i64, now: i64) -> Option<i64> {
         let (from, until) = (Timestamp(first), Timestamp(now.saturating_add(1)));
         let latest = self.plan.last_between(from, until);
@@ -129,18 +128,18 @@ impl Live<'_> {
         (!late).then_some(latest)
     }
 
-    /// How long ago an occurrence was to begin.
+    /// How late an occurrence is.
     fn late_ms(&self, occurrence: i64, now: i64) -> i64 {
         let due = occurrence.saturating_add(self.jitter_ms(occurrence));
         now.saturating_sub(due)
     }
 
-    /// Whether occurrences were missed while others are under way or wait: then they
-    /// run after those, and merge into none.
+    /// Whether occurrences were missed while others run or wait: then they run after
+    /// those, without merging.
     fn is_made_up(&self, due: &[i64], now: i64) -> bool {
         let overlap = self.definition.policy.overlap;
         let is_missed = match due {
-            // Whatever made it late, another one is under way, and it is not wanted.
+            // The policy skips a late occurrence while another is running.
             [_] if overlap == Overlap::Skip => false,
             [one] => self.late_ms(*one, now) > limits::ON_TIME.as_millis() as i64,
             _ => true,
@@ -149,7 +148,7 @@ impl Live<'_> {
         is_missed && self.status.is_busy() && !gives_up
     }
 
-    /// Lets missed occurrences run one after the other, behind everything that waits.
+    /// Queues missed occurrences one after the other, after all waiting ones.
     fn queue_up(&mut self, missed: Vec<i64>) {
         if missed.is_empty() {
             return;
@@ -166,13 +165,13 @@ impl Live<'_> {
         self.status.queue.extend(kept.map(waiting));
     }
 
-    /// Records that an occurrence was too late; a job that runs once is over.
+    /// Records that an occurrence was too late; completes a job that runs once.
     fn leave_out(&mut self, turn: &mut Turn<'_>, occurrence: i64) -> Result<(), Halt> {
         if self.definition.policy.misfire != Misfire::Skip {
             return Ok(());
         }
         let late = limits::MISFIRE.as_secs();
-        let why = format!("left out: it was more than {late} s late, and misfirePolicy is skip");
+        let why = format!("skipped: it was more than {late} s late, and misfirePolicy is skip");
         self.postpone(turn, occurrence, &why)?;
         if !self.plan.is_recurring() {
             self.finish(turn, State::Completed);
@@ -180,7 +179,7 @@ impl Live<'_> {
         Ok(())
     }
 
-    /// Begins an occurrence, or does what the job says if another is under way.
+    /// Starts an occurrence, or applies the overlap policy if another is running.
     fn take_up(&mut self, turn: &mut Turn<'_>, occurrence: i64) -> Result<(), Halt> {
         let overlap = self.definition.policy.overlap;
         let is_crowded = self.status.runs.len() >= limits::OPEN_RUNS;
@@ -191,16 +190,18 @@ impl Live<'_> {
             Overlap::CancelOther => {
                 self.status.queue.clear();
                 self.status.held = None;
-                self.give_up(turn, "given up for the next occurrence")?;
+                self.give_up(turn, "cancelled for the next occurrence")?;
                 self.begin(turn, occurrence, Source::Schedule)
             }
-            Overlap::Skip => self.postpone(turn, occurrence, "left out: another one is under way"),
+            Overlap::Skip => {
+                self.postpone(turn, occurrence, "skipped: another occurrence is running")
+            }
             Overlap::BufferOne | Overlap::AllowAll => {
                 if self.status.held.is_some() {
                     return Ok(());
                 }
                 self.status.held = Some(occurrence);
-                self.postpone(turn, occurrence, "waits for the occurrence before it")
+                self.postpone(turn, occurrence, "waits for the previous occurrence")
             }
         }
     }
@@ -221,8 +222,8 @@ impl Live<'_> {
         history::add(turn, self.key, self.status, item)
     }
 
-    /// The next occurrence of a job that is enabled or resumed: nothing is made
-    /// up for.
+    /// Sets the timer of a job that is enabled or resumed: missed occurrences are not
+    /// caught up.
     pub(crate) fn wait_from_now(&mut self, turn: &mut Turn<'_>) {
         let now = turn.time();
         let next = match self.plan.is_recurring() {

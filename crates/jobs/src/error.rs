@@ -1,8 +1,7 @@
-//! What can go wrong with a job.
+//! Errors of jobs.
 //!
-//! Every kind has a stable code and a page in `docs/errors/`. The service refuses
-//! with the same codes, so that a refusal that comes from another node is told
-//! apart as well.
+//! Every kind has a stable code and a page in `docs/errors/`. The service rejects with
+//! the same codes, so that the kind of a rejection from another node is known, too.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -14,7 +13,7 @@ use steadfast_partition::{Error as PartitionError, ErrorKind, Halt, Refusal};
 /// The result of everything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What happened, and underneath it the cause.
+/// An error: its kind, a message, and its cause.
 #[derive(Clone, Debug)]
 pub struct Error {
     kind: Kind,
@@ -30,25 +29,25 @@ pub enum Kind {
     NoCollection,
     /// There is no such job.
     NoJob,
-    /// The collection has as many jobs as it may have.
+    /// The collection has reached its limit of jobs.
     Full,
-    /// The job has come to its end, and cannot be changed or run.
+    /// The job has ended, and cannot be changed or run.
     Final,
-    /// Somebody else has changed it meanwhile.
+    /// It was modified concurrently.
     Changed,
     /// The collection is being deleted.
     Leaving,
-    /// Too much waits already.
+    /// Too many runs are pending.
     Crowded,
     /// The job would never run.
     NeverRuns,
     /// A job or collection is too large to be kept.
     TooLarge,
-    /// The name of a collection is the other region's.
+    /// The name of a collection belongs to the paired region.
     Taken,
-    /// No occurrence lies in the time that was asked for.
+    /// There is no occurrence in the requested period.
     NoOccurrence,
-    /// The way to the job failed.
+    /// The partition of the job returned an error.
     Partition,
 }
 
@@ -87,23 +86,23 @@ impl Error {
     }
 }
 
-/// Refuses texts that cannot be kept together.
+/// Rejects texts over the size limit.
 pub(crate) fn check_size<'a>(texts: impl IntoIterator<Item = &'a [u8]>) -> Result<()> {
     let bytes: usize = texts.into_iter().map(<[u8]>::len).sum();
     if bytes > limits::JOB_BYTES {
         let most = limits::JOB_BYTES;
         return Err(Error {
             kind: Kind::TooLarge,
-            message: format!("{bytes} bytes are more than the {most} that are kept; say less"),
+            message: format!("the texts have {bytes} bytes, and the limit is {most}; shorten them"),
             source: None,
         });
     }
     Ok(())
 }
 
-/// A service's no, with the code of its kind.
+/// A rejection by the service, with the code of its kind.
 pub(crate) fn refuse(kind: Kind, message: impl Into<String>) -> Halt {
-    let code = code_of(kind).expect("a service refuses with a code of its own");
+    let code = code_of(kind).expect("a service rejects with a code of its own");
     Halt::Refused(Refusal::new(code, message))
 }
 

@@ -1,8 +1,8 @@
-//! What was tried, and what came of it.
+//! The history of attempts.
 //!
-//! Items are numbered per job; the row's key holds the number from above, so that
-//! a scan meets the newest first. A job keeps so many items and none older than
-//! sixty days; with very many jobs in a partition each keeps fewer.
+//! Items are numbered per job; the row's key holds the inverted number, so that a scan
+//! returns the newest first. A job keeps a bounded number of items, none older than
+//! sixty days; the bound shrinks with many jobs in a partition.
 
 use steadfast_collections::schema::Record;
 use steadfast_core::limits;
@@ -11,7 +11,7 @@ use steadfast_partition::{Halt, Turn};
 use crate::rows::{self, HISTORY};
 use crate::status::{Phase, Status};
 
-/// How an attempt ended.
+/// The outcome of an attempt.
 #[derive(Record, Clone, Copy, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub enum Verdict {
@@ -19,7 +19,7 @@ pub enum Verdict {
     Completed,
     #[n(1)]
     Failed,
-    /// The occurrence waits for the one before it.
+    /// The occurrence waits for the previous one.
     #[n(2)]
     Postponed,
 }
@@ -47,12 +47,12 @@ pub struct Item {
     /// The attempt, from 0.
     #[n(7)]
     pub retry: u32,
-    /// Which occurrence of the job it was, from 1.
+    /// The number of the occurrence, from 1.
     #[n(8)]
     pub repeat: u64,
 }
 
-/// Adds an item and removes what is too old or too much.
+/// Adds an item and removes items over the bounds.
 pub(crate) fn add(
     turn: &mut Turn<'_>,
     key: &[u8],
@@ -103,7 +103,7 @@ fn items_per_job(jobs: u64) -> u64 {
     fair.clamp(limits::FEWEST_HISTORY_ITEMS, limits::HISTORY_ITEMS)
 }
 
-/// Cuts a text at a character border.
+/// Truncates a text at a character boundary.
 pub(crate) fn truncate(text: &mut String, most: usize) {
     if text.len() > most {
         let end = (0..=most).rev().find(|end| text.is_char_boundary(*end));

@@ -1,15 +1,15 @@
 //! The names of collections and jobs.
 //!
-//! Names are compared without regard to case; the spelling in which something was
-//! made is kept. Parts are separated by a zero byte, which no name has.
+//! Names are compared case-insensitively; the original spelling is kept. Parts are
+//! separated by a zero byte, which no name has.
 
 use steadfast_collections::schema::Record;
 use steadfast_partition::{Address, Kind};
 
-/// Which addresses belong to jobs.
+/// The service kind of jobs.
 pub const KIND: Kind = Kind(48);
 
-/// A collection of jobs, as somebody spelt it.
+/// The id of a job collection, in its original spelling.
 #[derive(Record, Clone, PartialEq, Eq, Hash, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct CollectionId {
@@ -21,7 +21,7 @@ pub struct CollectionId {
     pub name: String,
 }
 
-/// A job, as somebody spelt it.
+/// The id of a job, in its original spelling.
 #[derive(Record, Clone, PartialEq, Eq, Hash, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct JobId {
@@ -32,7 +32,7 @@ pub struct JobId {
 }
 
 impl CollectionId {
-    /// Names a collection; `None` if a part is empty, too long or has control
+    /// The id of a collection; `None` if a part is empty, too long or has control
     /// characters.
     pub fn new(subscription: &str, group: &str, name: &str) -> Option<Self> {
         let parts = [subscription, group, name];
@@ -43,18 +43,18 @@ impl CollectionId {
         })
     }
 
-    /// What identifies it, whatever its spelling.
+    /// The normalised key, independent of spelling.
     pub(crate) fn key(&self) -> String {
         let parts = [&self.subscription, &self.group, &self.name];
         parts.map(|part| part.to_lowercase()).join("\0")
     }
 
-    /// Where it lives: its jobs live with it.
+    /// The address of the collection, in the same partition as its jobs.
     pub(crate) fn address(&self) -> Address {
         Address::new(KIND, self.key(), "")
     }
 
-    /// A job of this collection.
+    /// The id of a job of this collection.
     pub fn job(&self, name: &str) -> Option<JobId> {
         is_name(name).then(|| JobId {
             collection: self.clone(),
@@ -64,13 +64,13 @@ impl CollectionId {
 }
 
 impl JobId {
-    /// The address that commands, timers and work of the job carry.
+    /// The address of the job's commands, timers and work.
     pub(crate) fn address(&self) -> Address {
         Address::new(KIND, self.collection.key(), self.name.to_lowercase())
     }
 }
 
-/// Long enough for everything that people call their jobs.
+/// The longest part of a name.
 const NAME_CHARS: usize = 260;
 
 fn is_name(text: &str) -> bool {

@@ -1,4 +1,4 @@
-//! Jobs and collections as a turn finds and leaves them.
+//! Loads and stores jobs and collections in a turn.
 
 use steadfast_partition::{Address, Halt, Turn};
 
@@ -28,7 +28,7 @@ pub(crate) fn job(turn: &mut Turn<'_>, to: &Address) -> Result<Job, Halt> {
 /// The job at an address, if there is one.
 pub(crate) fn find(turn: &mut Turn<'_>, to: &Address) -> Result<Option<Job>, Halt> {
     let key = job_key(to);
-    // Both are asked for before one may be missing, so that they are loaded together.
+    // Both are requested before either may be missing, so that they load together.
     let definition = rows::read::<Definition>(turn, JOBS, &key);
     let status = rows::read::<Status>(turn, STATUS, &key);
     let (definition, status) = (definition?, status?);
@@ -38,8 +38,8 @@ pub(crate) fn find(turn: &mut Turn<'_>, to: &Address) -> Result<Option<Job>, Hal
     }))
 }
 
-/// Does something with a job and stores its status. A job that is gone needs
-/// nothing: what is told late is no concern of anybody.
+/// Applies a function to a job and stores its status. Does nothing for a deleted job:
+/// late messages for it are ignored.
 pub(crate) fn with(
     turn: &mut Turn<'_>,
     to: &Address,
@@ -51,7 +51,7 @@ pub(crate) fn with(
     Ok(Say::Done)
 }
 
-/// Does something with a job that was read, and stores its status if it changed.
+/// Applies a function to a loaded job, and stores its status if it changed.
 pub(crate) fn live(
     turn: &mut Turn<'_>,
     to: &Address,

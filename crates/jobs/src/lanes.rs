@@ -1,11 +1,11 @@
-//! Attempts under way, and those that wait for their host.
+//! Running attempts, and those queued for their host.
 //!
-//! Attempts to one host and port share a lane with a bounded number of calls. In a lane
-//! the collections take turns. Of one collection the attempt that waits longest and the
-//! one that was due last take turns, so that a burst delays no job that is due after it,
-//! also while attempts of the burst still arrive, and no job waits longer than in the
-//! order of arrival by more than a factor of two.
-//! Nothing here runs or spawns anything: the caller gets what is to be started.
+//! Attempts to one host and port share a lane with a bounded number of calls. A lane
+//! serves collections round-robin. Within a collection the attempt that waits longest
+//! and the one that was due last alternate, so that a burst delays no job that is due
+//! after it, even while attempts of the burst still arrive, and no job waits more than
+//! twice as long as in the order of arrival.
+//! Nothing here runs or spawns anything: methods return the attempts to start.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -17,10 +17,10 @@ use tokio::task::AbortHandle;
 
 use crate::order::Order;
 
-/// Where in the world an attempt is wanted, and its name there.
+/// The partition of an attempt, and the id of its work row there.
 pub(crate) type Ticket = (Partition, Bytes);
 
-/// An attempt that somebody wants.
+/// A requested attempt.
 pub(crate) struct Attempt {
     pub(crate) ticket: Ticket,
     pub(crate) from: Address,
@@ -30,24 +30,24 @@ pub(crate) struct Attempt {
 #[derive(Default)]
 pub(crate) struct Lanes {
     by_host: HashMap<String, Lane>,
-    /// What is under way or waits.
+    /// Running and waiting attempts.
     open: HashMap<Ticket, Open>,
-    /// Nothing is begun: another node does it, or this one later.
+    /// Nothing is started: another node does it, or this one later.
     is_resting: bool,
-    /// What was not begun since, while it may be that this node goes on.
+    /// Attempts not started since, while this node may still resume.
     put_back: Option<Vec<Attempt>>,
 }
 
 #[derive(Default)]
 struct Lane {
     running: usize,
-    /// What waits, by collection.
+    /// Waiting attempts, by collection.
     waiting: HashMap<Bytes, Backlog>,
-    /// The collections of what waits, the next one first.
+    /// The collections with waiting attempts, the next one first.
     turns: VecDeque<Bytes>,
 }
 
-/// What waits of one collection.
+/// The waiting attempts of one collection.
 #[derive(Default)]
 struct Backlog {
     /// In the order of arrival.
@@ -55,7 +55,7 @@ struct Backlog {
     /// By when they were due, then in the order of arrival.
     by_due: BTreeSet<(i64, u64)>,
     arrived: u64,
-    /// Whether the one that was due last is next.
+    /// Whether the attempt that was due last is next.
     is_newest_next: bool,
 }
 
@@ -99,7 +99,7 @@ impl Lane {
         backlog.push(attempt);
     }
 
-    /// The attempt whose turn it is.
+    /// Removes the next attempt.
     fn pop(&mut self) -> Option<Attempt> {
         let collection = self.turns.pop_front()?;
         let backlog = self.waiting.get_mut(&collection)?;
@@ -122,7 +122,7 @@ impl Lane {
             .retain(|collection| waiting.contains_key(collection));
     }
 
-    /// Everything that waits.
+    /// Removes all waiting attempts.
     fn drain(&mut self) -> impl Iterator<Item = Attempt> {
         self.turns.clear();
         let waiting = std::mem::take(&mut self.waiting);
@@ -137,7 +137,7 @@ struct Open {
     /// The tenure of its partition.
     epoch: u64,
     stage: Stage,
-    /// The same, wanted by a later tenure.
+    /// The same attempt, requested by a later tenure.
     next: Option<Attempt>,
 }
 
@@ -146,20 +146,20 @@ enum Stage {
     /// It is about to be started.
     Starting,
     Running(AbortHandle),
-    /// It is given up as soon as it has been started.
+    /// It is cancelled as soon as it has been started.
     Cancelled,
 }
 
-/// What follows the end of an attempt.
+/// The attempts to start after the end of another.
 pub(crate) struct Left {
-    /// The same attempt, wanted by a later tenure of its partition.
+    /// The same attempt, requested by a later tenure of its partition.
     pub(crate) next: Option<Attempt>,
-    /// The one whose turn it is.
+    /// The next attempt of the lane.
     pub(crate) start: Option<Attempt>,
 }
 
 impl Lanes {
-    /// Takes an attempt in; answers it if it is to be started now.
+    /// Enqueues an attempt; returns it if it is to be started now.
     pub(crate) fn enter(&mut self, host: String, attempt: Attempt) -> Option<Attempt> {
         if self.is_resting {
             if let Some(back) = &mut self.put_back {
@@ -194,7 +194,7 @@ impl Lanes {
         Some(attempt)
     }
 
-    /// An attempt was started; answers whether it is still wanted.
+    /// Records the start of an attempt; returns whether it is still requested.
     pub(crate) fn started(&mut self, ticket: &Ticket, task: AbortHandle) -> bool {
         match self.open.get_mut(ticket) {
             Some(open) if matches!(open.stage, Stage::Cancelled) => false,
@@ -207,8 +207,8 @@ impl Lanes {
         }
     }
 
-    /// An attempt has ended: the next of its host may begin. `None` if it was given up
-    /// before.
+    /// Records the end of an attempt; returns the next of its host. `None` if it was
+    /// cancelled before.
     pub(crate) fn leave(&mut self, ticket: &Ticket) -> Option<Left> {
         let open = self.open.remove(ticket)?;
         let next = open.next;
@@ -232,7 +232,7 @@ impl Lanes {
         Some(Left { next, start })
     }
 
-    /// Gives an attempt up; answers its task if it runs.
+    /// Cancels an attempt; returns its task if it is running.
     pub(crate) fn cancel(&mut self, ticket: &Ticket) -> Option<AbortHandle> {
         if let Some(back) = &mut self.put_back {
             back.retain(|attempt| attempt.ticket != *ticket);
@@ -252,7 +252,7 @@ impl Lanes {
         None
     }
 
-    /// Begins nothing any more. What was not begun waits for [`Lanes::resume`].
+    /// Starts nothing any more. Waiting attempts are kept for [`Lanes::resume`].
     pub(crate) fn rest(&mut self) {
         self.is_resting = true;
         let back = self.put_back.get_or_insert_default();
@@ -262,7 +262,7 @@ impl Lanes {
         self.forget_waiting();
     }
 
-    /// Begins nothing any more, and forgets what was not begun.
+    /// Starts nothing any more, and drops the waiting attempts.
     pub(crate) fn stop(&mut self) {
         self.is_resting = true;
         self.put_back = None;
@@ -277,12 +277,12 @@ impl Lanes {
             .retain(|_, open| !matches!(open.stage, Stage::Waiting));
     }
 
-    /// Forgets what was not begun since it rests.
+    /// Drops the attempts kept since the pause.
     pub(crate) fn forget(&mut self) {
         self.put_back = None;
     }
 
-    /// Begins again; answers what was not begun since it rests.
+    /// Resumes; returns the attempts kept since the pause.
     pub(crate) fn resume(&mut self) -> Vec<Attempt> {
         self.is_resting = false;
         self.put_back.take().unwrap_or_default()
@@ -292,7 +292,7 @@ impl Lanes {
         self.is_resting
     }
 
-    /// How many attempts are under way or wait for their turn.
+    /// The number of running and waiting attempts.
     pub(crate) fn len(&self) -> usize {
         self.open.len()
     }

@@ -1,8 +1,8 @@
 //! Jobs that run when they are due.
 //!
-//! [`recurrence`] says when, and is pure. [`Scheduler`] keeps jobs in a partition
-//! and decides; [`Runner`] performs what it wants done outside, through a
-//! [`Deliver`]; [`Jobs`] is the way in.
+//! [`recurrence`] computes occurrences, and is pure. [`Scheduler`] is the partition
+//! service that stores jobs and decides; [`Runner`] performs its external effects
+//! through a [`Deliver`]; [`Jobs`] is the client.
 
 mod calendar;
 mod change;

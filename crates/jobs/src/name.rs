@@ -1,11 +1,12 @@
-//! Names of collections that two homes share.
+//! Collection names shared by a pair of regions.
 //!
 //! Each region of a pair is the home of some collections, and a name belongs to one of
-//! them. Whoever makes a collection draws a ticket at the first home, which refuses if it
-//! has one of that name. For the second home the ticket is used there, unless it is void
-//! by then. For the first one, the second one voids all tickets up to this one, and
-//! refuses if it has the name; then the ticket counts as long as it is the last that was
-//! drawn. So whatever stops half way, no name is used twice.
+//! them. The creator of a collection requests a ticket from the first region, which
+//! rejects a name that it has. To create in the second region, the ticket is used there,
+//! unless it was invalidated. To create in the first region, the second one first
+//! invalidates all tickets up to this one, and rejects a name that it has; then the
+//! ticket is valid as long as it is the last issued. So no name is used twice, wherever
+//! a creation breaks off.
 
 use steadfast_partition::{Address, Halt, Turn};
 
@@ -14,14 +15,14 @@ use crate::command::{Expect, Naming, Say};
 use crate::error::{Kind, refuse};
 use crate::rows::{self, COLLECTIONS, COUNTS, number, put_number};
 
-/// At the first home: the last ticket of a bucket.
+/// At the first region: the last ticket of a bucket.
 const LAST: &str = "ticket";
 
-/// At the second one: this ticket of the bucket and all before it are void.
+/// At the second region: this ticket of the bucket and all before it are invalid.
 const VOID: &str = "void";
 
-/// Names share numbers by the bucket, so that there is no row for each of them, and
-/// seldom one is in the way of another.
+/// Names of a bucket share their ticket numbers, so that there is no row per name, and
+/// names rarely conflict.
 const BUCKETS: u64 = 1024;
 
 /// The key of a number of a name's bucket, by other bits of the spread than those that
@@ -31,7 +32,7 @@ fn row(what: &str, to: &Address) -> Vec<u8> {
     format!("{what} {bucket}").into_bytes()
 }
 
-/// Answers a ticket that was drawn, or up to which they are void.
+/// Returns the issued ticket, or the last invalid one.
 pub(crate) fn answer(turn: &mut Turn<'_>, to: &Address, naming: Naming) -> Result<Say, Halt> {
     let found: Option<Collection> = rows::read(turn, COLLECTIONS, &to.name)?;
     if found.is_some() {
@@ -41,7 +42,7 @@ pub(crate) fn answer(turn: &mut Turn<'_>, to: &Address, naming: Naming) -> Resul
         Naming::Draw { above } => {
             let key = row(LAST, to);
             let last = number(turn, COUNTS, &key)?.unwrap_or(0);
-            // Time is above what was forgotten with a lost region.
+            // Clock time exceeds any ticket that was lost with a failed region.
             let ticket = last.max(above).max(turn.time().0.max(0) as u64);
             let ticket = ticket.saturating_add(1);
             put_number(turn, COUNTS, &key, ticket);
@@ -59,12 +60,12 @@ pub(crate) fn answer(turn: &mut Turn<'_>, to: &Address, naming: Naming) -> Resul
     Ok(Say::Ticket(ticket))
 }
 
-/// Refuses a new collection whose ticket does not count any more.
+/// Rejects a new collection whose ticket is no longer valid.
 pub(crate) fn check(turn: &mut Turn<'_>, to: &Address, expect: Expect) -> Result<(), Halt> {
     let Expect::Ticket(ticket) = expect else {
         return Ok(());
     };
-    // Each home has one of them.
+    // Each region has one of the two numbers.
     let last = number(turn, COUNTS, &row(LAST, to))?;
     let void = number(turn, COUNTS, &row(VOID, to))?;
     match last.is_none_or(|last| ticket == last) && void.is_none_or(|void| ticket > void) {

@@ -1,8 +1,8 @@
-//! What the service wants done outside.
+//! External effects of the job service.
 //!
-//! An order is the body of a work row: it holds everything that an attempt needs,
-//! so that performing it reads nothing. Stored, so fields never change their
-//! meaning.
+//! A delivery request is the body of a work row: it holds everything that an attempt
+//! needs, so that performing it reads nothing. It is stored, so fields never change
+//! their meaning.
 
 use bytes::Bytes;
 use steadfast_collections::schema::Record;
@@ -12,19 +12,19 @@ use crate::id::{CollectionId, JobId};
 use crate::rows;
 use crate::status::{Phase, Source};
 
-/// One attempt.
+/// The request to deliver one attempt.
 #[derive(Record, Clone, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Order {
-    /// In the spelling in which the job was made.
+    /// In the spelling in which the job was created.
     #[n(0)]
     pub job: JobId,
-    /// When it was due, in milliseconds since 1970.
+    /// The time of the occurrence, in milliseconds since 1970.
     #[n(1)]
     pub occurrence: i64,
     #[n(2)]
     pub source: Source,
-    /// Which occurrence of the job it is, from 1.
+    /// The number of the occurrence, from 1.
     #[n(3)]
     pub ordinal: u64,
     #[n(4)]
@@ -32,31 +32,31 @@ pub struct Order {
     /// From 0.
     #[n(5)]
     pub attempt: u32,
-    /// What the deliverer reads.
+    /// The target document, read by the deliverer.
     #[n(6)]
     pub target: String,
     #[n(7)]
     pub timeout_ms: Option<u64>,
-    /// For a dead letter: what the last attempt said.
+    /// For a dead letter: the message of the last attempt.
     #[n(8)]
     pub last: Option<String>,
-    /// In which tenure of the partition it is sent; filled in when it is.
+    /// The tenure of the partition that sends it, set on sending.
     #[record(default)]
     #[n(9)]
     pub epoch: u64,
-    /// It must not be made twice, so that it begins is recorded first.
+    /// At most once: its start is recorded before it is sent.
     #[record(default)]
     #[n(10)]
     pub is_once: bool,
 }
 
-/// What the service wants done outside.
+/// An external effect of the job service.
 #[derive(Record, Clone, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub(crate) enum Wish {
     #[n(0)]
     Attempt(Box<Order>),
-    /// Do something to all jobs of a collection.
+    /// Run a sweep over all jobs of a collection.
     #[n(1)]
     Sweep {
         #[n(0)]
@@ -64,7 +64,7 @@ pub(crate) enum Wish {
         #[n(1)]
         sweep: Sweep,
     },
-    /// Give up work that is under way.
+    /// Cancel running work.
     #[n(2)]
     Cancel(Vec<u8>),
 }
@@ -79,7 +79,7 @@ impl Wish {
     }
 }
 
-/// The name of an attempt's work: unique for ever.
+/// The id of an attempt's work row, never reused.
 pub(crate) fn work_id(job: &[u8], ordinal: u64, phase: Phase, attempt: u32) -> Vec<u8> {
     let mut id = job.to_vec();
     id.push(0);
@@ -89,7 +89,7 @@ pub(crate) fn work_id(job: &[u8], ordinal: u64, phase: Phase, attempt: u32) -> V
     id
 }
 
-/// The name of a sweep's work.
+/// The id of a sweep's work row.
 pub(crate) fn sweep_id(collection: &[u8], number: u64) -> Vec<u8> {
     let mut id = collection.to_vec();
     id.extend_from_slice(b"\0\0");

@@ -1,7 +1,7 @@
 //! Regions of the world, in geographies and pairs.
 //!
-//! Azure's are built in; others can be added. Data of a region may be copied to its
-//! pair, so both lie in one geography.
+//! Azure's regions are built in; others can be added. Data of a region may be copied
+//! to its pair, so both are in one geography.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,18 +9,18 @@ use std::fmt;
 /// A region.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Region {
-    /// As it is shown: `West US`.
+    /// The display name: `West US`.
     pub name: String,
     pub geography: String,
-    /// The region that takes over.
+    /// The failover region.
     pub pair: Option<String>,
 }
 
-/// All regions, by their names without spaces and case.
+/// All regions, by their normalised names: lower case, without spaces.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Atlas(BTreeMap<String, Region>);
 
-/// What is wrong with a region.
+/// An invalid region or pair.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Misplaced {
     /// Its pair is in another geography.
@@ -29,7 +29,7 @@ pub enum Misplaced {
     Unknown { name: String },
 }
 
-/// Geographies with their pairs.
+/// Geographies with their region pairs.
 const AZURE: &[(&str, &[(&str, &str)])] = &[
     (
         "United States",
@@ -75,7 +75,7 @@ const AZURE: &[(&str, &[(&str, &str)])] = &[
     ),
 ];
 
-/// Regions of Azure whose pair is not theirs in return, or that have none.
+/// Azure regions without a pair, or with a pair that is not mutual.
 const SINGLE: &[(&str, &str)] = &[
     ("United States", "West US 3"),
     ("India", "West India"),
@@ -104,8 +104,8 @@ impl Default for Atlas {
 }
 
 impl Atlas {
-    /// Azure's regions and these, which replace those of the same name. A pair that
-    /// names no pair of its own is paired in return.
+    /// Azure's regions and the given ones, which replace those of the same name. A pair
+    /// without a pair of its own is paired in return.
     pub fn with(regions: impl IntoIterator<Item = Region>) -> Result<Self, Misplaced> {
         let mut atlas = Self::default();
         let mut declared = Vec::new();
@@ -137,7 +137,7 @@ impl Atlas {
     }
 }
 
-/// Without spaces and case.
+/// The normalised name: lower case, without spaces.
 fn key(name: &str) -> String {
     let kept = name.chars().filter(|c| !c.is_whitespace());
     kept.flat_map(char::to_lowercase).collect()

@@ -1,4 +1,4 @@
-//! The rows of jobs, and how they are found.
+//! The rows of jobs, and their keys.
 //!
 //! A job's key is its collection's, a zero byte, and its name, all in lower case.
 //! Rows are records; the documents inside them are JSON.
@@ -18,7 +18,7 @@ pub(crate) const JOBS: Table = service_table(KIND, 1);
 pub(crate) const STATUS: Table = service_table(KIND, 2);
 /// Key of a job and number to a history item.
 pub(crate) const HISTORY: Table = service_table(KIND, 3);
-/// Key of a job to the requests to run it that were heard of late.
+/// Key of a job to the recent requests to run it.
 pub(crate) const REQUESTS: Table = service_table(KIND, 4);
 /// Numbers of the whole partition.
 pub(crate) const COUNTS: Table = service_table(KIND, 5);
@@ -41,14 +41,14 @@ pub(crate) fn history_key(job: &[u8], number: u64) -> Vec<u8> {
     key
 }
 
-/// Bytes of a row or message, in no more memory than they need: rows stay.
+/// Encodes a row or message into exactly sized memory: rows stay in memory.
 pub(crate) fn encode<T: Record>(value: &T) -> Bytes {
     let bytes = encode_value(value, WriteVersion::LATEST);
     // Documents are bounded far below the limits of a value.
     Bytes::copy_from_slice(&bytes.expect("within the limits of a value"))
 }
 
-/// The value in a row or message, unless it is not one of ours.
+/// Decodes a row or message; `None` if the bytes are invalid.
 pub(crate) fn decode<T: Record>(bytes: &[u8]) -> Option<T> {
     decode_value(bytes).ok()
 }
@@ -63,7 +63,7 @@ pub(crate) fn read<T: Record>(
     Ok(row.and_then(|row| decode(&row)))
 }
 
-/// How many jobs the partition has.
+/// The number of jobs in the partition.
 pub(crate) fn job_count(turn: &mut Turn<'_>) -> Result<u64, Halt> {
     Ok(number(turn, COUNTS, JOB_COUNT)?.unwrap_or(0))
 }

@@ -1,10 +1,10 @@
-//! Occurrences under way: begin, try, try again, end.
+//! Running occurrences: start, attempt, retry, end.
 //!
-//! An occurrence is claimed by the commit that begins it; its first byte leaves
-//! after that commit. What an attempt came to is recorded by a later one. So a
-//! crash between the two repeats that attempt, and nothing else runs twice. Not even
-//! that does if the job wants it so: then another commit before the first byte says
-//! that the attempt was begun.
+//! An occurrence is claimed by the commit that starts it; its first byte is sent after
+//! that commit. The result of an attempt is recorded by a later commit. So a crash
+//! between the two repeats that attempt, and nothing else runs twice. For an
+//! at-most-once job another commit before the first byte records the start of the
+//! attempt, so that it is not repeated either.
 
 use steadfast_core::clock::Timestamp;
 use steadfast_core::limits;
@@ -18,7 +18,7 @@ use crate::order::{Order, Wish, work_id};
 use crate::recurrence::Plan;
 use crate::status::{Claim, Phase, Run, Source, State, Status};
 
-/// A job in one turn: what it is, what has become of it, and its rows' key.
+/// A job loaded for one turn: definition, status and row key.
 pub(crate) struct Live<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) definition: &'a Definition,
@@ -26,7 +26,7 @@ pub(crate) struct Live<'a> {
     pub(crate) status: &'a mut Status,
 }
 
-/// Puts the time of an occurrence into the places that were left for it.
+/// Writes the time of an occurrence into the placeholders of a body.
 fn write_times(body: &mut [u8], places: &[u32], time: Timestamp) {
     let text = iso::format_seconds(time) + "Z";
     for place in places {
@@ -37,11 +37,11 @@ fn write_times(body: &mut [u8], places: &[u32], time: Timestamp) {
     }
 }
 
-/// The tag of the timer that ends a finished job.
+/// The tag of the timer that deletes a finished job.
 const EXPIRE_TAG: u64 = u64::MAX;
 
 impl Live<'_> {
-    /// Claims an occurrence and makes its first attempt.
+    /// Claims an occurrence and starts its first attempt.
     pub(crate) fn begin(
         &mut self,
         turn: &mut Turn<'_>,
@@ -70,7 +70,7 @@ impl Live<'_> {
         self.attempt(turn, &run)
     }
 
-    /// Makes the attempt that a run is at.
+    /// Starts the current attempt of a run.
     fn attempt(&mut self, turn: &mut Turn<'_>, run: &Run) -> Result<(), Halt> {
         match self.target(run.phase).cloned() {
             Some(Target::Outside(target)) => {
@@ -114,7 +114,7 @@ impl Live<'_> {
                     },
                 )
             }
-            // The definition has lost this part meanwhile.
+            // This part was removed from the definition.
             None => self.end(turn, run.ordinal),
         }
     }
@@ -139,17 +139,17 @@ impl Live<'_> {
             .map_or(Retry::default(), |action| action.retry)
     }
 
-    /// An attempt has come to something.
+    /// Handles the result of an attempt.
     pub(crate) fn ended(&mut self, turn: &mut Turn<'_>, ended: &Ended) -> Result<(), Halt> {
         let Some(run) = self.under_way(ended.claim) else {
-            // It was given up, or has been recorded already.
+            // It was cancelled, or is recorded already.
             return Ok(());
         };
         self.came_to(turn, run, ended, true)
     }
 
-    /// An attempt that must not be made twice is about to be made: whether it may. If
-    /// it was begun before, it is recorded as failed instead, for nobody knows better.
+    /// Whether an at-most-once attempt may start. If it was started before, it is
+    /// recorded as failed instead, because its result is unknown.
     pub(crate) fn may_begin(&mut self, turn: &mut Turn<'_>, claim: Claim) -> Result<bool, Halt> {
         let Some(mut run) = self.under_way(claim) else {
             return Ok(false);
@@ -163,7 +163,7 @@ impl Live<'_> {
         let lost = Ended {
             claim,
             is_success: false,
-            message: "it was begun, and nobody has recorded what came of it; not repeated, \
+            message: "it was started, and its result was not recorded; not repeated, \
                       because inFlight is skip"
                 .into(),
             started: begun,
@@ -173,13 +173,13 @@ impl Live<'_> {
         Ok(false)
     }
 
-    /// The run that is at this attempt, and has no end of it.
+    /// The run whose current attempt this is, without a result yet.
     fn under_way(&self, claim: Claim) -> Option<Run> {
         let is_it = |run: &&Run| run.claim() == claim && run.retry_at.is_none();
         self.status.runs.iter().find(is_it).cloned()
     }
 
-    /// The attempt that a run is at has come to something.
+    /// Handles the result of a run's current attempt.
     fn came_to(
         &mut self,
         turn: &mut Turn<'_>,
@@ -200,7 +200,7 @@ impl Live<'_> {
         self.go_on(turn, run, ended.ended, may_repeat)
     }
 
-    /// What follows a failed attempt: another, the next phase, or the end.
+    /// Continues after a failed attempt: retry, next phase, or end.
     fn go_on(
         &mut self,
         turn: &mut Turn<'_>,
@@ -208,7 +208,7 @@ impl Live<'_> {
         ended: i64,
         may_repeat: bool,
     ) -> Result<(), Halt> {
-        // What was disabled meanwhile is not tried again.
+        // A scheduled run is not retried if the job is no longer enabled.
         let is_wanted = self.status.state == State::Enabled || run.source != Source::Schedule;
         let retry = self.retry(run.phase);
         run.begun = None;
@@ -240,7 +240,7 @@ impl Live<'_> {
         self.attempt(turn, &run)
     }
 
-    /// The wait after a failed attempt is over.
+    /// Retries after the wait for a failed attempt.
     pub(crate) fn again(&mut self, turn: &mut Turn<'_>, ordinal: u64) -> Result<(), Halt> {
         let waits = |run: &&Run| run.ordinal == ordinal && run.retry_at.is_some();
         let Some(mut run) = self.status.runs.iter().find(waits).cloned() else {
@@ -281,7 +281,7 @@ impl Live<'_> {
         history::add(turn, self.key, self.status, item)
     }
 
-    /// A run is over, well or not; what waited for it begins.
+    /// Ends a run, successful or not, and starts waiting occurrences.
     fn end(&mut self, turn: &mut Turn<'_>, ordinal: u64) -> Result<(), Halt> {
         let Some(at) = self
             .status
@@ -300,7 +300,7 @@ impl Live<'_> {
         Ok(())
     }
 
-    /// What the end of a scheduled occurrence means for the job.
+    /// Updates the job's faults after a scheduled occurrence.
     fn judge(&mut self, turn: &mut Turn<'_>, run: &Run) {
         let status = &mut *self.status;
         status.faults_in_a_row = match run.is_faulted {
@@ -316,7 +316,7 @@ impl Live<'_> {
         }
     }
 
-    /// Begins what waits, if nothing stands in its way.
+    /// Starts the next waiting occurrence, if the policy allows it.
     pub(crate) fn next_waiting(&mut self, turn: &mut Turn<'_>) -> Result<(), Halt> {
         let is_running = self
             .status
@@ -345,7 +345,7 @@ impl Live<'_> {
         }
     }
 
-    /// Nothing happens to the job any more, but that it is deleted one day.
+    /// Finishes the job, and schedules its deletion.
     pub(crate) fn finish(&mut self, turn: &mut Turn<'_>, state: State) {
         self.stop(turn);
         let now = turn.time();
@@ -355,8 +355,8 @@ impl Live<'_> {
         turn.schedule(due, EXPIRE_TAG, Ask::Expire.encode());
     }
 
-    /// Takes back the timer, what waits, and pending retries. Attempts that are
-    /// under way come to their end.
+    /// Cancels the timer, waiting occurrences, and pending retries. Running attempts
+    /// complete.
     pub(crate) fn stop(&mut self, turn: &mut Turn<'_>) {
         let status = &mut *self.status;
         if let Some(due) = status.due.take() {
@@ -374,7 +374,7 @@ impl Live<'_> {
         });
     }
 
-    /// Gives up all that is under way.
+    /// Cancels everything that is running.
     pub(crate) fn give_up(&mut self, turn: &mut Turn<'_>, why: &str) -> Result<(), Halt> {
         for run in std::mem::take(&mut self.status.runs) {
             if let Some(at) = run.retry_at {
@@ -400,7 +400,7 @@ impl Live<'_> {
         Ok(())
     }
 
-    /// Takes back the timer that would end a finished job.
+    /// Cancels the timer that deletes a finished job.
     pub(crate) fn unexpire(&mut self, turn: &mut Turn<'_>) {
         if let Some(finished) = self.status.finished {
             turn.cancel(Timestamp(finished).plus(limits::HISTORY_AGE), EXPIRE_TAG);

@@ -1,10 +1,10 @@
-//! Performs what the service wants done outside.
+//! Performs the external effects of jobs.
 //!
-//! Attempts to one host share a lane with a bounded number of calls, so that a
-//! slow host delays nobody else. What an attempt came to is told to the partition
-//! that wanted it, wherever that is by then. An attempt that is under way already is
-//! not begun twice when its partition is loaded again, and one whose partition has
-//! moved is left to the next owner.
+//! Attempts to one host share a lane with a bounded number of calls, so that a slow
+//! host delays no other host. The result of an attempt is reported to the partition
+//! that requested it, at its current owner. A running attempt is not started twice
+//! when its partition is loaded again, and one whose partition has moved is left to
+//! the next owner.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -27,37 +27,37 @@ use crate::order::{Order, Wish};
 use crate::status::Claim;
 use crate::sweeper;
 
-/// Before something is tried again that its partition could not do now.
+/// Delay before a retry after a transient error of the partition.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a partition is looked for that is to hear what came of an attempt.
+/// How long the result of an attempt is retried until its partition is found.
 const TELLING: Duration = Duration::from_secs(10);
 
-/// What came of an attempt.
+/// The outcome of an attempt.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outcome {
     pub is_success: bool,
-    /// For people: what the other side said, or why nobody answered.
+    /// Human-readable: the response of the target, or why there was none.
     pub message: String,
 }
 
-/// Carries attempts to wherever they go.
+/// Delivers attempts to their targets.
 #[async_trait]
 pub trait Deliver: Send + Sync + 'static {
-    /// Which attempts share a bounded lane: those to one host.
+    /// The lane of an attempt: attempts to one host share it.
     fn lane(&self, order: &Order) -> String;
 
     /// Makes one attempt, in this tenure only. It ends in bounded time.
     async fn deliver(&self, order: &Order, tenure: u64) -> Outcome;
 
-    /// In which tenure this node may make attempts now, if it may. One that failed
-    /// because it may not is made again by whoever may.
+    /// The tenure in which this node may deliver attempts now, if any. An attempt that
+    /// failed without one is repeated by the node that has it.
     fn tenure(&self) -> Option<u64> {
         Some(0)
     }
 }
 
-/// Performs the effects of jobs.
+/// Performs the external effects of jobs.
 #[derive(Clone)]
 pub struct Runner {
     inner: Arc<Inner>,
@@ -70,25 +70,25 @@ struct Inner {
     lanes: Mutex<Lanes>,
     /// Calls to all hosts.
     calls: Semaphore,
-    /// Counts sweeps that have come to their end.
+    /// Counts completed sweeps.
     swept: watch::Sender<u64>,
-    /// How many calls are being made.
+    /// The number of running calls.
     running: watch::Sender<usize>,
 }
 
-/// What is to be done after an attempt.
+/// The follow-up of an attempt.
 enum After {
-    /// Nothing: its partition was told what came of it, in this tenure or a later one.
+    /// None: the result was reported to the partition, in this tenure or a later one.
     Told(u64),
-    /// It was not made, or nobody knows what came of it: who owns the partition makes
-    /// it again.
+    /// It was not started, or its result is unknown: the owner of the partition repeats
+    /// it.
     Left,
-    /// It was not made, and is still wanted.
+    /// It was not started, and is still requested.
     Again(Box<Attempt>),
 }
 
 impl Runner {
-    /// A runner that tells partitions of this node what came of their attempts.
+    /// A runner that reports results to the partitions through `router`.
     pub fn new(router: Arc<Router>, deliver: Arc<dyn Deliver>, clock: Arc<dyn Clock>) -> Self {
         let inner = Inner {
             router,
@@ -104,20 +104,19 @@ impl Runner {
         }
     }
 
-    /// Rings when a sweep over a collection has come to its end.
+    /// Changes when a sweep over a collection completes.
     pub(crate) fn swept(&self) -> watch::Receiver<u64> {
         self.inner.swept.subscribe()
     }
 
-    /// What time it is.
+    /// The current time.
     pub(crate) fn now(&self) -> Timestamp {
         self.inner.clock.now()
     }
 
-    /// Begins nothing any more, and waits until nothing is under way, or the limit;
-    /// answers how many calls are still made. What was not begun waits for
-    /// [`Runner::resume`] if there are such calls; else it is forgotten: its rows are
-    /// there.
+    /// Starts nothing any more, and waits until no call is running, or the limit;
+    /// returns the number of calls still running. If there are any, waiting attempts are
+    /// kept for [`Runner::resume`]; else they are dropped, because their rows are stored.
     pub async fn rest(&self, limit: Duration) -> usize {
         self.inner.lanes.lock().rest();
         let mut running = self.inner.running.subscribe();
@@ -130,17 +129,17 @@ impl Runner {
         *self.inner.running.borrow()
     }
 
-    /// Begins nothing any more. What was not begun is forgotten: its rows are there.
+    /// Starts nothing any more, and drops waiting attempts: their rows are stored.
     pub fn stop(&self) {
         self.inner.lanes.lock().stop();
     }
 
-    /// Begins what is wanted from now on.
+    /// Starts attempts requested from now on.
     pub fn work(&self) {
         drop(self.inner.lanes.lock().resume());
     }
 
-    /// Goes on where it was before it rested: begins also what was not begun then.
+    /// Resumes after a drain: starts the attempts kept since then, too.
     pub fn resume(&self) {
         let back = self.inner.lanes.lock().resume();
         for attempt in back {
@@ -148,7 +147,7 @@ impl Runner {
         }
     }
 
-    /// How many attempts are under way or wait for their turn.
+    /// The number of running and waiting attempts.
     pub fn open(&self) -> usize {
         self.inner.lanes.lock().len()
     }
@@ -160,7 +159,7 @@ impl Performer for Runner {
             tracing::error!(
                 event = "jobs.wish_unreadable",
                 from = %effect.from,
-                "a wish of a job cannot be read",
+                "an effect of a job cannot be decoded",
             );
             return;
         };
@@ -180,7 +179,7 @@ impl Performer for Runner {
                     if let Some(door) = door
                         && let Err(error) = sweeper::sweep(&door, &collection, sweep).await
                     {
-                        // The next owner begins it again.
+                        // The next owner restarts it.
                         tracing::warn!(
                             event = "jobs.sweep_ended_early",
                             %error,
@@ -205,8 +204,8 @@ impl Inner {
         }
     }
 
-    /// Starts an attempt whose turn it is. The lanes are not locked meanwhile: a runtime
-    /// that is shut down drops what is spawned at once.
+    /// Starts an attempt without holding the lock of the lanes: a runtime that is shutting
+    /// down drops a spawned task at once.
     fn start(self: &Arc<Self>, attempt: Attempt) {
         let (inner, ticket) = (Arc::clone(self), attempt.ticket.clone());
         let own = ticket.clone();
@@ -221,8 +220,8 @@ impl Inner {
         }
     }
 
-    /// An attempt has ended: starts the next of its host, and the same one again if it is
-    /// still wanted.
+    /// Handles the end of an attempt: starts the next of its host, and the same one again
+    /// if it is still requested.
     fn finish(self: &Arc<Self>, ticket: &Ticket, after: After) {
         let starts = {
             let mut lanes = self.lanes.lock();
@@ -245,7 +244,7 @@ impl Inner {
         }
     }
 
-    /// An attempt was given up: starts the next of its host.
+    /// Handles a cancelled attempt: starts the next of its host.
     fn leave(self: &Arc<Self>, ticket: &Ticket) {
         let left = self.lanes.lock().leave(ticket);
         if let Some(start) = left.and_then(|left| left.start) {
@@ -261,7 +260,7 @@ impl Inner {
         }
     }
 
-    /// Makes an attempt, if it is still to be made here.
+    /// Delivers an attempt, if this node is still responsible for it.
     async fn attempt(&self, attempt: Attempt) -> After {
         let Ok(_permit) = self.calls.acquire().await else {
             return After::Left;
@@ -269,7 +268,7 @@ impl Inner {
         let Some(_running) = self.run() else {
             return After::Again(Box::new(attempt));
         };
-        // In this order: a tenure that begins anew has given all partitions up before.
+        // In this order: a new tenure starts only after all partitions were released.
         let Some(tenure) = self.deliver.tenure() else {
             return After::Left;
         };
@@ -293,10 +292,10 @@ impl Inner {
         let outcome = delivering.catch_unwind().await;
         let outcome = outcome.unwrap_or_else(|_| Outcome {
             is_success: false,
-            message: "the attempt broke off inside the server".into(),
+            message: "the attempt was aborted inside the server".into(),
         });
         if !outcome.is_success && self.deliver.tenure() != Some(tenure) {
-            // It failed at a time at which others might: it is not known as failed.
+            // Another node may deliver by now: the failure is not final.
             return After::Left;
         }
         let ended = Ended {
@@ -309,7 +308,7 @@ impl Inner {
         self.tell(&attempt, ended).await
     }
 
-    /// The partition that wants an attempt, if it is here, in the tenure that wants it.
+    /// The mailbox of the requesting partition, if it is here in the requesting tenure.
     fn door(&self, attempt: &Attempt) -> Option<Door> {
         let door = self.router.door(attempt.ticket.0)?;
         let ledger = door.ledger();
@@ -317,8 +316,8 @@ impl Inner {
         is_it.then_some(door)
     }
 
-    /// Tells the partition that wanted it what came of an attempt, also if that has
-    /// moved meanwhile.
+    /// Reports the result of an attempt to the partition that requested it, even if it
+    /// has moved.
     async fn tell(&self, attempt: &Attempt, ended: Ended) -> After {
         let envelope = Envelope::new(attempt.from.clone(), Ask::Ended(ended).encode());
         let partition = attempt.ticket.0;
@@ -330,7 +329,7 @@ impl Inner {
                         door.post(envelope);
                         return After::Told(tenure.0);
                     }
-                    // It is about to be given up, and comes back here or elsewhere.
+                    // The partition is being released, and reopens here or elsewhere.
                     Some(_) => {}
                     None => {
                         let called = self.router.call(partition, envelope.clone()).await;
@@ -342,12 +341,12 @@ impl Inner {
                 tokio::time::sleep(PAUSE).await;
             }
         };
-        // If the partition is nowhere, its next owner makes the attempt again.
+        // If the partition has no owner now, its next owner repeats the attempt.
         let told = tokio::time::timeout(TELLING, telling).await;
         told.unwrap_or(After::Left)
     }
 
-    /// Counts a call, unless nothing is to be begun.
+    /// Counts a call, unless the runner is paused.
     fn run(&self) -> Option<Running<'_>> {
         let lanes = self.lanes.lock();
         if lanes.is_resting() {
@@ -366,8 +365,8 @@ fn claim(order: &Order) -> Claim {
     }
 }
 
-/// Has it recorded that an attempt is begun which must not be made twice; answers
-/// whether it may be made.
+/// Records the start of an at-most-once attempt at its partition; returns whether it
+/// may be delivered.
 async fn begin(door: &Door, attempt: &Attempt) -> Result<bool, Error> {
     let ask = Ask::Begin(claim(&attempt.order));
     let said = door.call::<_, Say>(attempt.from.clone(), ask).await;
@@ -381,7 +380,7 @@ async fn begin(door: &Door, attempt: &Attempt) -> Result<bool, Error> {
     }
 }
 
-/// A call that is counted, however it ends.
+/// A guard that counts a running call.
 struct Running<'a>(&'a watch::Sender<usize>);
 
 impl Drop for Running<'_> {

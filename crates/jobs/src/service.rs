@@ -1,8 +1,7 @@
 //! Jobs as a service of a partition.
 //!
 //! A collection and its jobs live in one partition, the collection's. A job is a
-//! definition row, a status row and a timer; an attempt that is under way is a
-//! row of work.
+//! definition row, a status row and a timer; a running attempt is a work row.
 
 use steadfast_partition::{Address, Answer, Halt, Kind, Service, Turn};
 
@@ -13,7 +12,7 @@ use crate::kept::{collection, job, with};
 use crate::name;
 use crate::sweep;
 
-/// Keeps jobs and runs them when they are due.
+/// The service that stores jobs and runs them when they are due.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scheduler;
 
@@ -25,7 +24,7 @@ impl Service for Scheduler {
         KIND
     }
 
-    /// What a timer of a job is for does not depend on other timers of it.
+    /// The timers of a job are independent of each other.
     fn keeps_timer_order(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! What has become of a job so far.
+//! The status of a job.
 //!
 //! One row per job, beside its definition, because it changes with every
 //! occurrence and the definition hardly ever.
@@ -21,13 +21,13 @@ pub enum State {
 }
 
 impl State {
-    /// Whether nothing will change it any more.
+    /// Whether the state is final.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Faulted | Self::Completed)
     }
 }
 
-/// The state of a job. Times are milliseconds since 1970.
+/// The status of a job. Times are milliseconds since 1970.
 #[derive(Record, Clone, PartialEq, Eq, Debug, Default)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Status {
@@ -46,23 +46,23 @@ pub struct Status {
     /// The next occurrence.
     #[n(5)]
     pub next: Option<i64>,
-    /// When its timer rings.
+    /// When its timer fires.
     #[n(6)]
     pub(crate) due: Option<i64>,
-    /// Scheduled occurrences that were begun.
+    /// Scheduled occurrences that were started.
     #[n(7)]
     pub(crate) dispatched: u64,
     #[n(8)]
     pub(crate) faults_in_a_row: u32,
-    /// Counts what was begun, of any source.
+    /// Counts started occurrences of any source.
     #[n(9)]
     pub(crate) ordinal: u64,
     #[n(10)]
     pub(crate) runs: Vec<Run>,
-    /// What runs as soon as nothing else does, in order.
+    /// Occurrences that run when no other does, in order.
     #[n(11)]
     pub(crate) queue: Vec<Waiting>,
-    /// An occurrence that came while another was under way.
+    /// An occurrence that was due while another was running.
     #[n(12)]
     pub(crate) held: Option<i64>,
     #[n(13)]
@@ -70,10 +70,10 @@ pub struct Status {
     /// Why the job is paused, if it is.
     #[n(14)]
     pub paused: Option<String>,
-    /// When it came to its final state.
+    /// When it reached its final state.
     #[n(15)]
     pub finished: Option<i64>,
-    /// The last moment that a run by hand was given as its occurrence.
+    /// The occurrence time of the last manual run.
     #[n(16)]
     pub(crate) last_manual: i64,
 }
@@ -86,7 +86,7 @@ pub(crate) struct Span {
     pub(crate) first: u64,
     #[n(1)]
     pub(crate) next: u64,
-    /// When the first one started.
+    /// When the oldest one started.
     #[n(2)]
     pub(crate) oldest: i64,
 }
@@ -95,18 +95,18 @@ pub(crate) struct Span {
 #[derive(Record, Clone, Copy, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub enum Source {
-    /// It was due.
+    /// The schedule.
     #[n(0)]
     Schedule,
-    /// Somebody asked for it.
+    /// A manual run.
     #[n(1)]
     Manual,
-    /// Somebody asked for what lies in the past.
+    /// A backfill of past occurrences.
     #[n(2)]
     Backfill,
 }
 
-/// What of an occurrence is being done.
+/// The phase of an occurrence.
 #[derive(Record, Clone, Copy, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub enum Phase {
@@ -118,7 +118,7 @@ pub enum Phase {
     DeadLetter,
 }
 
-/// An occurrence that waits for its turn.
+/// A queued occurrence.
 #[derive(Record, Clone, Copy, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub(crate) struct Waiting {
@@ -128,11 +128,11 @@ pub(crate) struct Waiting {
     pub(crate) source: Source,
 }
 
-/// An occurrence that is under way.
+/// A running occurrence.
 #[derive(Record, Clone, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub(crate) struct Run {
-    /// Which one it is, from 1; also the name of its claim.
+    /// Its number, from 1; also part of its attempt id.
     #[n(0)]
     pub(crate) ordinal: u64,
     #[n(1)]
@@ -144,26 +144,26 @@ pub(crate) struct Run {
     /// From 0 in each phase.
     #[n(4)]
     pub(crate) attempt: u32,
-    /// When it is tried again, if it waits for that.
+    /// When it is retried, if it waits for a retry.
     #[n(5)]
     pub(crate) retry_at: Option<i64>,
     /// All attempts at the main action have failed.
     #[n(6)]
     pub(crate) is_faulted: bool,
-    /// What the last attempt said, for a dead letter.
+    /// The message of the last attempt, for a dead letter.
     #[n(7)]
     pub(crate) last: String,
-    /// When its attempt was begun, if that must not be made twice.
+    /// When its at-most-once attempt was started.
     #[record(default)]
     #[n(8)]
     pub(crate) begun: Option<i64>,
 }
 
-/// Which attempt of a job.
+/// The id of an attempt of a job.
 #[derive(Record, Clone, Copy, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Claim {
-    /// Which run it is of.
+    /// The number of its run.
     #[n(0)]
     pub ordinal: u64,
     #[n(1)]
@@ -174,7 +174,7 @@ pub struct Claim {
 }
 
 impl Run {
-    /// The attempt that it is at.
+    /// The id of the current attempt.
     pub(crate) fn claim(&self) -> Claim {
         Claim {
             ordinal: self.ordinal,
@@ -191,12 +191,12 @@ impl Status {
         self.runs.iter().any(is_own) || !self.queue.is_empty() || self.held.is_some()
     }
 
-    /// Whether nothing is under way or waits.
+    /// Whether nothing is running or waiting.
     pub(crate) fn is_quiet(&self) -> bool {
         self.runs.is_empty() && self.queue.is_empty() && self.held.is_none()
     }
 
-    /// How many scheduled occurrences have been taken up, begun or not.
+    /// The number of scheduled occurrences that were claimed, started or not.
     pub(crate) fn taken(&self) -> u64 {
         let is_scheduled = |waiting: &&Waiting| waiting.source == Source::Schedule;
         let queued = self.queue.iter().filter(is_scheduled).count() as u64;

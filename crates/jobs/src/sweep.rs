@@ -1,7 +1,7 @@
-//! What people do to a collection and all of its jobs.
+//! Changes of a collection and all of its jobs.
 //!
-//! A sweep is work: it goes on after a restart. The collection's own row changes
-//! first, so jobs that are put while the sweep is under way fit the new state.
+//! A sweep is a durable work item: it continues after a restart. The collection's own
+//! row changes first, so jobs that are written during the sweep get the new state.
 
 use steadfast_partition::{Address, Halt, Turn};
 
@@ -14,7 +14,7 @@ use crate::name;
 use crate::order::{Wish, sweep_id};
 use crate::rows::{self, COLLECTIONS};
 
-/// Makes a collection or replaces it.
+/// Creates or replaces a collection.
 pub(crate) fn put_collection(
     turn: &mut Turn<'_>,
     to: &Address,
@@ -52,14 +52,14 @@ pub(crate) fn put_collection(
     Ok(Say::Collection(Box::new(kept)))
 }
 
-/// Begins to do something to all jobs of a collection.
+/// Starts a sweep over all jobs of a collection.
 pub(crate) fn begin(turn: &mut Turn<'_>, to: &Address, kind: SweepKind) -> Result<Say, Halt> {
     let mut kept = collection(turn, to)?;
     if kept
         .sweep
         .is_some_and(|sweep| sweep.kind == SweepKind::Delete)
     {
-        // It goes on; whoever asks again waits for the same end.
+        // The sweep continues; a repeated request waits for the same one.
         return Ok(Say::Collection(Box::new(kept)));
     }
     start(turn, &mut kept, kind);
@@ -70,7 +70,7 @@ pub(crate) fn begin(turn: &mut Turn<'_>, to: &Address, kind: SweepKind) -> Resul
 fn start(turn: &mut Turn<'_>, kept: &mut Collection, kind: SweepKind) {
     let key = kept.id.key();
     if let Some(sweep) = kept.sweep {
-        // The newer one reaches every job as well, so the older need not end.
+        // The newer sweep reaches every job as well, so the older one is cancelled.
         turn.close_work(&sweep_id(key.as_bytes(), sweep.number));
     }
     kept.sweeps += 1;
@@ -88,7 +88,7 @@ fn start(turn: &mut Turn<'_>, kept: &mut Collection, kind: SweepKind) {
     turn.open_work(sweep_id(key.as_bytes(), number), wish.encode());
 }
 
-/// A sweep has reached all jobs.
+/// Completes a sweep that has reached all jobs.
 pub(crate) fn end(turn: &mut Turn<'_>, to: &Address, number: u64) -> Result<Say, Halt> {
     let Some(mut kept) = rows::read::<Collection>(turn, COLLECTIONS, &to.name)? else {
         return Ok(Say::Done);

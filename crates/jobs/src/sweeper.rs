@@ -1,7 +1,7 @@
 //! Walks over all jobs of a collection.
 //!
-//! It reads durable rows beside the loop and tells each job what happens to it;
-//! a job that was told already does not mind being told again.
+//! It reads durable rows outside the owner loop and sends each job a command, which is
+//! idempotent.
 
 use std::ops::Bound;
 
@@ -15,7 +15,7 @@ use crate::command::{Ask, Say};
 use crate::id::{CollectionId, KIND};
 use crate::rows::JOBS;
 
-/// Tells every job of a collection, and then the collection.
+/// Applies a sweep to every job of a collection, and then completes it.
 pub(crate) async fn sweep(door: &Door, id: &CollectionId, sweep: Sweep) -> Result<(), Error> {
     let window = Window::from(door.clone());
     let collection = id.key();
@@ -53,7 +53,7 @@ pub(crate) async fn page(
     window.rows(JOBS, from, to, limit).await
 }
 
-/// What all keys that continue `key` lie between.
+/// The bounds of all keys that continue `key`.
 pub(crate) fn borders(key: &[u8]) -> (Bytes, Bytes) {
     let with = |end: u8| {
         let mut border = key.to_vec();

@@ -46,7 +46,7 @@ impl Homes {
     }
 }
 
-/// Somebody who makes the collection, one step at a time.
+/// A creator of the collection, one step at a time.
 #[derive(Clone, Copy, Debug)]
 enum Maker {
     /// In the first home.
@@ -126,7 +126,7 @@ proptest! {
                             maker.step(&homes).await;
                         }
                         *maker = maker.step(&homes).await;
-                        // Whoever is done begins again.
+                        // A finished creator starts again.
                         if matches!(maker, Maker::Done) {
                             *maker = [Maker::First, Maker::Second][step % 2];
                         }
@@ -139,7 +139,7 @@ proptest! {
                 let both = (homes.has(0).await, homes.has(1).await);
                 assert_ne!(both, (true, true));
             }
-            // Nobody has left anything behind that would be in the way.
+            // No leftover ticket prevents a new creation.
             homes.delete(0).await;
             homes.delete(1).await;
             for (home, mut maker) in [(1, Maker::Second), (0, Maker::First)] {

@@ -375,7 +375,7 @@ async fn a_crash_while_sending_does_not_repeat_an_attempt_that_is_made_once() {
     let recurrence = every(Frequency::Hour, 1);
     let mut draft = draft(id.clone(), Some(time(NOON)), Some(recurrence));
     draft.policy.in_flight = InFlight::Skip;
-    draft.error = Some(outside("somebody who looks after it"));
+    draft.error = Some(outside("error handler"));
     node.make(draft).await;
     pass(10).await;
     node.kill();
@@ -385,7 +385,7 @@ async fn a_crash_while_sending_does_not_repeat_an_attempt_that_is_made_once() {
         let calls = lab.script.calls.lock();
         calls.iter().map(|call| call.order.phase).collect()
     };
-    // Neither again nor as a retry, and somebody hears of it.
+    // Neither repeated nor retried, and the error action runs.
     assert_eq!(phases(), [Phase::Main, Phase::Error]);
     let history = node.history(&id).await;
     let verdicts: Vec<_> = history.iter().map(|item| item.verdict).collect();
@@ -465,8 +465,8 @@ async fn no_attempt_that_is_made_once_is_forgotten_when_its_partition_is_loaded(
     assert_eq!(lab.script.times().len(), 300);
 }
 
-/// A partition that is away for a while hears what came of its attempts, and what was
-/// not begun is made by whoever has it then.
+/// A partition that is released and reopened gets the results of its attempts, and its
+/// next owner makes the attempts that were not started.
 #[tokio::test(start_paused = true)]
 async fn attempts_of_a_partition_that_goes_and_comes_back_are_made_once() {
     let lab = Lab::at(NOON);

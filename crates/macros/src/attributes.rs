@@ -1,6 +1,6 @@
-//! What stands in `#[n(..)]` and `#[record(..)]`.
+//! The attributes `#[n(..)]` and `#[record(..)]`.
 //!
-//! Anything that is not understood is an error, never ignored.
+//! An unknown attribute is an error, never ignored.
 
 use proc_macro2::Span;
 use syn::meta::ParseNestedMeta;

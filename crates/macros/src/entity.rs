@@ -9,7 +9,7 @@ use syn::meta::ParseNestedMeta;
 use syn::spanned::Spanned;
 use syn::{Error, FnArg, ImplItem, ImplItemFn, ItemImpl, LitStr, Path, Result, ReturnType, Type};
 
-/// What stands in `#[entity(..)]`.
+/// The arguments of `#[entity(..)]`.
 pub(crate) struct Options {
     root: Path,
     name: Option<String>,
@@ -37,7 +37,7 @@ impl Options {
     }
 }
 
-/// One method that others may ask for.
+/// One method that is an operation of the entity.
 struct Operation<'a> {
     method: &'a ImplItemFn,
     /// Whether it may change the state.
@@ -230,8 +230,8 @@ fn proxied(root: &Path, operation: &Operation<'_>) -> TokenStream {
         None => (TokenStream::new(), quote!(&())),
     };
     let (call_doc, signal_doc) = (
-        format!("Has it run `{name}`, and waits for what comes of it."),
-        format!("Has it run `{name}`, and does not wait for what comes of it."),
+        format!("Runs `{name}` on the entity and waits for its result."),
+        format!("Sends `{name}` to the entity without waiting for its result."),
     );
     quote! {
         #[doc = #call_doc]

@@ -78,7 +78,7 @@ fn facade(attribute: TokenStream) -> Result<Path> {
     Ok(path)
 }
 
-/// What `#[hub(..)]` says on a method.
+/// The arguments of `#[hub(..)]` on a method.
 #[derive(Default)]
 struct Marks {
     name: Option<String>,
@@ -106,14 +106,14 @@ impl Marks {
     }
 }
 
-/// What a parameter is taken from.
+/// The source of a parameter's value.
 enum Parameter {
     Context,
     Argument(Type),
     Upload(Type),
 }
 
-/// What is done with what a method returns.
+/// How a method's return value is sent.
 enum Answer {
     Void,
     /// `Result<(), E>`.
@@ -232,8 +232,8 @@ fn parameter(input: &FnArg) -> Result<Parameter> {
     }
 }
 
-/// Looks at what a method returns. A stream must not borrow from the hub, which is
-/// said for its author.
+/// Classifies a method's return type. A stream must not borrow from the hub; the macro
+/// adds that bound.
 fn answer(output: &mut ReturnType) -> Answer {
     let ReturnType::Type(_, returned) = output else {
         return Answer::Void;

@@ -1,10 +1,10 @@
 //! The derives of Steadfast.
 //!
 //! `Record` and `Key` for the types that an application stores, `hub` for those
-//! whose methods clients call. Generated code
-//! names one hidden module only, `steadfast::__private`; a crate that does not
-//! depend on the facade says where it is with `#[record(crate = "..")]`. Whatever
-//! cannot be stored safely is a compile error at the place that must change.
+//! whose methods clients call. Generated code names one hidden module only,
+//! `steadfast::__private`; a crate that does not depend on the facade says where it is
+//! with `#[record(crate = "..")]`. Whatever cannot be stored safely is a compile error at
+//! the place that must change.
 
 use proc_macro::TokenStream;
 
@@ -18,7 +18,7 @@ mod record;
 
 /// Makes a struct or an enum storable.
 ///
-/// Every field has a number, `#[n(0)]`, that names it in storage for ever. A struct
+/// Every field has a number, `#[n(0)]`, that names it in storage permanently. A struct
 /// has one field of type `Unknown`, where fields of newer code are kept; an enum has
 /// a variant `#[record(other)] Other(UnknownVariant)`. Both can be left out with
 /// `#[record(closed)]`: then anything unknown is an error.
@@ -50,12 +50,12 @@ pub fn derive_key(input: TokenStream) -> TokenStream {
 /// Makes an entity of a type: its methods are the operations.
 ///
 /// It stands on an `impl` block. A method takes `&mut self`, or `&self` if it only
-/// looks; then, if it wants, the context of the operation by reference; then one
+/// reads; then, optionally, the context of the operation by reference; then one
 /// input. It may be async, and may fail with anything that becomes a `Failure`.
 ///
 /// A proxy of the type's name and `At` has the same methods, for orchestrations and
-/// clients: `Counter::at("key")?.add(&cx, 5).await?`, and `signal_add` for those who
-/// do not wait.
+/// clients: `Counter::at("key")?.add(&cx, 5).await?`, and `signal_add` to send it
+/// without waiting.
 ///
 /// `#[entity(name = "..")]` gives it another name than the type's in lower case,
 /// `#[entity(crate = "..")]` says where the facade's module `durable` is.
@@ -75,7 +75,7 @@ pub fn entity(attribute: TokenStream, item: TokenStream) -> TokenStream {
 /// Makes a type a hub: clients call the methods of this impl block.
 ///
 /// A method may take `&Context` first, then arguments, which can be deserialised,
-/// and `Upload<T>` for streams of the client. It answers with nothing, a value, a
+/// and `Upload<T>` for streams of the client. It returns nothing, a value, a
 /// `Result` of one, or `impl Stream<Item = ..>`. Names are compared without case and
 /// underscores. `on_connected(&self, &Context)` and
 /// `on_disconnected(&self, &Context, Option<String>)` are hooks.

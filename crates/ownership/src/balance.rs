@@ -2,7 +2,7 @@
 //!
 //! One pure function from a census to a list of conditional writes. With P
 //! partitions, n members (we included) and min = P / n, a member takes something
-//! only if it has fewer than min, or has min and nobody has fewer. It takes unclaimed
+//! only if it has fewer than min, or has min and no member has fewer. It takes unclaimed
 //! partitions first, then from members with more than min + 1, and from those with
 //! exactly min + 1 only if it has fewer than min. [`Step`] says how many at once.
 //!
@@ -34,7 +34,7 @@ pub enum Kind {
     /// Take up a record that has our id though we do not know it: we were restarted, or
     /// never heard how a write ended.
     Adopt,
-    /// Take a partition that nobody owns any more.
+    /// Take a partition that has no owner any more.
     Claim,
     /// Take a partition from a living owner. Users' processors just write; a partition of
     /// the cluster's own is asked for, and its owner writes [`Kind::Give`].
@@ -56,9 +56,10 @@ pub enum Kind {
 pub struct Plan {
     /// The writes; their order does not matter.
     pub actions: Vec<Action>,
-    /// Whether we have our part and nothing was to be taken.
+    /// Whether this member has its share and there was nothing to take.
     pub balanced: bool,
-    /// Whether nobody counts us yet, and this makes them do so before we take our share.
+    /// Whether no listing shows this member yet, and the plan only makes it visible before
+    /// it takes its share.
     pub is_newcomer: bool,
     /// Partitions that we doubted and that turn out to be another's: stop serving them.
     pub lost: Vec<PartitionIndex>,
@@ -80,7 +81,7 @@ pub fn plan(
         Step::Deficit => planner.take_deficit(),
         Step::Share => planner.take_share(),
     }
-    // Who shares does not rest before everything has an owner.
+    // With `Share`, a member is not balanced before every partition has an owner.
     let is_left = step == Step::Share && !census.unclaimed().is_empty();
     let is_idle = planner.actions.len() == adopts;
     let is_unseen = step == Step::Share && census.standing(me).is_none();
@@ -173,11 +174,11 @@ impl<'a> Planner<'a> {
     }
 
     /// Our whole share: what is matched with it, or what is unclaimed before anything is
-    /// stolen. The unclaimed go to whoever lacks something and comes first; a member that
-    /// lacks nothing takes only what is set aside for nobody.
+    /// stolen. Unclaimed partitions go to the first member that lacks some; a member that
+    /// lacks none takes only what is reserved for no member.
     fn take_share(&mut self) {
-        // Nobody counts a newcomer before it owns something. If it took its share at once,
-        // it would take what belongs to newcomers that it cannot see in turn.
+        // No listing shows a newcomer before it owns something. If it took its share at
+        // once, it would take what belongs to other newcomers that it cannot see.
         let Some(standing) = self.census.standing(self.me) else {
             return self.take_one();
         };
@@ -198,7 +199,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// An extra for whoever comes, or a part of what is set aside for nobody.
+    /// An extra, or a part of what is reserved for no member.
     fn take_leftover(&mut self) {
         if self.own == self.min && self.claim_some(self.census.spare(), 1) > 0 {
             return;
@@ -208,7 +209,7 @@ impl<'a> Planner<'a> {
         self.claim_some(leftover, part);
     }
 
-    /// Claims so many of these, from a random one on; says how many there were.
+    /// Claims up to `count` of these, from a random one on; returns how many.
     fn claim_some(&mut self, range: &[PartitionIndex], count: usize) -> usize {
         if range.is_empty() || count == 0 {
             return 0;
@@ -224,8 +225,8 @@ impl<'a> Planner<'a> {
         chosen.len()
     }
 
-    /// How many unclaimed partitions we may take: up to min, and one more if nobody else
-    /// lacks one.
+    /// How many unclaimed partitions we may take: up to min, and one more if no
+    /// other member lacks one.
     fn wanted(&self) -> u32 {
         if self.own > self.min {
             return 0;

@@ -4,10 +4,10 @@
 //! costs what its own member holds and takes. Members are sorted by what they own,
 //! most first, so "all partitions of members with more than k" is one range.
 //!
-//! Each member has a share: of P partitions and n members everybody gets P / n, and
+//! Each member has a share: of P partitions and n members each one gets P / n, and
 //! the first P mod n get one extra. What a member owns beyond its share is its excess.
-//! What all lack equals what is unclaimed plus all excess, so the two can be laid side
-//! by side and matched: first what members lack to P / n, then the extras; first what
+//! What all lack equals what is unclaimed plus all excess, so the two can be matched
+//! one to one: first what members lack to P / n, then the extras; first what
 //! is unclaimed, then the excess. For a member that is late with its renewals nothing is
 //! set aside: it may be dead, and what is unclaimed should not wait for it. Nor is
 //! anything set aside that has been waiting for long: an owner now is better than the
@@ -78,7 +78,7 @@ pub(crate) struct Unit {
 
 impl Census {
     /// Counts a listing. `asked` is when the listing was asked for, not when it came: so
-    /// a slow answer makes nobody look dead.
+    /// a slow store makes no member look dead.
     pub fn take(listing: Listing, asked: Timestamp, timing: &Timing) -> Self {
         Self::with_members(listing, &[], asked, timing)
     }
@@ -109,7 +109,7 @@ impl Census {
         census
     }
 
-    /// The holder of each partition, nobody if it is unclaimed, and tallies by number.
+    /// The owner of each partition, 0 if it is unclaimed, and tallies by owner number.
     fn sort_out(&mut self, asked: Timestamp, timing: &Timing) -> (Vec<Number>, Vec<Tally>) {
         let mut tallies = vec![Tally::default(); self.listing.numbers()];
         let mut holders = Vec::with_capacity(self.listing.rows().len());
@@ -232,12 +232,12 @@ impl Census {
         Some((self.standings.last()?.count, self.standings.first()?.count))
     }
 
-    /// Partitions that anybody may claim.
+    /// Partitions that any member may claim.
     pub fn unclaimed(&self) -> &[PartitionIndex] {
         &self.unclaimed
     }
 
-    /// How many moves it takes at least until nobody lacks anything, the late left aside.
+    /// The fewest moves after which no member lacks anything, late members left aside.
     pub fn moves_needed(&self) -> u32 {
         self.lacking.1
     }
@@ -284,14 +284,15 @@ impl Census {
         units.map(|unit| self.unit(unit))
     }
 
-    /// Unclaimed partitions that nobody needs to reach P / n: extras for whoever comes.
+    /// Unclaimed partitions that no member needs to reach P / n: extras for the first to
+    /// claim them.
     pub(crate) fn spare(&self) -> &[PartitionIndex] {
         let needed = self.lacking.0 as usize;
         self.unclaimed.get(needed..).unwrap_or_default()
     }
 
-    /// Unclaimed partitions that are set aside for nobody: those that have waited for long,
-    /// or else those that nobody lacks.
+    /// Unclaimed partitions that are reserved for no member: those that have waited for
+    /// long, or else those that no member lacks.
     pub(crate) fn leftover(&self) -> &[PartitionIndex] {
         if !self.overdue.is_empty() {
             return &self.overdue;
@@ -300,8 +301,8 @@ impl Census {
         self.unclaimed.get(needed..).unwrap_or_default()
     }
 
-    /// Of each member's excess its last partitions are meant, so that everybody agrees
-    /// which ones it is to lose.
+    /// The excess of a member is its last partitions, so that all members agree which ones
+    /// it is to lose.
     fn unit(&self, unit: u32) -> Unit {
         let unclaimed = self.unclaimed.len() as u32;
         if unit < unclaimed {
@@ -323,9 +324,9 @@ impl Census {
     }
 }
 
-/// Whether an unclaimed partition has waited for longer than it takes most members to come
-/// by. What expired has been without an owner for long already; what was given up has not,
-/// and what never had an owner is not missed.
+/// Whether an unclaimed partition has waited for longer than most members take for a
+/// cycle. An expired one has been without an owner for long already; a released one has
+/// not, and one that never had an owner is not overdue.
 fn is_overdue(row: &Row, asked: Timestamp, timing: &Timing) -> bool {
     let wait = if row.owner == NOBODY {
         timing.patience

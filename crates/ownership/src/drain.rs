@@ -15,9 +15,9 @@ use steadfast_core::limits::{DRAIN_LIMIT, DRAIN_MOVES};
 /// What happens to the guests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// No hooks run; each guest is told to end.
+    /// No hooks run; each guest is asked to end.
     Off,
-    /// Guests leave when they like.
+    /// Guests leave by themselves.
     Wait,
     /// Guests are moved elsewhere.
     Migrate,
@@ -48,7 +48,7 @@ impl Options {
     }
 }
 
-/// How far a drain is.
+/// The phases of a drain, in order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Phase {
     /// No new guests are sent here any more; waiting for this to be confirmed.
@@ -64,7 +64,7 @@ pub enum Phase {
 /// What happened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event<G> {
-    /// Everybody who sends guests has confirmed that we are offline.
+    /// All sources of new guests have confirmed that this server is offline.
     Offline,
     /// This hook has ended, well or not.
     HookEnded(u32),
@@ -74,9 +74,9 @@ pub enum Event<G> {
     Left(G),
     /// A guest was moved.
     Moved(G),
-    /// A guest could not be moved, for instance because there is nowhere to go.
+    /// A guest could not be moved, for instance because no target is available.
     Stayed(G),
-    /// There is a new place to move to.
+    /// There is a new target to move to.
     PlaceAppeared,
     /// Time has passed.
     Tick,
@@ -85,40 +85,40 @@ pub enum Event<G> {
 /// What to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action<G> {
-    /// Tell everybody who sends guests that we are offline.
+    /// Announce to all sources of new guests that this server is offline.
     GoOffline,
     /// Run this hook.
     RunHook(u32),
-    /// Tell this guest to end.
+    /// Ask this guest to end.
     End(G),
     /// Move this guest elsewhere.
     Move(G),
     /// Send this guest away: it came too late.
     Refuse(G),
-    /// Close everything. Whoever is still here is cut off.
+    /// Close everything. The remaining guests are cut off.
     Close {
         /// The guests that are cut off.
         lost: Vec<G>,
     },
 }
 
-/// Where the guests went.
+/// How many guests ended in which way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sheet {
     /// Moved elsewhere.
     pub moved: u64,
-    /// Left by themselves, or ended as told.
+    /// Left by themselves, or ended on request.
     pub completed: u64,
     /// Cut off at the end.
     pub lost: u64,
 }
 
-/// How far a guest is.
+/// The progress of one guest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     Here,
     Moving,
-    /// Could not be moved; tried again when there is a new place.
+    /// Could not be moved; retried when there is a new target.
     Stuck,
 }
 
@@ -172,7 +172,7 @@ impl<G: Ord + Clone> Drain<G> {
             self.go_on(&mut actions);
             return actions;
         }
-        // Too late to begin anything; but who has gone is not lost.
+        // Too late to begin anything; but a guest that has gone is not lost.
         match event {
             Event::Came(guest) => actions.push(Action::Refuse(guest)),
             Event::Left(_) | Event::Moved(_) => self.take_in(event, &mut actions),
@@ -187,7 +187,7 @@ impl<G: Ord + Clone> Drain<G> {
         (self.phase != Phase::Close).then_some(self.deadline)
     }
 
-    /// How far it is.
+    /// The current phase.
     pub fn phase(&self) -> Phase {
         self.phase
     }
@@ -197,7 +197,7 @@ impl<G: Ord + Clone> Drain<G> {
         self.guests.len()
     }
 
-    /// Where the guests went so far; final in the last phase.
+    /// The counts so far; final in the last phase.
     pub fn sheet(&self) -> Sheet {
         self.sheet
     }
@@ -268,7 +268,8 @@ impl<G: Ord + Clone> Drain<G> {
         }
     }
 
-    /// Guests that were sent before everybody knew are let in; later ones are not.
+    /// Guests that were sent before all sources had confirmed are let in; later ones are
+    /// not.
     fn admit(&mut self, guest: G, actions: &mut Vec<Action<G>>) {
         if self.guests.contains_key(&guest) {
             return;
@@ -288,7 +289,7 @@ impl<G: Ord + Clone> Drain<G> {
         stage.is_some()
     }
 
-    /// A move has failed: the guest stays until there is a new place, or the end.
+    /// A move has failed: the guest stays until there is a new target, or the end.
     fn keep(&mut self, guest: &G) {
         let Some(stage) = self.guests.get_mut(guest) else {
             return;

@@ -2,7 +2,7 @@
 //!
 //! Records and their conditional writes, a census of a listing, the balancing
 //! plan, the member that carries it out cycle by cycle, and the drain in four
-//! phases. Everything is synchronous; time, chance and answers of a store are
+//! phases. Everything is synchronous; time, randomness and the results of writes are
 //! passed in. The same code serves users' event processors and the cluster's own
 //! partitions, app servers and nodes.
 

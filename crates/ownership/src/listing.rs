@@ -26,7 +26,7 @@ pub(crate) struct Row {
     pub(crate) modified: Timestamp,
 }
 
-/// The number of an owner in one listing; 0 is nobody.
+/// The number of an owner in one listing; 0 means no owner.
 pub(crate) type Number = u32;
 pub(crate) const NOBODY: Number = 0;
 
@@ -136,7 +136,7 @@ impl Listing {
         &self.owners.ids[number as usize]
     }
 
-    /// How many numbers are given, nobody's included.
+    /// How many numbers are assigned, that for no owner included.
     pub(crate) fn numbers(&self) -> usize {
         self.owners.ids.len()
     }

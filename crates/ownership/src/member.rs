@@ -1,12 +1,12 @@
 //! One member of a group, cycle by cycle.
 //!
 //! A cycle: write the [renewals](Member::renewals), list, write what
-//! [the plan](Member::plan) says, and pass on every [answer](Member::answer). A member
+//! [the plan](Member::plan) says, and pass on every [outcome](Member::answer). A member
 //! serves exactly what it tracks. It loses a partition when a write meets another
 //! version, or when no write has succeeded for the expiration, counted from when the
-//! write was asked for: by then others may have claimed it. Every write is answered, if
-//! need be with [`Answer::Unknown`] after a time limit; until then its partition is left
-//! alone. Answers that are late or repeated change nothing.
+//! write was requested: by then others may have claimed it. Every write has an outcome, if
+//! need be [`Answer::Unknown`] after a time-out; until then its partition is left alone.
+//! Outcomes that are late or repeated change nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub struct Member {
     strategy: Strategy,
     timing: Timing,
     held: BTreeMap<PartitionIndex, Holding>,
-    /// Writes that were asked for and not answered yet.
+    /// Writes that were requested and have no outcome yet.
     pending: BTreeMap<PartitionIndex, (Kind, Timestamp)>,
     leaving: bool,
 }
@@ -35,7 +35,7 @@ pub struct Member {
 #[derive(Clone, Copy, Debug)]
 struct Holding {
     version: Version,
-    /// When the last write that succeeded was asked for.
+    /// When the last write that succeeded was requested.
     asked: Timestamp,
     /// A write ended unknown: the version may be another one by now.
     is_doubtful: bool,
@@ -48,16 +48,16 @@ pub enum Answer {
     Written(Version),
     /// It had another version, or its owner refused to hand over.
     Conflict,
-    /// Nobody knows: it failed, or was not answered in time.
+    /// Unknown: the write failed, or timed out.
     Unknown,
 }
 
-/// What an answer means for the work on a partition.
+/// What the outcome of a write means for a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
     /// Begin to serve it.
     Started,
-    /// Stop serving it: somebody else has it.
+    /// Stop serving it: another member has it.
     Lost,
     /// It was given up or handed over.
     Released,
@@ -126,7 +126,7 @@ impl Member {
         plan
     }
 
-    /// Forgets doubtful partitions that somebody else has written since.
+    /// Drops doubtful partitions that another member has written since.
     fn drop_lost(&mut self, census: &Census) -> Vec<PartitionIndex> {
         let listing = census.listing();
         let mut lost = Vec::new();
@@ -142,8 +142,8 @@ impl Member {
         lost
     }
 
-    /// How long after its beginning the cycle with this plan is followed by the next. A
-    /// newcomer waits for a whole interval at least, so that it sees whoever came with it.
+    /// Time from the beginning of the cycle with this plan to that of the next. A newcomer
+    /// waits for a whole interval at least, so that it sees members that joined with it.
     pub fn wait(&self, plan: &Plan, random: &mut dyn Random) -> Duration {
         if plan.is_newcomer {
             return self.timing.interval + self.timing.chance(random);
@@ -151,7 +151,7 @@ impl Member {
         self.strategy.wait(&self.timing, plan.balanced, random)
     }
 
-    /// Takes in how a write ended.
+    /// Records how a write ended.
     pub fn answer(&mut self, partition: PartitionIndex, answer: Answer) -> Change {
         let Some((kind, asked)) = self.pending.remove(&partition) else {
             return Change::None;
@@ -188,7 +188,7 @@ impl Member {
         }
     }
 
-    /// Stops serving what was not renewed for the expiration; says what that is.
+    /// Stops serving partitions that were not renewed for the expiration; returns them.
     pub fn lapse(&mut self, now: Timestamp) -> Vec<PartitionIndex> {
         let expiration = self.timing.expiration;
         let over = |holding: &Holding| has_passed(holding.asked, now, expiration);
@@ -228,8 +228,8 @@ impl Member {
         })
     }
 
-    /// Takes a partition that it shall have whoever has it now, unless it has it or has
-    /// asked for it. `version` is the one that its record was seen with.
+    /// Claims a partition whatever its current owner, unless this member has it or has
+    /// requested it. `version` is the one that its record was seen with.
     pub fn take_from_anybody(
         &mut self,
         partition: PartitionIndex,

@@ -1,6 +1,6 @@
-//! Chance, passed in.
+//! Randomness, passed in.
 //!
-//! Whoever calls decides where it comes from; tests and simulations pass a seeded one.
+//! The caller supplies the source; tests and simulations pass a seeded one.
 
 /// Where random numbers come from.
 pub trait Random {

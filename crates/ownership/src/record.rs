@@ -12,7 +12,7 @@ use std::time::Duration;
 use steadfast_core::clock::Timestamp;
 use steadfast_core::id::Owner;
 
-/// What partitions are shared out in: a consumer group of an event hub. For the
+/// The scope in which partitions are balanced: a consumer group of an event hub. For the
 /// cluster's own partitions it is cluster, space and a fixed name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Group {
@@ -48,7 +48,7 @@ impl Version {
     }
 }
 
-/// The name of a member; the empty one means that nobody owns.
+/// The name of a member; the empty one means that there is no owner.
 ///
 /// Members are ordered by a hash of their names first, so that ties are not always
 /// decided in favour of the same end of the alphabet.
@@ -97,7 +97,7 @@ impl std::hash::Hash for OwnerId {
 }
 
 impl From<Owner> for OwnerId {
-    /// A node in one of its lives; a restarted node is another member.
+    /// One incarnation of a node; a restarted node is another member.
     fn from(owner: Owner) -> Self {
         Self::new(&format!("{}-{:032x}", owner.node, owner.incarnation))
     }
@@ -130,8 +130,8 @@ pub struct Record {
     pub modified: Timestamp,
 }
 
-/// A write that named another version than the record has. It changed nothing;
-/// whoever gets this has lost and need not report an error.
+/// A write that named another version than the record has. It changed nothing; its
+/// writer has lost a race and need not report an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Conflict {
     /// The version that the record has.
@@ -140,7 +140,7 @@ pub struct Conflict {
 
 impl Record {
     /// The record after a conditional write at the store's time `now`, to be stored in
-    /// place of `current`. [`Version::ABSENT`] asks that there be none yet.
+    /// place of `current`. [`Version::ABSENT`] expects that there is none yet.
     pub fn swap(
         current: Option<&Self>,
         key: (&Group, PartitionIndex),
@@ -158,13 +158,13 @@ impl Record {
         })
     }
 
-    /// Whether anybody may claim the partition: given up, or expired.
+    /// Whether any member may claim the partition: it was given up, or has expired.
     pub fn is_claimable(&self, now: Timestamp, expiration: Duration) -> bool {
         self.owner.is_nobody() || has_passed(self.modified, now, expiration)
     }
 }
 
-/// The compare of every compare-and-swap: the version to write, or who was faster.
+/// The compare of every compare-and-swap: the version to write, or the conflict.
 pub(crate) fn next_version(found: Version, expected: Version) -> Result<Version, Conflict> {
     if found != expected {
         return Err(Conflict { found });

@@ -1,4 +1,4 @@
-//! How eagerly a member takes what it is due.
+//! How eagerly a member claims its share.
 //!
 //! A strategy is a step (what one cycle may do) and a pace (when the next cycle
 //! begins). The named ones are those of the SDKs that share groups with us, and
@@ -27,7 +27,7 @@ pub enum Step {
     Deficit,
     /// Claim and steal the whole difference to our share. All members with the same view
     /// choose disjoint partitions, and together they move as few as possible. A newcomer
-    /// that nobody can see yet takes one first, so that others count it.
+    /// that no listing shows yet takes one first, so that others count it.
     Share,
 }
 
@@ -67,9 +67,9 @@ impl Strategy {
         pace: Pace::Brisk,
     };
 
-    /// How long after its beginning a cycle is followed by the next. Up to a fifth is taken
-    /// off by chance: in step, a member that renews just when another wants to steal would
-    /// foil it for ever.
+    /// Time from the beginning of a cycle to the beginning of the next. Up to a fifth of it
+    /// is randomly taken off: in lockstep, a member that renews just when another wants to
+    /// steal would defeat it every time.
     pub fn wait(self, timing: &Timing, balanced: bool, random: &mut dyn Random) -> Duration {
         match self.pace {
             Pace::UntilBalanced if !balanced => Duration::ZERO,
@@ -86,7 +86,7 @@ impl Strategy {
 pub struct Timing {
     /// Between two cycles of a member.
     pub interval: Duration,
-    /// The age at which a record may be claimed by anybody.
+    /// The age at which any member may claim a record.
     pub expiration: Duration,
     /// The age of its newest record at which a member is late. Then nothing is set aside for
     /// it any more, though it keeps what it has. Only [`Step::Share`] sets anything aside.
@@ -116,8 +116,8 @@ impl Timing {
     }
 
     /// Whether a member that renews once per interval keeps what it has. If not, a single
-    /// late renewal makes partitions change hands, and whoever set the times should be
-    /// warned. Three intervals or more are advisable.
+    /// late renewal makes partitions change owners, and the operator should be warned. Three
+    /// intervals or more are advisable.
     pub fn is_steady(&self) -> bool {
         self.expiration >= 2 * self.interval
     }

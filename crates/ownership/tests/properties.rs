@@ -1,4 +1,4 @@
-//! What holds for every group, whoever comes and goes.
+//! What holds for every group of changing members.
 //!
 //! Small worlds with random strategies, weather and disturbances. The world itself
 //! checks each write: it follows exactly the version it names, versions ascend, so no
@@ -115,9 +115,9 @@ proptest! {
     }
 
     /// What a member had is free at once if it leaves, and after its expiration if it dies.
-    /// Then it takes an interval until everybody has come by. Those who share may lose a race
-    /// and come again soon; the rest, who take an extra only when nobody lacks any, may need
-    /// another interval.
+    /// Then it takes an interval until every member has run a cycle. Members that share may
+    /// lose a race and retry soon; the rest, which take an extra only when no member lacks
+    /// any, may need another interval.
     #[test]
     fn what_a_leaver_had_is_taken_in_time(
         partitions in 1..40u32,

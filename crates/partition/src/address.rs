@@ -1,9 +1,9 @@
-//! What can be addressed, and the messages to it.
+//! Addresses of instances, and messages to them.
 //!
-//! Everything that a service keeps apart (an entity, an instance, a job, a slot of
-//! an event hub) is an *instance* with an address. Its hash decides the partition.
-//! The encoding of an envelope is stored in outbox and timer rows, so it has a
-//! format byte and never changes its meaning.
+//! Everything that a service keeps apart (an entity, an instance, a job, a partition of
+//! an event hub) is an *instance* with an address. Its hash decides the partition. The
+//! encoding of an envelope is stored in outbox and timer rows, so it has a format byte
+//! and never changes its meaning.
 
 use std::fmt;
 
@@ -19,9 +19,9 @@ pub struct Kind(pub u16);
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Address {
     pub kind: Kind,
-    /// What sort of instance, such as an entity's name or an event hub's.
+    /// The group of instances, such as an entity's name or an event hub's.
     pub name: Bytes,
-    /// Which one.
+    /// The instance in that group.
     pub key: Bytes,
 }
 
@@ -44,8 +44,8 @@ impl Address {
         }
     }
 
-    /// Spreads addresses over partitions. Stored state depends on it: it is the
-    /// same for ever.
+    /// The hash that assigns an address to a partition. Stored state depends on it, so
+    /// it never changes.
     pub fn spread(&self) -> u64 {
         let mut hash = Xxh3::new();
         hash.update(&self.kind.0.to_le_bytes());
@@ -78,13 +78,13 @@ impl fmt::Display for Address {
     }
 }
 
-/// A message to an instance, from whatever service: they know each other's
-/// addresses, never each other's types.
+/// A message to an instance, from any service: services know each other's addresses,
+/// never each other's types.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Envelope {
     pub to: Address,
     pub body: Bytes,
-    /// What set this off, for traces; 0 if nobody knows.
+    /// The trace that caused this message; 0 if unknown.
     pub cause: u128,
 }
 

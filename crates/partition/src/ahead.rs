@@ -1,11 +1,12 @@
-//! Timers that do not wait for the page they are in.
+//! Timers read ahead of their page.
 //!
 //! When more timers are due than memory holds, the horizon lies in the past and the
-//! timers behind it come page by page. Those that need not keep an order are read a
-//! second time, ahead of the pages: a window over the table that follows the clock. It
-//! holds all such timers between its begin and its end, whether they were scheduled
-//! before the burst or while it runs. Where very many are due at one moment the window
-//! holds the first ones and goes on behind that moment; the rest come with their pages.
+//! timers behind it are loaded page by page. Those that need not keep an order are read
+//! a second time, ahead of the pages: a window over the table that follows the clock.
+//! It holds all such timers between its begin and its end, whether they were scheduled
+//! before the burst or during it. Where very many are due at one moment, the window
+//! holds the first ones and continues behind that moment; the rest are loaded with
+//! their pages.
 
 use std::collections::BTreeMap;
 
@@ -21,14 +22,14 @@ pub(crate) struct Ahead {
     span: Option<Span>,
 }
 
-/// The keys whose timers are all held.
+/// The range of keys whose timers are all in memory.
 struct Span {
     begin: Bytes,
     end: Option<End>,
 }
 
 struct End {
-    /// The first key that is not held.
+    /// The first key that is not in memory.
     key: Bytes,
     /// Where the next read starts.
     next: Bytes,
@@ -69,8 +70,8 @@ impl Ahead {
         self.span = Some(Span { begin, end });
     }
 
-    /// Holds a timer that was read. The oldest is let go if there are too many: it comes
-    /// with its page.
+    /// Adds a timer that was read. If there are too many, the oldest is dropped: it is
+    /// loaded with its page.
     pub(crate) fn add(&mut self, key: Bytes, body: Bytes) {
         self.by_key.insert(key, body);
         if self.by_key.len() > limits::FRESH_TIMERS {
@@ -78,7 +79,7 @@ impl Ahead {
         }
     }
 
-    /// A timer was scheduled. The latest is let go if there are too many: it is read
+    /// A timer was scheduled. If there are too many, the latest is dropped: it is read
     /// again when it is due.
     pub(crate) fn schedule(&mut self, key: Bytes, body: Bytes) {
         let Some(span) = &mut self.span else {
@@ -106,7 +107,7 @@ impl Ahead {
         self.by_key.remove_entry(key)
     }
 
-    /// The horizon has moved on: what lies before it is not held here.
+    /// The horizon has advanced: drops what lies before it.
     pub(crate) fn trim(&mut self, horizon: Option<&Bytes>) {
         let Some(horizon) = horizon else {
             *self = Self::default();
@@ -119,7 +120,7 @@ impl Ahead {
         }
     }
 
-    /// The horizon has moved back: the window begins anew.
+    /// The horizon has moved back: the window starts again.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }

@@ -1,6 +1,6 @@
 //! Wakes a loop when time alone makes something happen.
 //!
-//! Most waits end by something else, and setting a timer costs a lock. So the alarm
+//! Most waits end for another reason, and setting a timer costs a lock. So the alarm
 //! stays as it is unless it would ring too late; one that rings too early costs one
 //! round of the loop.
 
@@ -13,7 +13,7 @@ pub(crate) struct Alarm {
     sleep: Pin<Box<Sleep>>,
 }
 
-/// Waits are whole milliseconds, so the same moment comes out this different.
+/// Waits are whole milliseconds, so two computations of one moment may differ by this.
 const BLUR: Duration = Duration::from_millis(1);
 
 impl Alarm {

@@ -1,4 +1,4 @@
-//! Answers questions through a door.
+//! Executes read requests through a mailbox.
 
 use steadfast_core::limits;
 
@@ -7,7 +7,7 @@ use crate::error::{Error, Kind, Result};
 use crate::question::{Finding, Question};
 use crate::reading::Row;
 
-/// About how large an answer with many rows may be.
+/// The approximate size limit of a response with many rows.
 const ANSWER_BYTES: usize = limits::NODE_MESSAGE_BYTES / 8;
 
 impl Question {
@@ -49,7 +49,7 @@ impl Question {
     }
 }
 
-/// How many of these rows go into one answer; one at least.
+/// How many of these rows fit into one response; one at least.
 fn fitting(rows: &[Row]) -> usize {
     let mut bytes = 0;
     let fits = rows.iter().take_while(|row| {

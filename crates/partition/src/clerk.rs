@@ -1,8 +1,8 @@
-//! Answers what is neither a command nor a read.
+//! Handles RPCs at the owner of a partition.
 //!
-//! Some things happen beside a partition, at its owner: waiting for an instance, a
-//! user's transaction over collections. A clerk does them for whoever asks, on this
-//! node or on another.
+//! Some requests are neither a command nor a read: waiting for an instance, a user's
+//! transaction over collections. An owner handler serves them at the partition's owner,
+//! for callers on this node and on others.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -10,19 +10,19 @@ use steadfast_core::id::Partition;
 
 use crate::error::Result;
 
-/// Answers requests at the owner of a partition: one per kind of service.
+/// Handles requests at the owner of a partition: one per kind of service.
 #[async_trait]
 pub trait Clerk: Send + Sync + 'static {
-    /// Answers a request; this node serves the partition.
+    /// Handles a request; this node serves the partition.
     async fn answer(&self, partition: Partition, request: Bytes) -> Result<Bytes>;
 }
 
-/// A request for a clerk.
+/// A request to an owner handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inquiry {
-    /// Whose clerk is asked.
+    /// The kind of service whose handler it is for.
     pub kind: crate::address::Kind,
     pub body: Bytes,
-    /// Whether it may be asked again when nobody knows what became of it.
+    /// Whether it may be retried when its outcome is unknown.
     pub is_repeatable: bool,
 }

@@ -13,28 +13,28 @@ use crate::error::Result;
 use crate::message::Payload;
 use crate::transport::Link;
 
-/// What is to be done, and for whom.
+/// A command, and who sent it.
 pub(crate) struct Command {
     pub(crate) origin: Origin,
-    /// What is called first. A user's transaction may call nothing.
+    /// The first call. A user's transaction may call nothing.
     pub(crate) first: Option<Step>,
     /// The other commands of a user's transaction, which share its commit.
     pub(crate) more: Vec<Step>,
-    /// Rows that a user's transaction has filled in already. Most commands have
-    /// none, and a command is moved often.
+    /// Rows of a user's transaction. Most commands have none, and a command is moved
+    /// often, hence the box.
     pub(crate) writes: Option<Box<Writes>>,
     pub(crate) errand: Errand,
 }
 
-/// What code outside has answered; `None`: nobody has run it.
+/// The result of code outside the loop; `None`: it did not run.
 pub(crate) type Returned = Option<Arc<dyn Any + Send + Sync>>;
 
-/// How far the errand of a command is.
+/// Whether a command waits for code outside the loop.
 #[derive(Clone, Default)]
 pub(crate) enum Errand {
     #[default]
     None,
-    /// Under way, by its number.
+    /// Suspended, with the number of the suspension.
     Away(u64),
     Back(Returned),
 }
@@ -45,9 +45,9 @@ pub(crate) struct Step {
     pub(crate) body: Payload,
 }
 
-/// Who wants it. Only callers can be refused; the others come again.
+/// Where a command comes from. Only callers can be refused; other origins repeat it.
 pub(crate) enum Origin {
-    /// Somebody who waits for an answer.
+    /// A caller that waits for an answer.
     Caller(Caller),
     /// A user's transaction.
     Transaction(oneshot::Sender<Result<Lsn>>),
@@ -57,21 +57,21 @@ pub(crate) enum Origin {
     Own { number: u64 },
     /// A timer, by the key of its row.
     Timer { key: Bytes },
-    /// Somebody who knows that it must be done, and does not wait.
+    /// A sender on this node that waits for no answer.
     Posted,
 }
 
-/// Somebody who waits for an answer.
+/// A caller that waits for an answer.
 pub(crate) struct Caller {
     pub(crate) reply: oneshot::Sender<Result<Payload>>,
-    /// The reply leaves the node, so it is wanted as bytes.
+    /// The reply leaves the node, so it is encoded.
     pub(crate) is_remote: bool,
 }
 
 /// A caller whose answer a later turn gives.
 pub(crate) struct Waiting {
     pub(crate) caller: Caller,
-    /// Whose answer it is.
+    /// The service that answers.
     pub(crate) service: Kind,
 }
 
@@ -96,7 +96,7 @@ impl Command {
         self.first.as_ref().map(|step| &step.to)
     }
 
-    /// Whether it may be turned away, because somebody learns of it.
+    /// Whether it may be refused: its sender learns of that.
     pub(crate) fn is_refusable(&self) -> bool {
         matches!(self.origin, Origin::Caller(_) | Origin::Transaction(_))
     }

@@ -1,8 +1,8 @@
-//! The way into one partition of this node.
+//! The mailbox of one partition of this node.
 //!
-//! Callers come through a bounded queue, and wait when it is full. What cannot be
-//! refused (messages of other partitions, ends of work) has a queue of its own,
-//! whose length its senders bound: one parcel per link, one end per work.
+//! Calls go through a bounded queue, and callers wait while it is full. What cannot be
+//! refused (messages of other partitions, completions of work) has a queue of its own,
+//! which its senders bound: one batch per link, one completion per work.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::metrics::Metrics;
 use crate::post::{Post, Posts, Receipt};
 use crate::transport::Parcel;
 
-/// A partition that this node serves. Clones lead to the same one, and are cheap:
+/// The mailbox of a partition that this node serves. Clones share it and are cheap:
 /// every call makes one.
 #[derive(Clone)]
 pub struct Door {
@@ -36,7 +36,8 @@ struct Inside {
     ledger: Ledger,
 }
 
-/// A command in the queue of a partition. It goes on if this is dropped.
+/// The reply to a command in the queue of a partition. The command runs even if this is
+/// dropped.
 pub struct Pending<R> {
     door: Door,
     answer: oneshot::Receiver<Result<Payload>>,
@@ -74,22 +75,22 @@ impl Door {
         self.inside.partition
     }
 
-    /// What the partition has counted.
+    /// The partition's counters.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.inside.metrics
     }
 
-    /// The state underneath, for reads.
+    /// The partition's ledger, for reads.
     pub fn ledger(&self) -> &Ledger {
         &self.inside.ledger
     }
 
-    /// Tells the owner something; one that is gone need not be told.
+    /// Sends the owner loop a control message. Does nothing if the loop has ended.
     pub(crate) fn tell(&self, post: Post) {
         let _ = self.inside.posts.send(post);
     }
 
-    /// Calls an instance, and waits for room first if need be.
+    /// Calls an instance; waits while the queue is full.
     pub async fn call<C: Message, R: Message>(&self, to: Address, command: C) -> Result<R> {
         let (command, answer) = self.command(to, Payload::value(command), false);
         if self.inside.calls.send(command).await.is_err() {
@@ -98,8 +99,8 @@ impl Door {
         open(self.answer(answer).await?)
     }
 
-    /// Calls an instance and answers once the command is in the queue, so that the
-    /// next one of the same caller comes after it. Then wait for the answer.
+    /// Calls an instance and returns once the command is in the queue, so that the next
+    /// command of the same caller comes after it. Await the answer afterwards.
     pub async fn begin<C: Message, R: Message>(
         &self,
         to: Address,
@@ -116,7 +117,7 @@ impl Door {
         })
     }
 
-    /// Calls an instance, unless there is no room.
+    /// Calls an instance; fails if the queue is full.
     pub async fn try_call<C: Message, R: Message>(&self, to: Address, command: C) -> Result<R> {
         let (command, answer) = self.command(to, Payload::value(command), false);
         let partition = self.inside.partition;
@@ -127,7 +128,7 @@ impl Door {
         }
     }
 
-    /// Calls an instance for another node.
+    /// Runs a call of another node.
     pub(crate) async fn serve(&self, envelope: Envelope) -> Result<Bytes> {
         let body = Payload::Bytes(envelope.body);
         let (command, answer) = self.command(envelope.to, body, true);
@@ -165,17 +166,17 @@ impl Door {
         }
     }
 
-    /// Tells an instance something that must not be refused, such as the end of
-    /// its work. It is lost only with the partition's owner, who then starts the
-    /// work again.
+    /// Sends an instance a command that must not be refused, such as the completion of
+    /// its work. It is lost only with the partition's owner; the next owner then starts
+    /// the work again.
     pub fn post(&self, envelope: Envelope) {
         let body = Payload::Bytes(envelope.body);
         let command = Command::new(Origin::Posted, envelope.to, body);
-        // If the owner is gone, the next one starts the work again.
+        // If the loop has ended, the next owner starts the work again.
         let _ = self.inside.posts.send(Post::Command(Box::new(command)));
     }
 
-    /// Takes messages of another partition.
+    /// Receives messages of another partition.
     pub(crate) async fn receive(&self, parcel: Parcel) -> Result<u64> {
         let (reply, answer) = oneshot::channel();
         let post = Post::Parcel(parcel, Receipt::Far(reply));
@@ -209,7 +210,7 @@ impl Door {
         }
     }
 
-    /// The command was never taken in.
+    /// The command never entered the queue.
     fn closed(&self) -> Error {
         let partition = self.inside.partition;
         Error::new(Kind::Draining { partition })

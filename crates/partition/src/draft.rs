@@ -1,6 +1,6 @@
-//! What one turn wants to happen beside its rows.
+//! Pending effects of one turn, beside its rows.
 //!
-//! Nothing of it has happened yet: a turn that halts leaves nothing behind.
+//! None of them has happened yet: a turn that fails leaves nothing behind.
 
 use bytes::Bytes;
 use steadfast_core::clock::Timestamp;
@@ -15,7 +15,7 @@ use crate::message::Payload;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CallId(pub(crate) u64);
 
-/// Everything a turn asks for.
+/// Messages, timers, effects and answers of one turn.
 #[derive(Default)]
 pub(crate) struct Draft {
     pub(crate) sends: Vec<(Partition, Envelope)>,

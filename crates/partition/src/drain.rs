@@ -1,9 +1,9 @@
-//! Empties a node of its partitions.
+//! Drains a node of its partitions.
 //!
-//! The four phases are decided by `steadfast_ownership::drain`; here they are done:
-//! no partition is taken any more, hooks run, every partition is handed over, and
-//! what is left at the limit is cut off. Nothing that was acknowledged is lost
-//! either way: what is cut off was not acknowledged.
+//! `steadfast_ownership::drain` decides the four phases; this module executes them: the
+//! node opens no more partitions, hooks run, every partition is handed over, and what
+//! is left at the limit is cut off. Nothing that was acknowledged is lost either way:
+//! what is cut off was not acknowledged.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,10 +16,10 @@ use steadfast_ownership::drain::{Action, Drain, Event, Mode, Options, Phase};
 use crate::error::{Kind, Result};
 use crate::runtime::{HandedOver, Runtime};
 
-/// Something that an application does before its node leaves.
+/// A hook of the application that runs before its node leaves.
 pub type Hook = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The balance sheet of a drain.
+/// The result of a drain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sheet {
     /// Partitions that were handed over, with their timers, messages and work.
@@ -27,9 +27,9 @@ pub struct Sheet {
     /// Partitions that were not handed over in time; their next owner recovers
     /// them from the log.
     pub left: u64,
-    /// Commands that were completed meanwhile.
+    /// Commands that were completed during the drain.
     pub completed: u64,
-    /// Commands that were cut off; their callers were told.
+    /// Commands that were cut off; their callers got an error.
     pub cut_off: u64,
 }
 
@@ -40,7 +40,7 @@ enum Done {
     Limit,
 }
 
-/// A drain that is being done.
+/// A drain in progress.
 struct Leaving<'a> {
     runtime: &'a Runtime,
     drain: Drain<Partition>,
@@ -50,7 +50,7 @@ struct Leaving<'a> {
 }
 
 impl Runtime {
-    /// Gives all partitions up: goes offline, runs the hooks in order, hands every
+    /// Hands over all partitions: goes offline, runs the hooks in order, hands every
     /// partition over, and cuts off what is left after `limit`.
     pub async fn drain(&self, hooks: Vec<Hook>, limit: Duration) -> Sheet {
         let options = Options {
@@ -86,7 +86,7 @@ impl Runtime {
     }
 
     async fn move_away(&self, partition: Partition, rest: Duration) -> Done {
-        // Some of the time is for the last flush, so that it is done in time.
+        // Reserves some of the time for the last flush.
         let commands = self.hand_over(partition, rest * 4 / 5).await;
         if let Err(error) = &commands {
             tracing::warn!(
@@ -101,7 +101,7 @@ impl Runtime {
 }
 
 impl Leaving<'_> {
-    /// Begins what the phase asks for.
+    /// Starts the action of the current phase.
     fn perform(&mut self, action: &Action<Partition>) -> Vec<Action<Partition>> {
         match *action {
             Action::GoOffline => {
@@ -118,13 +118,13 @@ impl Leaving<'_> {
                 let step = self.runtime.move_away(partition, rest);
                 self.steps.push(Box::pin(step));
             }
-            // Partitions are moved, nobody brings new ones, and the end comes last.
+            // A drain moves partitions and adds none, and the end comes last.
             Action::End(_) | Action::Refuse(_) | Action::Close { .. } => {}
         }
         Vec::new()
     }
 
-    /// Tells the machine what was done.
+    /// Reports a finished step to the state machine.
     fn book(&mut self, done: Done) -> Vec<Action<Partition>> {
         let mut now = self.runtime.now();
         let event = match done {
@@ -134,7 +134,8 @@ impl Leaving<'_> {
                 self.sheet.cut_off += commands.cut_off;
                 Event::Moved(partition)
             }
-            // It was not taken after all, or somebody else has given it up meanwhile.
+            // It was not opened after all, or another call has handed it over in the
+            // meantime.
             Done::HandedOver(partition, Err(error)) => match error.kind() {
                 Kind::NotOwner { .. } => Event::Left(partition),
                 _ => Event::Stayed(partition),
@@ -149,7 +150,7 @@ impl Leaving<'_> {
 
     /// Cuts off what is left.
     fn close(mut self, actions: Vec<Action<Partition>>) -> Sheet {
-        // Hand-overs that are under way end here.
+        // Cancels hand-overs that are in progress.
         self.steps.clear();
         for action in actions {
             if let Action::Close { lost } = action {

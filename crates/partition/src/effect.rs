@@ -1,8 +1,8 @@
-//! What happens outside, after the commit that caused it.
+//! Effects: work and pushes after a commit.
 //!
-//! Work must happen: it has a row, is started after the commit and again after
-//! every load of the partition, and a later command ends it. A push may be lost
-//! with the node and has no row.
+//! Work is durable: it has a row, is started after the commit and again after every
+//! load of the partition, and a later command ends it. A push has no row and may be
+//! lost with the node.
 
 use std::any::Any;
 
@@ -11,31 +11,31 @@ use steadfast_core::id::{Epoch, Partition};
 
 use crate::address::{Address, Kind};
 
-/// Something to be done outside the partition.
+/// An action outside the partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effect {
-    /// The partition that wants it done.
+    /// The partition that requested it.
     pub partition: Partition,
-    /// In which of its tenures.
+    /// The epoch of the owner that requested it.
     pub epoch: Epoch,
-    /// The instance that wants it done.
+    /// The instance that requested it.
     pub from: Address,
     /// The id of the work, `None` for a push.
     pub work: Option<Bytes>,
     pub body: Bytes,
 }
 
-/// Does what must be done outside: HTTP calls, pushes to clients, turns of workers.
+/// Performs effects: HTTP calls, pushes to clients, turns of workers.
 pub trait Performer: Send + Sync + 'static {
     /// Starts an effect. It must not block: the owner loop calls it.
     fn perform(&self, effect: Effect);
 
-    /// A partition is not served here any more, and not yet again: what it wanted is
-    /// wanted by its next owner. It must not block either.
+    /// This node has stopped serving a partition and has not opened it again: the next
+    /// owner starts its effects again. It must not block either.
     fn parted(&self, _: Partition) {}
 
-    /// What services of this kind may use while they decide, such as a way to code
-    /// outside. They know its type.
+    /// An object that services of this kind may use in their turns, such as access to
+    /// code outside the loop. They know its type.
     fn helper(&self, _: Kind) -> Option<&(dyn Any + Send + Sync)> {
         None
     }

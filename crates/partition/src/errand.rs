@@ -1,10 +1,10 @@
-//! Code outside the loop that a command waits for.
+//! Commands suspended on code outside the owner loop.
 //!
-//! A service may want code to run before it decides: code of users, which the loop
-//! never runs itself. Its command then waits in the lane of its instance, as one
-//! does whose rows are being loaded, and runs again from its beginning with the
-//! answer. Nothing is written meanwhile. If the owner goes, so does the command:
-//! whoever sent it sends it again.
+//! A service may need a result of user code, which the loop never runs itself. Its
+//! command is then suspended in the queue of its instance, like a command whose rows
+//! are being loaded, and runs again from its beginning with the result. Nothing is
+//! written in the meantime. If the owner is lost, so is the command: its sender sends
+//! it again.
 
 use std::sync::Arc;
 
@@ -12,17 +12,17 @@ use crate::address::Address;
 use crate::command::Returned;
 use crate::post::{Post, Posts};
 
-/// What a service finds when it asks for its errand.
+/// The state of a command's suspension.
 pub enum Trip<R> {
-    /// Nobody is under way: see [`Turn::ticket`](crate::Turn::ticket).
+    /// Not suspended yet: see [`Turn::ticket`](crate::Turn::ticket).
     Open,
-    /// The answer; `None`: nobody has run it, and nobody will.
+    /// The result; `None`: the code did not run and will not.
     Back(Option<Arc<R>>),
-    /// This command cannot wait: it shares its commit with others.
+    /// This command cannot be suspended: it shares its commit with others.
     Never,
 }
 
-/// The right to answer a command that waits. Dropping it answers that nobody will.
+/// Completes a suspended command. Dropping it reports that the code will not run.
 pub struct Ticket {
     posts: Posts,
     lane: Option<Address>,
@@ -45,7 +45,7 @@ impl Ticket {
 
     fn send(&mut self, returned: Returned) {
         if let Some(lane) = self.lane.take() {
-            // An owner that is gone waits for nothing.
+            // The loop may have ended.
             let _ = self.posts.send(Post::Returned(lane, self.number, returned));
         }
     }

@@ -1,4 +1,4 @@
-//! What can go wrong on the way to an instance.
+//! Errors of calls to instances.
 //!
 //! Every kind has a stable code and a page in `docs/errors/`. A service's refusal
 //! carries the service's own code.
@@ -13,10 +13,10 @@ use steadfast_storage::Error as StorageError;
 use crate::address::Kind as ServiceKind;
 use crate::refusal::Refusal;
 
-/// The result of everything in this crate that can fail.
+/// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What happened, to what, and underneath it the cause.
+/// An error: its kind and its cause.
 #[derive(Clone, Debug)]
 pub struct Error {
     kind: Kind,
@@ -29,23 +29,23 @@ pub struct Error {
 pub enum Kind {
     /// This node does not serve the partition.
     NotOwner { partition: Partition },
-    /// The partition is being given up.
+    /// The partition is being handed over.
     Draining { partition: Partition },
     /// Too many commands wait.
     Busy { partition: Partition },
-    /// The service said no, and nothing has changed.
+    /// The service refused the command; nothing has changed.
     Refused(Refusal),
-    /// Nobody has registered the service.
+    /// The service is not registered.
     NoService { kind: ServiceKind },
-    /// The owner went away before the command's fate was known.
+    /// The owner was lost before the outcome of the command was known.
     OutcomeUnknown { partition: Partition },
-    /// The bytes of a message do not mean what they should.
+    /// The bytes of a message cannot be decoded.
     Malformed { what: &'static str },
-    /// The space was made with other properties.
+    /// The space was created with other settings.
     SpaceDiffers { space: String, what: String },
     /// The owner of the partition cannot be reached.
     Unreachable { partition: Partition },
-    /// The state underneath failed.
+    /// The storage engine failed.
     Storage,
 }
 
@@ -55,7 +55,7 @@ impl Error {
         Self { kind, source: None }
     }
 
-    /// The owner went away while the command was on its way.
+    /// The owner was lost while the command was in progress.
     pub fn unknown(partition: Partition, cause: Option<StorageError>) -> Self {
         Self {
             kind: Kind::OutcomeUnknown { partition },
@@ -68,7 +68,7 @@ impl Error {
         &self.kind
     }
 
-    /// What the state underneath said, if it was that.
+    /// The error of the storage engine, if that is the cause.
     pub fn storage(&self) -> Option<&StorageError> {
         self.source.as_deref()
     }
@@ -148,7 +148,7 @@ impl fmt::Display for Kind {
                 f,
                 "the owner of partition {partition} cannot be reached; try again soon"
             ),
-            Self::Storage => f.write_str("the state underneath failed"),
+            Self::Storage => f.write_str("the storage engine failed"),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The one gate: nothing leaves before it is durable.
 //!
-//! Replies, messages, acknowledgements and effects wait here for the LSN that they
-//! depend on, in the order in which they were staged.
+//! Replies, messages, acknowledgements and effects wait here until the LSN that they
+//! depend on is durable, in the order in which they were staged.
 
 use std::collections::VecDeque;
 
@@ -13,14 +13,14 @@ use crate::error::{Error, Result};
 use crate::message::Payload;
 use crate::post::Receipt;
 
-/// Something that depends on a commit.
+/// A value that waits for a commit.
 #[derive(Debug)]
 pub(crate) struct Gated<T> {
     pub(crate) lsn: Lsn,
     pub(crate) value: T,
 }
 
-/// What may leave.
+/// An output of the partition.
 pub(crate) enum Release {
     Reply(oneshot::Sender<Result<Payload>>, Result<Payload>),
     Committed(oneshot::Sender<Result<Lsn>>, Lsn),
@@ -32,9 +32,9 @@ pub(crate) enum Release {
 }
 
 impl Release {
-    /// It will not leave: whoever waits is told.
+    /// Discards the output: its receiver gets the error.
     pub(crate) fn fail(self, error: &Error) {
-        // Whoever stopped waiting need not be told.
+        // The receiver may have stopped waiting.
         match self {
             Self::Reply(reply, _) => drop(reply.send(Err(error.clone()))),
             Self::Committed(reply, _) => drop(reply.send(Err(error.clone()))),
@@ -50,14 +50,14 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// Holds something back until `lsn` is durable, and behind what came before.
+    /// Holds an output back until `lsn` is durable, behind earlier ones.
     pub(crate) fn hold(&mut self, lsn: Lsn, value: Release) {
         let last = self.waiting.back().map_or(Lsn(0), |gated| gated.lsn);
         let lsn = lsn.max(last);
         self.waiting.push_back(Gated { lsn, value });
     }
 
-    /// The next thing that may leave.
+    /// The next output that may leave.
     pub(crate) fn pass(&mut self, durable: Lsn) -> Option<Release> {
         let next = self.waiting.front()?;
         match next.lsn <= durable {
@@ -66,7 +66,7 @@ impl Gate {
         }
     }
 
-    /// Everything that waits, with its LSN.
+    /// All outputs that wait, with their LSNs.
     pub(crate) fn drain(&mut self) -> VecDeque<Gated<Release>> {
         std::mem::take(&mut self.waiting)
     }

@@ -1,4 +1,4 @@
-//! Calls instances of one service, wherever they live.
+//! Calls instances of one service on any node.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::service::Service;
 use crate::space::Space;
 use crate::transport::Transport;
 
-/// The typed way to a service. Clones are cheap.
+/// A typed client of a service. Clones are cheap.
 pub struct Handle<S> {
     space: Arc<Space>,
     router: Arc<Router>,
@@ -46,7 +46,7 @@ impl<S: Service> Handle<S> {
         self.call_in(partition, to, command).await
     }
 
-    /// Calls an instance that lives in another place than its hash says: a slot.
+    /// Calls an instance in a given partition, not in that of its hash.
     pub async fn call_in(
         &self,
         partition: Partition,
@@ -56,7 +56,8 @@ impl<S: Service> Handle<S> {
         let envelope = match self.router.door(partition) {
             Some(door) if self.router.is_alone() => return door.call(to, command).await,
             Some(door) => {
-                // The partition may be handed over just now: then it is sent after it.
+                // The partition may be handed over just now: the router then sends the
+                // call to its next owner.
                 let again = Envelope::new(to.clone(), command.encode());
                 match door.call(to, command).await {
                     Err(error) if matches!(error.kind(), Kind::Draining { .. }) => again,

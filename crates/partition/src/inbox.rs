@@ -1,8 +1,8 @@
 //! Messages of other partitions, each handled once.
 //!
-//! The last number that was handled stands in the same commit as what it did. A
-//! lower number has been seen and is dropped. One message of a link is handled at
-//! a time; the others wait behind it.
+//! The last handled number is stored in the same commit as the effects of its message.
+//! A lower number is a duplicate and is dropped. One message of a link is handled at a
+//! time; the others wait behind it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,16 +17,16 @@ pub(crate) struct Inbox {
     lines: BTreeMap<Link, Line>,
 }
 
-/// The way from one partition.
+/// The incoming messages of one partition.
 #[derive(Default)]
 struct Line {
-    /// Whether anything ever came.
+    /// Whether a message ever arrived.
     is_known: bool,
     handled: u64,
     /// The commit that holds `handled`.
     lsn: Lsn,
     queue: VecDeque<(u64, Bytes)>,
-    /// The last number that came.
+    /// The last number that arrived.
     queued: u64,
     /// The message that is being handled; it waits for rows.
     is_busy: bool,
@@ -34,7 +34,7 @@ struct Line {
 }
 
 impl Inbox {
-    /// A line as it was found in the table.
+    /// Restores a link from its row.
     pub(crate) fn restore(&mut self, link: Link, handled: u64) {
         let line = Line {
             is_known: true,
@@ -45,11 +45,11 @@ impl Inbox {
         self.lines.insert(link, line);
     }
 
-    /// Takes a parcel in; answers how many of its messages had come before.
+    /// Queues a batch; answers how many of its messages are duplicates.
     pub(crate) fn take(&mut self, parcel: Parcel, receipt: Receipt) -> usize {
         let line = self.lines.entry(parcel.link).or_default();
         if !line.is_known {
-            // Whatever came before was for an earlier life of ours.
+            // Messages before these were for an earlier incarnation of this partition.
             line.is_known = true;
             line.handled = parcel.first.saturating_sub(1);
             line.queued = line.handled;
@@ -64,7 +64,7 @@ impl Inbox {
         let count = parcel.messages.len();
         let last = parcel.first + count as u64 - 1;
         let mut seen = 0;
-        // The messages first: behind the last one no further number is asked for.
+        // The messages first: no number follows the last one.
         for (message, number) in parcel.messages.into_iter().zip(parcel.first..) {
             if number <= line.queued {
                 seen += 1;
@@ -96,7 +96,7 @@ impl Inbox {
         }
     }
 
-    /// Acknowledgements that may go once the commit is durable that they name.
+    /// Acknowledgements, each with the commit that must be durable first.
     pub(crate) fn acknowledgements(&mut self, link: Link) -> Vec<(Lsn, u64, Receipt)> {
         let Some(line) = self.lines.get_mut(&link) else {
             return Vec::new();
@@ -118,7 +118,7 @@ impl Inbox {
     }
 }
 
-/// The key of the row that remembers a link.
+/// The key of a link's row.
 pub(crate) fn row_key(link: Link) -> Vec<u8> {
     let mut key = Vec::with_capacity(20);
     key.extend_from_slice(&link.source.0.to_be_bytes());

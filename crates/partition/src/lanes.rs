@@ -1,8 +1,8 @@
-//! Commands that wait for rows or errands, by instance.
+//! Blocked commands, by instance.
 //!
-//! A command whose rows are not in memory, or that waits for code outside, opens a
-//! lane for its instance. Later commands to the same instance queue up behind it;
-//! others pass.
+//! A command whose rows are not in memory, or that is suspended on code outside the
+//! loop, blocks its instance. Later commands to the same instance queue behind it;
+//! commands to other instances pass.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -19,12 +19,12 @@ pub(crate) struct Lanes {
 #[derive(Default)]
 struct Lane {
     queue: VecDeque<Command>,
-    /// Rows that are kept for the command at the front.
+    /// Rows that are pinned for the command at the front.
     rows: Vec<Row>,
 }
 
 impl Lanes {
-    /// The instance, of those the command is for, that others wait for already.
+    /// The first instance of the command that is blocked.
     pub(crate) fn blocking(&self, command: &Command) -> Option<Address> {
         if self.lanes.is_empty() {
             return None;
@@ -35,13 +35,13 @@ impl Lanes {
         blocked.next().map(|step| step.to.clone())
     }
 
-    /// Queues a command behind others.
+    /// Queues a command behind others of its instance.
     pub(crate) fn join(&mut self, at: Address, command: Command) {
         self.lanes.entry(at).or_default().queue.push_back(command);
         self.waiting += 1;
     }
 
-    /// The command goes to the front of its lane, and waits for more rows.
+    /// Puts a command at the front of its queue; it waits for more rows.
     pub(crate) fn wait(&mut self, at: Address, command: Command, rows: Vec<Row>) {
         let lane = self.lanes.entry(at).or_default();
         lane.queue.push_front(command);
@@ -49,19 +49,19 @@ impl Lanes {
         self.waiting += 1;
     }
 
-    /// The command at the front of a lane, to be run again.
+    /// Takes the command at the front of a queue, to run it again.
     pub(crate) fn front(&mut self, at: &Address) -> Option<Command> {
         let command = self.lanes.get_mut(at)?.queue.pop_front()?;
         self.waiting -= 1;
         Some(command)
     }
 
-    /// The command at the front of a lane, as it waits.
+    /// The command at the front of a queue.
     pub(crate) fn first(&mut self, at: &Address) -> Option<&mut Command> {
         self.lanes.get_mut(at)?.queue.front_mut()
     }
 
-    /// The command that was at the front is done: these rows were kept for it.
+    /// The command at the front is done; answers the rows that were pinned for it.
     pub(crate) fn done(&mut self, at: &Address) -> Vec<Row> {
         let Some(lane) = self.lanes.get_mut(at) else {
             return Vec::new();
@@ -73,7 +73,7 @@ impl Lanes {
         rows
     }
 
-    /// All commands that wait.
+    /// All blocked commands.
     pub(crate) fn drain(&mut self) -> Vec<Command> {
         self.waiting = 0;
         let lanes = std::mem::take(&mut self.lanes);

@@ -1,12 +1,12 @@
 //! The runtime of Steadfast's partitions.
 //!
-//! A partition has one owner, and the owner has one loop that runs commands one
-//! after the other. [`Service`]s are plain synchronous code: they read and write
-//! rows through a [`Turn`] and ask for timers, messages and effects. One commit
-//! holds all of it, and nothing leaves before that commit is durable.
+//! A partition has one owner, and the owner has one loop that runs commands one after
+//! the other. [`Service`]s are plain synchronous code: they read and write rows through
+//! a [`Turn`] and request timers, messages and effects. One commit holds all of it, and
+//! nothing leaves the partition before that commit is durable.
 //!
 //! `sequencer` and `run` decide, synchronously; `owner` is the loop around them;
-//! `runtime` takes partitions and gives them up.
+//! `runtime` opens partitions and hands them over.
 
 mod address;
 mod ahead;

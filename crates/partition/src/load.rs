@@ -1,8 +1,8 @@
 //! Reads what a partition needs from its tables.
 //!
-//! Everything here may wait for the engine, so it happens outside the loop. A read
-//! that fails is repeated: the loop cannot go on without its answer, and a ledger
-//! that has failed for good ends the loop anyway.
+//! Reads may wait for the engine, so they run outside the loop. A read that fails is
+//! repeated: the loop cannot continue without its result, and a ledger that has failed
+//! for good ends the loop anyway.
 
 use std::ops::Bound;
 use std::time::Duration;
@@ -22,13 +22,13 @@ use crate::tables::{OUTBOX, RECEIVED, SENT, TIMERS, WORK};
 use crate::transport::Link;
 use crate::warm::Row;
 
-/// What must be known before the first command runs.
+/// State that is loaded before the first command runs.
 pub(crate) struct Opening {
-    /// Per destination the last number that was given.
+    /// The last number assigned per destination.
     pub(crate) sent: Vec<(Partition, u64)>,
-    /// Per link the last number that was handled.
+    /// The last number handled per link.
     pub(crate) received: Vec<(Link, u64)>,
-    /// Work that was begun and not ended.
+    /// Open work.
     pub(crate) work: Vec<Effect>,
 }
 
@@ -83,15 +83,16 @@ pub(crate) async fn rows(ledger: Ledger, rows: Vec<Row>) -> Vec<(Row, Option<Byt
     futures_util::future::join_all(read).await
 }
 
-/// Reads so many timers from `from` on, as they are once `after` is durable, and
-/// tells which one comes behind them.
+/// Reads up to `limit` timers from `from` on, once `after` is durable, and the key of
+/// the next one.
 pub(crate) async fn timers(
     ledger: Ledger,
     from: Bytes,
     limit: usize,
     after: Lsn,
 ) -> (Vec<Timer>, Option<Bytes>) {
-    // If it is never durable, the partition is loaded again and this is forgotten.
+    // If it never becomes durable, the partition is loaded again and this result is
+    // dropped.
     let _ = ledger.wait(after).await;
     let range = |from: Bytes| Scan {
         from: Bound::Included(from),

@@ -1,14 +1,14 @@
 //! Commands and replies, as values or as bytes.
 //!
-//! Inside a node a command travels as the value it is. It becomes bytes only where
-//! it must: in a row, or on the way to another node.
+//! Inside a node a command is passed as a value. It is encoded only where needed: in a
+//! row, or on the way to another node.
 
 use std::any::Any;
 
 use bytes::Bytes;
 use steadfast_core::codec::Malformed;
 
-/// A type that can travel between nodes and versions.
+/// A type that can be sent between nodes and versions.
 pub trait Message: Send + Sync + Sized + 'static {
     /// Bytes that [`Message::decode`] understands, in this version and later ones.
     fn encode(&self) -> Bytes;
@@ -40,13 +40,13 @@ impl Message for () {
     }
 }
 
-/// A message on its way.
+/// A command or a reply.
 pub(crate) enum Payload {
     /// The value itself.
     Value(Box<dyn Any + Send + Sync>),
     /// Its bytes.
     Bytes(Bytes),
-    /// Its bytes, and the value that was found in them.
+    /// Its bytes, and the decoded value.
     Read(Bytes, Box<dyn Any + Send + Sync>),
 }
 
@@ -55,7 +55,7 @@ impl Payload {
         Self::Value(Box::new(message))
     }
 
-    /// The message, taken out.
+    /// Takes the message out.
     pub(crate) fn open<M: Message>(self) -> Result<M, Malformed> {
         match self {
             Self::Value(value) | Self::Read(_, value) => {
@@ -65,7 +65,7 @@ impl Payload {
         }
     }
 
-    /// Looks at the message; bytes are decoded once.
+    /// Borrows the message; bytes are decoded once.
     pub(crate) fn look<M: Message>(&mut self) -> Result<&M, Malformed> {
         if let Self::Bytes(bytes) = self {
             let value = M::decode(bytes)?;
@@ -77,7 +77,7 @@ impl Payload {
         }
     }
 
-    /// The bytes that it came in, if it came in bytes.
+    /// Its bytes, if it arrived as bytes.
     pub(crate) fn bytes(&self) -> Bytes {
         match self {
             Self::Bytes(bytes) | Self::Read(bytes, _) => bytes.clone(),

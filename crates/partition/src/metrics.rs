@@ -1,9 +1,9 @@
-//! What a partition counts.
+//! Counters of a partition.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Counters of one partition, written by its loop and read by anybody.
+/// Counters of one partition, written by its owner loop only.
 #[derive(Debug, Default)]
 pub struct Metrics {
     pub(crate) commands: AtomicU64,
@@ -27,7 +27,7 @@ pub struct Metrics {
 /// The counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Commands that were handled, of whatever origin.
+    /// Commands that were handled, of any origin.
     pub commands: u64,
     /// Commands of callers that a service refused.
     pub refused: u64,
@@ -43,39 +43,40 @@ pub struct Counts {
     pub received: u64,
     /// Messages that came again and were dropped.
     pub duplicates: u64,
-    /// Messages and timers that a service refused; they are kept aside.
+    /// Messages and timers that a service refused; they became dead letters.
     pub poisoned: u64,
-    /// How often staged writes were taken back.
+    /// How often staged writes were rolled back.
     pub rollbacks: u64,
     /// Commands that wait for rows now.
     pub waiting: u64,
-    /// Replies and effects that wait for durability now.
+    /// Replies and effects that wait for a durable commit now.
     pub gated: u64,
     /// Messages that have not arrived yet.
     pub backlog: u64,
     /// Timers in memory.
     pub near_timers: u64,
-    /// The longest time for which the loop did not look up.
+    /// The longest time of one owner-loop iteration.
     pub longest_turn: Duration,
-    /// The longest processor time for which it did not look up: a turn that is much
-    /// longer has waited for a processor.
+    /// The longest CPU time of one owner-loop iteration. An iteration that took much
+    /// longer has waited for a CPU.
     pub longest_work: Duration,
 }
 
 impl Metrics {
-    /// The longest time for which the loop did not look up, and the longest
-    /// processor time, since this was last asked; both begin anew.
+    /// The longest elapsed time and the longest CPU time of one iteration since the
+    /// last call; resets both.
     pub fn take_longest(&self) -> (Duration, Duration) {
         let take = |longest: &AtomicU64| Duration::from_micros(longest.swap(0, Ordering::Relaxed));
         (take(&self.longest_turn_us), take(&self.longest_work_us))
     }
 
-    /// Whether a turn that took so long may have worked the longest.
+    /// Whether an iteration of this length may have the longest CPU time.
     pub(crate) fn may_be_longest_work(&self, took: Duration) -> bool {
         took.as_micros() as u64 > self.longest_work_us.load(Ordering::Relaxed)
     }
 
-    /// The counters now. Each is exact; together they are of about one moment.
+    /// The current counters. Each is exact; they are read at slightly different
+    /// moments.
     pub fn counts(&self) -> Counts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counts {
@@ -99,7 +100,7 @@ impl Metrics {
     }
 }
 
-/// Counts one more. Only the loop writes, so no read-modify-write is needed.
+/// Increments a counter. Only the loop writes, so no read-modify-write is needed.
 pub(crate) fn count(counter: &AtomicU64) {
     add(counter, 1);
 }

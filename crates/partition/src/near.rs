@@ -1,17 +1,17 @@
-//! Timers in memory: by due time, counted per address.
+//! The index of timers in memory.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hasher};
 
 use bytes::Bytes;
 
-/// Timers by key, which begins with when they are due.
+/// Timers by key, which begins with the due time.
 #[derive(Default)]
 pub(crate) struct Near {
     by_key: BTreeMap<Bytes, Bytes>,
-    /// How many an address has, by its hash. Whether it has only one is asked for every
-    /// few timers of a burst, so nobody may have to look through them; two addresses
-    /// with one hash are taken for one that has several.
+    /// Timers per address, by the hash of the address, so that the check for an only
+    /// timer needs no scan: a burst makes it for every few timers. Two addresses with
+    /// one hash count as one that has several.
     of_address: HashMap<u64, u32>,
 }
 
@@ -23,7 +23,7 @@ impl Near {
         }
     }
 
-    /// Takes a timer out, with its key.
+    /// Removes a timer and answers it with its key.
     pub(crate) fn remove(&mut self, key: &Bytes) -> Option<(Bytes, Bytes)> {
         let removed = self.by_key.remove_entry(key)?;
         self.uncount(address_of(key));
@@ -49,7 +49,7 @@ impl Near {
         self.by_key.len()
     }
 
-    /// Keeps so many; answers the key of the first one that was let go.
+    /// Keeps `count` timers; answers the key of the first one that was dropped.
     pub(crate) fn truncate(&mut self, count: usize) -> Option<Bytes> {
         let first = self.by_key.keys().nth(count).cloned()?;
         for key in self.by_key.split_off(&first).into_keys() {

@@ -1,8 +1,8 @@
 //! Messages to other partitions, until they have arrived.
 //!
-//! Each message is a row, numbered per destination. It may leave once its commit
-//! is durable; its row goes when the destination says that it has handled it. Of a
-//! long queue memory holds the front only. One parcel per link is under way.
+//! Each message is a row, numbered per destination. It may be sent once its commit is
+//! durable; its row is deleted when the destination has acknowledged it. Of a long
+//! queue, memory holds only the front. One batch per link is in flight.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,16 +15,16 @@ use crate::transport::{Link, Parcel};
 pub(crate) struct Outbox {
     link: Link,
     lines: BTreeMap<Partition, Line>,
-    /// Keys of rows that have arrived: they go with the next commit.
+    /// Keys of rows of arrived messages: the next commit deletes them.
     arrived: VecDeque<Bytes>,
-    /// Messages that have not arrived, of all lines.
+    /// Messages that have not arrived, over all links.
     backlog: u64,
 }
 
-/// The way to one partition.
+/// The outgoing messages to one partition.
 #[derive(Default)]
 struct Line {
-    /// The last number that was given.
+    /// The last number that was assigned.
     last: u64,
     /// The last number that is durable.
     durable: u64,
@@ -33,14 +33,14 @@ struct Line {
     /// Messages after this number are in the table only.
     known: u64,
     is_under_way: bool,
-    /// While rows are being read: those up to this number are among them.
+    /// While rows are being read: numbers up to this one are among them.
     loading: Option<u64>,
 }
 
-/// What a line needs next.
+/// What a link needs next.
 pub(crate) enum Next {
     Nothing,
-    /// Bring this to the destination.
+    /// Send this batch to the destination.
     Deliver(Parcel),
     /// Read rows from this number on.
     Load(u64),
@@ -56,8 +56,8 @@ impl Outbox {
         }
     }
 
-    /// A line as it was found in the table: `last` was the last number given. What
-    /// has not arrived is read when it is asked for.
+    /// Restores a link from the table: `last` was the last number assigned. Messages
+    /// that have not arrived are read on demand.
     pub(crate) fn restore(&mut self, to: Partition, last: u64) {
         let line = Line {
             last,
@@ -68,7 +68,7 @@ impl Outbox {
         self.lines.insert(to, line);
     }
 
-    /// The last number that was given to a destination.
+    /// The last number that was assigned for a destination.
     pub(crate) fn last(&self, to: Partition) -> u64 {
         self.lines.get(&to).map_or(0, |line| line.last)
     }
@@ -92,7 +92,7 @@ impl Outbox {
         }
     }
 
-    /// What to do for a destination now.
+    /// The next step for a destination.
     pub(crate) fn next(&mut self, to: Partition) -> Next {
         let link = self.link;
         let Some(line) = self.lines.get_mut(&to) else {
@@ -114,8 +114,8 @@ impl Outbox {
         }
     }
 
-    /// All messages to ourselves that memory holds: they need not leave, so they
-    /// need not be durable either.
+    /// All messages to this partition itself in memory: they do not leave, so they need
+    /// not be durable.
     pub(crate) fn take_own(&mut self) -> VecDeque<(u64, Bytes)> {
         let Some(line) = self.lines.get_mut(&self.link.source) else {
             return VecDeque::new();
@@ -126,8 +126,8 @@ impl Outbox {
         own
     }
 
-    /// Rows have been read. They are durable, and ascend, but may have gaps where
-    /// messages have arrived already.
+    /// Rows have been read. They are durable and ascending, with gaps where messages
+    /// have arrived already.
     pub(crate) fn loaded(&mut self, to: Partition, rows: Vec<(u64, Bytes)>, is_last: bool) {
         let Some(line) = self.lines.get_mut(&to) else {
             return;
@@ -141,7 +141,7 @@ impl Outbox {
             }
         }
         if is_last {
-            // Whatever was durable before and is not there has arrived.
+            // A durable message without a row has arrived.
             line.known = line.known.max(sought);
         }
         self.backlog = self.backlog - before + line.backlog();
@@ -166,25 +166,25 @@ impl Outbox {
         self.backlog = self.backlog - before + line.backlog();
     }
 
-    /// A parcel has not arrived.
+    /// A batch has not arrived.
     pub(crate) fn came_back(&mut self, to: Partition) {
         if let Some(line) = self.lines.get_mut(&to) {
             line.is_under_way = false;
         }
     }
 
-    /// Rows that may go, for the next commit: some at a time, because each costs the
-    /// loop as much as a row that is written.
+    /// Rows that the next commit may delete: some at a time, because deleting a row
+    /// costs the loop as much as writing one.
     pub(crate) fn arrived_rows(&self) -> impl ExactSizeIterator<Item = &Bytes> {
         self.arrived.iter().take(limits::SWEPT_ROWS)
     }
 
-    /// Whether so many rows may go that they should not wait for a commit.
+    /// Whether so many rows may be deleted that they need a commit of their own.
     pub(crate) fn is_littered(&self) -> bool {
         self.arrived.len() >= limits::LINK_QUEUE
     }
 
-    /// The first `count` of them are gone.
+    /// The first `count` of them were deleted.
     pub(crate) fn forget_rows(&mut self, count: usize) {
         self.arrived.drain(..count);
     }
@@ -204,7 +204,7 @@ impl Line {
         }
     }
 
-    /// Memory has nothing left, but the table has.
+    /// Memory holds none of the messages that the table has.
     fn needs_rows(&self) -> bool {
         self.queue.is_empty() && self.known < self.durable && self.loading.is_none()
     }

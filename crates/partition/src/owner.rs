@@ -1,10 +1,10 @@
 //! The owner loop: one task per partition.
 //!
-//! Each round does what has come (durability, messages, callers, timers), some of
-//! each, and then waits. It never waits for user code, disk or network: those are
-//! futures beside it, whose results come in like everything else.
+//! Each round handles some of everything that has arrived (durability, messages,
+//! callers, timers) and then waits. It never waits for user code, disk or network:
+//! those are futures beside it, whose results come in like everything else.
 //!
-//! It ends when the partition was drained, or when its ledger has failed.
+//! The loop ends when the partition was drained, or when its ledger has failed.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -37,14 +37,14 @@ use crate::space::Space;
 use crate::transport::{Parcel, Transport};
 use crate::warm::Row;
 
-/// What a loop is made of.
+/// Dependencies of an owner loop.
 pub(crate) struct Parts {
     pub(crate) ledger: Ledger,
     pub(crate) space: Arc<Space>,
     pub(crate) services: Arc<Services>,
     pub(crate) performer: Arc<dyn Performer>,
     pub(crate) router: Arc<Router>,
-    /// The way back to the loop.
+    /// Sends control messages back to the loop.
     pub(crate) posts: Posts,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: Arc<Metrics>,
@@ -53,9 +53,9 @@ pub(crate) struct Parts {
 /// Why a loop has ended.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// Everything that was under way is done.
+    /// Everything that was in progress is done.
     Drained,
-    /// It was told to stop.
+    /// It received a stop message.
     Stopped,
     /// The ledger has failed.
     Failed(StorageError),
@@ -66,24 +66,24 @@ pub(crate) struct Owner {
     sequencer: Sequencer,
     calls: mpsc::Receiver<Command>,
     posts: mpsc::UnboundedReceiver<Post>,
-    /// A post that ended the last wait.
+    /// A control message that ended the last wait.
     posted: VecDeque<Post>,
     durable: watch::Receiver<Lsn>,
-    /// Callers that have just come in.
+    /// Commands of callers that have just arrived.
     fresh: Vec<Command>,
-    /// Callers that are next.
+    /// Commands of callers that run next.
     arrived: VecDeque<Command>,
-    /// When the loop last looked up.
+    /// When the last round began.
     looked_up: Duration,
-    /// What is being waited for.
+    /// Futures that the loop waits for.
     pending: FuturesUnordered<Pin<Box<dyn Future<Output = Done> + Send>>>,
-    /// What was under way when the partition was loaded.
+    /// Work that was open when the partition was loaded.
     work: Vec<Effect>,
     is_draining: bool,
     alarm: Alarm,
 }
 
-/// Something that was waited for.
+/// The result of a future that the loop waited for.
 enum Done {
     Rows(Address, Vec<(Row, Option<Bytes>)>),
     Timers(Vec<Timer>, Option<Bytes>),
@@ -96,14 +96,14 @@ enum Done {
 /// How long the loop sleeps while the log is full.
 const STALL: Duration = Duration::from_millis(5);
 
-/// How soon a parcel that has not arrived is sent again.
+/// How soon a batch that has not arrived is sent again.
 const RETRY: Duration = Duration::from_millis(5);
 
-/// How long it sleeps at most: the wall clock may have been set meanwhile.
+/// The longest sleep: the wall clock may have been set during it.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
 impl Owner {
-    /// Loads a partition; nothing has been performed yet.
+    /// Loads a partition; no effect has been performed yet.
     pub(crate) async fn load(
         parts: Parts,
         calls: mpsc::Receiver<Command>,
@@ -130,7 +130,7 @@ impl Owner {
         Ok(owner)
     }
 
-    /// Serves the partition, whose door is open, until it is drained or lost.
+    /// Serves the partition, whose mailbox is open, until it is drained or lost.
     pub(crate) async fn run(mut self) -> End {
         self.perform();
         self.looked_up = self.parts.clock.monotonic();
@@ -159,7 +159,7 @@ impl Owner {
         }
     }
 
-    /// Does some of everything that has come; answers whether there is more.
+    /// Handles some of everything that has arrived; answers whether there is more.
     fn round(&mut self) -> bool {
         let (clock, end) = (&self.parts.clock, self.looked_up + limits::TURN_TIME);
         let began = clock.processor();
@@ -170,7 +170,7 @@ impl Owner {
         let mut has_more = sequencer.release(durable, &is_over);
         sequencer.retry_stalled();
         has_more |= sequencer.run_lanes(&is_over);
-        // What is in rows is left to the next owner.
+        // Timers and messages are rows: they are left to the next owner.
         if !self.is_draining {
             has_more |= sequencer.fire(&is_over);
         }
@@ -178,7 +178,7 @@ impl Owner {
         if !self.is_draining {
             has_more |= sequencer.work_off(&is_over);
         }
-        // Some of it depends on nothing that is still on its way.
+        // Some of it depends on nothing that is still being written.
         let durable = *self.durable.borrow_and_update();
         has_more |= sequencer.release(durable, &is_over);
         sequencer.measure();
@@ -188,7 +188,7 @@ impl Owner {
         let took = self.parts.clock.monotonic().saturating_sub(self.looked_up);
         let metrics = &self.parts.metrics;
         raise(&metrics.longest_turn_us, took.as_micros() as u64);
-        // It has worked no longer than it took, and asking costs a call of the kernel.
+        // CPU time cannot exceed elapsed time, and reading it costs a system call.
         if metrics.may_be_longest_work(took) {
             let worked = self.parts.clock.processor().saturating_sub(began);
             raise(&metrics.longest_work_us, worked.as_micros() as u64);
@@ -212,8 +212,8 @@ impl Owner {
         }
     }
 
-    /// Takes in some of what has come meanwhile, without waiting; answers whether
-    /// to stop.
+    /// Takes in some of what has arrived in the meantime, without waiting; answers
+    /// whether to stop.
     fn take_in(&mut self) -> bool {
         self.arrived.extend(self.fresh.drain(..));
         for _ in 0..limits::TURN_COMMANDS {
@@ -233,20 +233,20 @@ impl Owner {
         }
         let room = limits::TURN_COMMANDS.saturating_sub(self.arrived.len());
         if room > 0 && self.sequencer.has_room() {
-            // Together: each take of its own would lock the queue once more.
+            // Together: receiving them one by one would lock the queue each time.
             let _ = self.calls.recv_many(&mut self.fresh, room).now_or_never();
             self.arrived.extend(self.fresh.drain(..));
         }
         false
     }
 
-    /// How long nothing can happen by itself.
+    /// The time until a timer is due or a stalled command is retried.
     fn sleep(&self) -> Duration {
         if !self.sequencer.stalled.is_empty() {
             return STALL;
         }
         let due = self.sequencer.timers.next_due();
-        // Timers are left to the next owner once this one is leaving.
+        // A draining owner leaves timers to the next one.
         let Some(due) = due.filter(|_| !self.is_draining) else {
             return LONGEST_SLEEP;
         };
@@ -259,7 +259,7 @@ impl Owner {
         match post {
             Post::Parcel(_, reply) if self.is_draining => {
                 let partition = self.parts.ledger.partition();
-                // The sender asks the next owner.
+                // The sender retries at the next owner.
                 reply.send(Err(Error::new(Kind::Draining { partition })));
             }
             Post::Parcel(parcel, reply) => self.sequencer.receive(parcel, reply),
@@ -306,7 +306,7 @@ impl Owner {
         }
     }
 
-    /// Brings a parcel on its way. A partition of this node acknowledges it by a post,
+    /// Sends a batch. A partition of this node acknowledges it by a control message,
     /// which costs much less than a future that waits.
     fn deliver(&mut self, to: Partition, parcel: Parcel) {
         let Parts { router, posts, .. } = &self.parts;
@@ -333,7 +333,7 @@ impl Owner {
         }
     }
 
-    /// Staged writes were taken back: begins again from the rows.
+    /// Staged writes were rolled back: loads the state from the rows again.
     async fn reload(&mut self) -> std::result::Result<(), StorageError> {
         count(&self.parts.metrics.rollbacks);
         let durable = *self.durable.borrow_and_update();
@@ -353,7 +353,8 @@ impl Owner {
         self.open(opening);
         self.perform();
         for mut command in rest {
-            // What code outside has answered came of rows that were taken back.
+            // The results of suspended commands were computed from rows that were
+            // rolled back.
             command.errand = Errand::None;
             self.sequencer.accept(command);
         }
@@ -365,7 +366,7 @@ impl Owner {
         self.work = opening.work;
     }
 
-    /// Begins what was under way. Performers come to the door with its ends.
+    /// Performs the work that was open. Its completions arrive through the mailbox.
     fn perform(&mut self) {
         for effect in std::mem::take(&mut self.work) {
             self.parts.performer.perform(effect);
@@ -380,7 +381,7 @@ impl Owner {
         self.end(End::Failed(error))
     }
 
-    /// Tells everybody who waits.
+    /// Answers every waiting caller.
     fn end(mut self, end: End) -> End {
         let durable = *self.durable.borrow_and_update();
         let partition = self.parts.ledger.partition();
@@ -395,7 +396,7 @@ impl Owner {
         while let Ok(command) = self.calls.try_recv() {
             rest.push(command);
         }
-        // These never ran, so they may safely be sent again.
+        // These never ran, so their callers may safely send them again.
         let away = Error::new(Kind::Draining { partition });
         for command in rest {
             crate::run::refuse(command.origin, &away);
@@ -415,7 +416,7 @@ fn sequencer(parts: &Parts) -> Sequencer {
     )
 }
 
-/// Brings a parcel to its destination, however long that takes.
+/// Sends a batch to its destination, retrying until it has arrived.
 async fn deliver(transport: Arc<Router>, to: Partition, parcel: Parcel) -> u64 {
     let mut pause = RETRY;
     loop {
@@ -426,7 +427,7 @@ async fn deliver(transport: Arc<Router>, to: Partition, parcel: Parcel) -> u64 {
                     event = "partition.parcel_retried",
                     %to,
                     %error,
-                    "a parcel did not arrive and is sent again",
+                    "a message batch did not arrive; it is sent again",
                 );
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(Duration::from_secs(1));

@@ -1,4 +1,4 @@
-//! What comes to a partition without being asked for.
+//! Control messages to an owner loop.
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -9,48 +9,51 @@ use crate::command::{Command, Returned};
 use crate::error::Result;
 use crate::transport::Parcel;
 
-/// The way of posts to the loop of a partition.
+/// Sends control messages to the owner loop of a partition.
 pub(crate) type Posts = mpsc::UnboundedSender<Post>;
 
-/// What comes to a partition without being asked for.
+/// A message to an owner loop that is not a call.
 pub(crate) enum Post {
     Parcel(Parcel, Receipt),
-    /// A partition of this node has handled a parcel of ours up to this number, or
-    /// it has not.
+    /// A partition of this node has handled our batch up to this number; `None`: it has
+    /// not.
     Handled(Partition, Option<u64>),
-    /// The errand of an instance, by its number, has come back.
+    /// The suspended command of an instance has its result; with the number of the
+    /// suspension.
     Returned(Address, u64, Returned),
     Command(Box<Command>),
-    /// Take no more callers, and end when nothing is under way.
+    /// Accept no more callers, and end when nothing is in progress.
     Drain,
     /// End now.
     Stop,
 }
 
-/// Where a parcel is acknowledged.
+/// Where a batch is acknowledged.
 pub(crate) enum Receipt {
-    /// Somebody who waits for it.
+    /// A sender that waits for it.
     Far(oneshot::Sender<Result<u64>>),
     /// The loop of the partition that sent it, on this node.
     Near(Near),
 }
 
-/// A parcel from a partition of this node. Dropping it says that it was not handled.
+/// Acknowledges a batch from a partition of this node. Dropping it reports that the
+/// batch was not handled.
 pub(crate) struct Near {
     source: Posts,
     to: Option<Partition>,
 }
 
 impl Receipt {
-    /// For a parcel to `to` of the loop behind `source`.
+    /// For a batch to `to` of the loop behind `source`.
     pub(crate) fn near(source: Posts, to: Partition) -> Self {
         let to = Some(to);
         Self::Near(Near { source, to })
     }
 
-    /// The link's last number that is durably handled, or why it is not known.
+    /// Acknowledges the last number of the link that is durably handled, or reports the
+    /// error.
     pub(crate) fn send(self, handled: Result<u64>) {
-        // A sender that is gone sends again when it is back.
+        // A sender that is gone sends the batch again after it was loaded.
         match self {
             Self::Far(reply) => drop(reply.send(handled)),
             Self::Near(mut near) => near.tell(handled.ok()),

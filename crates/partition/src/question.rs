@@ -1,7 +1,7 @@
 //! Reads of a partition that travel between nodes.
 //!
-//! The same five reads that a door offers, as values. Their encoding is spoken
-//! between versions, so it never changes its meaning.
+//! The five reads of a mailbox, as values. Nodes of different versions exchange their
+//! encoding, so it never changes its meaning.
 
 use std::ops::Bound;
 
@@ -14,7 +14,7 @@ use steadfast_core::limits;
 use steadfast_storage::Head;
 use steadfast_storage::engine::{EventBatch as Batch, Row, Start};
 
-/// What is to be read.
+/// A read request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
     /// One row.
@@ -34,16 +34,16 @@ pub enum Question {
         from: Start,
         max_bytes: usize,
     },
-    /// Begin and end of a stream, as soon as it goes on behind `after`, or after a
-    /// while.
+    /// Begin and end of a stream, as soon as it grows beyond `after`, or after a
+    /// time-out.
     Follow { stream: Stream, after: Sequence },
 }
 
-/// What was found.
+/// The response to a read request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
     Row(Option<Bytes>),
-    /// And whether there may be more: they were cut off for their size.
+    /// The rows, and whether there may be more: they are cut off by size.
     Rows(Vec<Row>, bool),
     Head(Option<Head>),
     Batches(Vec<Batch>),

@@ -1,8 +1,8 @@
-//! Reads rows and streams of a partition.
+//! Reads durable rows and streams of a partition.
 //!
-//! Through its door, outside the loop: whoever reads here sees durable state only.
-//! Services and protocols stand on this crate and not on the one below, so what
-//! they need of it is named here.
+//! Reads run outside the owner loop and see durable state only. Services and protocols
+//! depend on this crate and not on the storage crate, so the storage types that they
+//! need are re-exported here.
 
 use std::ops::Bound;
 

@@ -1,15 +1,15 @@
-//! How a service says no, or not yet.
+//! How a turn of a service ends without an answer.
 
 use std::fmt;
 
 use steadfast_core::error::Code;
 
-/// A service's no. Nothing has changed.
+/// An error of a service. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The service's own stable code.
     pub code: Code,
-    /// What happened, to what, and what to do.
+    /// What failed, why, and what to do.
     pub message: String,
 }
 
@@ -19,15 +19,15 @@ pub enum Halt {
     /// Rows are not in memory; the turn knows which. They are loaded, and the
     /// command runs again from its beginning.
     Missing,
-    /// Code outside has to run first; the turn has given a ticket for it. The command
-    /// runs again from its beginning when that has answered.
+    /// Code outside the loop has to run first; the turn has created a completer for it.
+    /// The command runs again from its beginning when the code has completed.
     Away,
-    /// The service says no.
+    /// The service refuses the command.
     Refused(Refusal),
 }
 
 impl Refusal {
-    /// A no with its reason.
+    /// An error with its reason.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self {
             code,

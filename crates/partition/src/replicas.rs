@@ -1,7 +1,7 @@
-//! One replica of the collections of each partition here.
+//! Collection replicas, one per served partition.
 //!
-//! Locks live in a replica, so a partition may have only one on its node: all who
-//! use collections of a partition that this node serves get theirs here.
+//! Locks live in a replica, so a partition may have only one on its node: all users of
+//! the collections of a partition share it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,11 +40,12 @@ impl Replicas {
         let door = self.door(partition)?;
         let mut known = self.known.lock().await;
         if let Some(replica) = known.get(&partition) {
-            // A ledger that was lost has failed, whoever has the partition now.
+            // A ledger that was lost has failed, even if this node owns the partition
+            // again.
             if replica.ledger().is_ok_and(|l| l.failure().is_none()) {
                 return Ok(replica.clone());
             }
-            // Whoever holds the old replica learns of it.
+            // Users of the old replica get an error.
             replica.close();
         }
         let options = Options {
@@ -71,13 +72,14 @@ impl Replicas {
         let writes = sealed.take_writes().unwrap_or_default();
         let staged = envelopes(sealed.take_commands())?;
         let commands = staged.into_iter().chain(commands).collect();
-        // Once it is handed over, its outcome must be taken in whoever still waits.
+        // Once it is handed over, its outcome must be applied even if the caller stops
+        // waiting.
         let task = tokio::spawn(named(async move {
             match door.commit(writes, commands).await {
                 Ok(lsn) => sealed.finish(Ok(lsn)).map_err(|error| collections(&error)),
                 Err(error) => {
-                    // Without a word from below nothing was written: dropping the
-                    // transaction aborts it.
+                    // Without an error of the storage engine nothing was written:
+                    // dropping the transaction aborts it.
                     if let Some(cause) = error.storage() {
                         let _ = sealed.finish(Err(cause.clone()));
                     }
@@ -95,7 +97,7 @@ impl Replicas {
     }
 }
 
-/// Brings commands of transactions to the owner of their partition.
+/// Sends commands of transactions to the owner of their partition.
 struct Carrier(Door);
 
 impl Courier for Carrier {
@@ -117,7 +119,7 @@ fn envelopes(commands: Vec<Bytes>) -> Result<Vec<Envelope>> {
     commands.into_iter().map(read).collect()
 }
 
-/// What the owner says, in the words of collections.
+/// Converts an error of the owner to one of collections.
 fn declined(error: &Error) -> Declined {
     match error.storage() {
         Some(cause) => Declined::Storage(cause.clone()),

@@ -1,4 +1,4 @@
-//! Finds the owner of a partition: here, or beyond.
+//! Routes requests to partition owners.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::error::{Error, Kind, Result};
 use crate::question::{Finding, Question};
 use crate::transport::{Alone, Parcel, Transport};
 
-/// The partitions of all spaces that this node serves, and the way to the others.
+/// The partitions of all spaces that this node serves, and the transport to the others.
 pub struct Router {
     doors: RwLock<BTreeMap<Partition, Door>>,
     clerks: RwLock<BTreeMap<ServiceKind, Arc<dyn Clerk>>>,
@@ -34,11 +34,11 @@ impl Router {
         }
     }
 
-    /// Leads to copies that can be read, and to nothing else.
+    /// Routes to read-only copies, and to nothing else.
     pub fn of_copies(copies: impl IntoIterator<Item = Ledger>) -> Self {
         let router = Self::new(Arc::new(Alone));
         for ledger in copies {
-            // Nobody listens: commands are refused.
+            // Without a receiver, commands are refused.
             let (calls, _) = mpsc::channel(1);
             let (posts, _) = mpsc::unbounded_channel();
             router.open(Door::new(ledger, calls, posts, Arc::default()));
@@ -61,8 +61,8 @@ impl Router {
         self.doors.read().values().cloned().collect()
     }
 
-    /// Handles a call of another node. It is never sent on: nodes that disagree
-    /// about an owner would send it round for ever.
+    /// Handles a call of another node. It is never forwarded: nodes that disagree about
+    /// an owner would forward it without end.
     pub async fn serve(&self, to: Partition, envelope: Envelope) -> Result<Bytes> {
         match self.door(to) {
             Some(door) => door.serve(envelope).await,
@@ -70,7 +70,7 @@ impl Router {
         }
     }
 
-    /// Takes a parcel of another node.
+    /// Receives a batch of another node.
     pub async fn receive(&self, to: Partition, parcel: Parcel) -> Result<u64> {
         match self.door(to) {
             Some(door) => door.receive(parcel).await,
@@ -94,12 +94,13 @@ impl Router {
         }
     }
 
-    /// Has a clerk answer what is asked of a kind.
+    /// Registers the owner handler of a kind.
     pub fn employ(&self, kind: ServiceKind, clerk: Arc<dyn Clerk>) {
         self.clerks.write().insert(kind, clerk);
     }
 
-    /// Has a clerk of this node answer, if it serves the partition.
+    /// Dispatches a request to an owner handler of this node, if it serves the
+    /// partition.
     pub async fn consult(&self, to: Partition, inquiry: Inquiry) -> Result<Bytes> {
         if self.door(to).is_none() {
             return Err(Error::new(Kind::NotOwner { partition: to }));
@@ -152,7 +153,7 @@ impl Transport for Router {
     async fn ask(&self, to: Partition, inquiry: Inquiry) -> Result<Bytes> {
         match self.door(to) {
             Some(_) if self.is_alone() => self.consult(to, inquiry).await,
-            // It may be handed over just now: then it is sent after it.
+            // It may be handed over just now: the request then goes to its next owner.
             _ => self.beyond.ask(to, inquiry).await,
         }
     }

@@ -1,8 +1,8 @@
 //! Runs one command: decide, stage, remember.
 //!
-//! A service decides on a turn that has no effect yet. Then its rows are staged
-//! in one transaction with the traces that keep the command from being handled
-//! twice, and only then memory changes and replies go to the gate.
+//! A service decides on a turn that has no effect yet. Then its rows are staged in one
+//! transaction, together with the rows that keep the command from being handled twice,
+//! and only then memory changes and replies go to the gate.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ enum Ran {
     Stalled(Command),
 }
 
-/// What a command came to, before it is staged.
+/// The outcome of a command before it is staged.
 struct Decision {
     writes: Writes,
     rows: Written,
@@ -45,7 +45,7 @@ struct Decision {
     given: Option<Given>,
 }
 
-/// An answer, the call it is for, and the service that gave it.
+/// A reply, its call, and the service that gave it.
 struct Given {
     answer: Answer<Payload>,
     call: CallId,
@@ -56,11 +56,11 @@ struct Given {
 type Numbered = (Partition, u64, Bytes);
 
 impl Sequencer {
-    /// Runs a command to where it ends or waits; answers whether it has left its
-    /// lane.
+    /// Runs a command until it ends or waits; answers whether it has left the queue of
+    /// its instance.
     pub(crate) fn settle(&mut self, lane: Option<&Address>, command: Command) -> bool {
         if self.is_stale {
-            // Nothing runs on memory that does not fit the rows.
+            // Memory no longer matches the rows.
             let partition = self.ledger.partition();
             let error = StorageError::new(StorageKind::TakenBack { partition });
             self.turn_away(command, &error);
@@ -89,8 +89,8 @@ impl Sequencer {
         }
     }
 
-    /// Lets a command wait for room. Others may change its rows meanwhile, so that code
-    /// outside has to look at them again.
+    /// Lets a command wait for room in the log. Other commands may change its rows in
+    /// the meantime, so its result from outside is computed again.
     fn stall(&mut self, mut command: Command) {
         command.errand = Errand::None;
         self.stalled.push_back(command);
@@ -99,11 +99,11 @@ impl Sequencer {
     /// Removes the rows of messages that have arrived, in a commit of their own.
     pub(crate) fn sweep(&mut self) {
         if let Err(error) = self.stage(Writes::new()) {
-            // They go with another commit.
+            // A later commit removes them.
             tracing::debug!(
                 event = "partition.outbox_kept",
                 %error,
-                "rows of arrived messages stay for now",
+                "rows of arrived messages were not removed; a later commit removes them",
             );
         }
     }
@@ -111,7 +111,7 @@ impl Sequencer {
     fn await_rows(&mut self, lane: Option<&Address>, command: Command, rows: Vec<Row>) {
         count(&self.metrics.missed);
         let Some(lane) = lane.or(command.to()).cloned() else {
-            // Only a service misses rows, and none was called.
+            // Only services miss rows, and none was called.
             return;
         };
         for row in &rows {
@@ -125,7 +125,7 @@ impl Sequencer {
         if let Origin::Timer { key } = &command.origin
             && !self.timers.is_firing(key)
         {
-            // It was taken back while it waited.
+            // The timer was cancelled while it waited.
             return Ran::Done;
         }
         let mut missing = Vec::new();
@@ -140,7 +140,7 @@ impl Sequencer {
         }
     }
 
-    /// Lets the services decide. Nothing has changed afterwards.
+    /// Calls the services. Nothing has changed afterwards.
     fn decide(&mut self, command: &mut Command, missing: &mut Vec<Row>) -> Result<Decision, Halt> {
         self.next_call += 1;
         let call = CallId(self.next_call);
@@ -153,13 +153,13 @@ impl Sequencer {
         let outside = Outside {
             performer: &*self.performer,
             posts: &self.posts,
-            // One that shares its commit with others waits for nobody.
+            // A command that shares its commit with others cannot be suspended.
             errand: command.more.is_empty().then_some(&command.errand),
             number: self.next_call,
         };
         let mut turn = Turn::new(ledger, space, warm, self.now, &nobody, writes, outside);
         if let Origin::Timer { key } = &command.origin {
-            // Before whatever the service schedules: it may be the same key.
+            // Before the timers that the service schedules: one may have the same key.
             turn.writes.delete(TIMERS, key);
         }
         turn.call = matches!(command.origin, Origin::Caller(_)).then_some(call);
@@ -193,7 +193,7 @@ impl Sequencer {
         })
     }
 
-    /// Stages what the services decided, and remembers it.
+    /// Stages what the services decided, and updates memory.
     fn conclude(&mut self, command: Command, decision: Decision) -> Ran {
         let Decision {
             mut writes,
@@ -234,7 +234,7 @@ impl Sequencer {
         numbered
     }
 
-    /// What a command leaves behind so that it is never handled twice.
+    /// Writes the rows that keep a command from being handled twice.
     fn write_origin(&self, origin: &Origin, writes: &mut Writes) {
         match origin {
             Origin::Link { link, number } => {
@@ -244,12 +244,12 @@ impl Sequencer {
                 let me = self.ledger.partition();
                 writes.delete(OUTBOX, &outbox::row_key(me, *number));
             }
-            // The row of a timer was deleted first; callers leave nothing.
+            // The row of a timer was deleted first; callers need none.
             Origin::Timer { .. } | Origin::Caller(_) | Origin::Transaction(_) | Origin::Posted => {}
         }
     }
 
-    /// Stages a transaction, and with it whatever else is to be written.
+    /// Stages a transaction, with the deletion of rows of arrived messages.
     fn stage(&mut self, mut writes: Writes) -> Result<(), StorageError> {
         let arrived = self.outbox.arrived_rows();
         let count = arrived.len();
@@ -257,11 +257,12 @@ impl Sequencer {
             writes.delete(OUTBOX, key);
         }
         if writes.is_empty() {
-            // It may have read what is staged, but it changes nothing. What it has read
-            // was true: no turn reads a ledger that has failed and answers.
+            // It may have read staged rows, but it changes nothing. The rows were
+            // valid: no turn succeeds on a ledger that has failed.
             return self.ledger.check();
         }
-        // Most are like those before, and one that was much longer is soon forgotten.
+        // Most transactions are like those before; the estimate decays after a much
+        // longer one.
         let room = writes.bytes().max(self.room - self.room.div_ceil(16));
         self.room = room.min(limits::EXPECTED_TRANSACTION_BYTES);
         let staged = self.ledger.stage_after(self.rollbacks, writes)?;
@@ -288,8 +289,8 @@ impl Sequencer {
         Ran::Done
     }
 
-    /// Tells a caller that it failed. Anything else comes again by itself when the
-    /// partition has been loaded again.
+    /// Answers a caller with the error. Other origins repeat their command by
+    /// themselves once the partition has been loaded again.
     fn turn_away(&mut self, command: Command, error: &StorageError) {
         if matches!(error.kind(), StorageKind::TakenBack { .. }) {
             self.is_stale = true;
@@ -297,11 +298,11 @@ impl Sequencer {
         refuse(command.origin, &error.clone().into());
     }
 
-    /// A service has said no. A caller is told; anything else is put aside, since
-    /// nobody is there to be told.
+    /// A service has refused a command. A caller gets the refusal; a message or timer
+    /// becomes a dead letter, since it has no caller.
     fn decline(&mut self, command: Command, refusal: &Refusal) -> Ran {
         if let Err(error) = self.ledger.check() {
-            // It may have missed rows that are there.
+            // The service may not have seen rows that exist.
             self.turn_away(command, &error);
             return Ran::Done;
         }
@@ -323,7 +324,7 @@ impl Sequencer {
                     event = "partition.message_refused",
                     to,
                     %refusal,
-                    "a message was refused and put aside",
+                    "a service refused a message; it was stored as a dead letter",
                 );
                 count(&self.metrics.poisoned);
                 self.finish(command.origin, None);
@@ -339,7 +340,7 @@ impl Sequencer {
         }
     }
 
-    /// Keeps a refused message aside, with the reason.
+    /// Stores a refused message as a dead letter, with the reason.
     fn write_poison(&self, command: &Command, refusal: &Refusal, writes: &mut Writes) {
         let mut key = (self.now.0.max(0) as u64).to_be_bytes().to_vec();
         key.extend_from_slice(&self.ledger.epoch().0.to_be_bytes());
@@ -355,7 +356,7 @@ impl Sequencer {
         writes.put(POISON, &key, &row);
     }
 
-    /// Whoever wanted the command has it, as soon as it is durable.
+    /// Answers the origin of the command, as soon as the commit is durable.
     fn finish(&mut self, origin: Origin, given: Option<Given>) {
         match origin {
             Origin::Caller(caller) => {
@@ -419,7 +420,7 @@ impl Sequencer {
         self.gate.hold(self.staged, release);
     }
 
-    /// Takes into memory what the turn has asked for.
+    /// Adds the turn's timers, messages and effects to memory.
     fn remember(&mut self, draft: Draft, sends: Vec<Numbered>) {
         for key in &draft.cancels {
             self.timers.cancel(key);
@@ -449,7 +450,7 @@ fn no_service(kind: ServiceKind) -> Refusal {
 }
 
 pub(crate) fn refuse(origin: Origin, error: &Error) {
-    // A caller that is gone need not be told.
+    // The caller may have stopped waiting.
     match origin {
         Origin::Caller(caller) => drop(caller.reply.send(Err(error.clone()))),
         Origin::Transaction(reply) => drop(reply.send(Err(error.clone()))),

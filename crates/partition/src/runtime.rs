@@ -1,8 +1,8 @@
 //! Serves partitions of one space on this node.
 //!
-//! Which ones is decided above: [`Runtime::serve`] takes one, [`Runtime::hand_over`]
-//! gives one up. A partition whose ledger fails is taken again, unless another
-//! node has it or the store takes nothing any more.
+//! The layer above decides which ones: [`Runtime::serve`] opens a partition,
+//! [`Runtime::hand_over`] gives it up. A partition whose ledger fails is opened again,
+//! unless another node owns it or the store accepts no more writes.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -31,22 +31,22 @@ use crate::router::Router;
 use crate::service::{Service, Services};
 use crate::space::Space;
 
-/// What a runtime needs.
+/// Dependencies of a runtime.
 pub struct Options {
-    /// What runs in the partitions.
+    /// The services that run in the partitions.
     pub services: Services,
-    /// Does what must be done outside.
+    /// Performs effects outside the partitions.
     pub performer: Arc<dyn Performer>,
-    /// Finds partitions, of this space and of others.
+    /// Finds partitions of this space and of others.
     pub router: Arc<Router>,
-    /// Where the time comes from.
+    /// The source of time.
     pub clock: Arc<dyn Clock>,
 }
 
-/// What is done before a partition goes to its next owner.
+/// A hook that runs before a partition goes to its next owner.
 pub type Parting = Box<dyn Fn(Partition) -> Parted + Send + Sync>;
 
-/// The end of that.
+/// The future of a hand-over hook.
 pub type Parted = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Serves partitions of one space.
@@ -64,27 +64,27 @@ struct Inner {
     served: Mutex<BTreeMap<Partition, Served>>,
     /// Hand-overs, one at a time for each partition.
     giving: Vec<tokio::sync::Mutex<()>>,
-    /// No partition is taken any more: the node is leaving.
+    /// The node is leaving: it opens no more partitions.
     is_offline: AtomicBool,
     changes: watch::Sender<u64>,
     parting: OnceLock<Parting>,
 }
 
-/// A partition that is served, by the task that keeps it.
+/// A partition that is served, and its task.
 struct Served {
     task: AbortHandle,
-    /// It is being handed over: if it is lost, it is not taken again.
+    /// The partition is being handed over; if it is lost, it is not opened again.
     is_leaving: bool,
-    /// Rings when the task has ended.
+    /// Becomes `true` when the task has ended.
     ended: watch::Receiver<bool>,
 }
 
-/// What became of the commands that were under way when a partition was given up.
+/// Outcome of the commands that were in progress when a partition was handed over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HandedOver {
-    /// Completed before the partition went.
+    /// Completed before the partition was handed over.
     pub completed: u64,
-    /// Cut off at the limit; their callers were told.
+    /// Cut off at the limit; their callers got an error.
     pub cut_off: u64,
 }
 
@@ -132,19 +132,19 @@ impl Runtime {
         self.inner.served.lock().keys().copied().collect()
     }
 
-    /// Rings when a partition was taken, given up or lost.
+    /// Changes when a partition was opened, handed over or lost.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.inner.changes.subscribe()
     }
 
-    /// Has something done before a partition is given up, when it serves nobody any
-    /// more. The first one stays.
+    /// Sets the hook that runs before a partition is handed over, once it accepts no
+    /// more requests. Only the first call has an effect.
     pub fn on_parting(&self, parting: Parting) {
         let _ = self.inner.parting.set(parting);
     }
 
-    /// Takes a partition and serves it. One that is served or being taken already
-    /// is left alone.
+    /// Opens a partition and serves it. Does nothing if it is served or being opened
+    /// already.
     pub async fn serve(&self, partition: Partition) -> Result<()> {
         match self.inner.start(partition)? {
             Some(taken) => taken.await.unwrap_or_else(|_| {
@@ -155,7 +155,7 @@ impl Runtime {
         }
     }
 
-    /// Takes no partition any more. Those that it is just taking are served soon.
+    /// Stops opening partitions. Those that are just being opened are served soon.
     pub(crate) fn go_offline(&self) {
         let _served = self.inner.served.lock();
         self.inner.is_offline.store(true, Ordering::Relaxed);
@@ -165,22 +165,22 @@ impl Runtime {
         self.inner.clock.monotonic()
     }
 
-    /// Takes and serves all partitions of the space.
+    /// Opens and serves all partitions of the space.
     pub async fn serve_all(&self) -> Result<()> {
         let all = self.inner.space.all();
         let all = all.map(|partition| self.serve(partition));
         futures_util::future::try_join_all(all).await.map(drop)
     }
 
-    /// Gives a partition up: callers are turned away, what is under way is
-    /// completed, and after `limit` cut off. Then the next owner may take it. One that
-    /// is being taken is given up as soon as it is.
+    /// Hands a partition over: rejects new callers, completes what is in progress, and
+    /// cuts off the rest after `limit`. Then the next owner may acquire it. A partition
+    /// that is being opened is handed over as soon as it is open.
     pub async fn hand_over(&self, partition: Partition, limit: Duration) -> Result<HandedOver> {
         self.inner.hand_over(partition, limit).await
     }
 
-    /// The same for somebody who may break off: a partition that is half given up would
-    /// serve nobody.
+    /// The same for a caller that may be cancelled: the hand-over runs to its end in a
+    /// task, because a partition that is half handed over would be served by no node.
     pub async fn hand_over_whole(
         &self,
         partition: Partition,
@@ -194,14 +194,14 @@ impl Runtime {
         giving.await.unwrap_or_else(broken_off)
     }
 
-    /// Stops serving a partition that belongs to somebody else by now. Whoever
-    /// waits for an answer is told that nobody knows.
+    /// Stops serving a partition that belongs to another node by now. Callers that wait
+    /// for an answer get an error: the outcome is unknown.
     pub fn abandon(&self, partition: Partition) {
         self.inner.router.close(partition);
         let mut served = self.inner.served.lock();
         if let Some(own) = served.remove(&partition) {
             own.task.abort();
-            // Nobody takes it again meanwhile.
+            // Under the lock, so that it is not opened again before this.
             self.inner.performer.parted(partition);
         }
         drop(served);
@@ -253,8 +253,8 @@ impl Inner {
         Ok(commands)
     }
 
-    /// Starts the task that keeps a partition, unless there is one; answers where
-    /// it tells whether it has taken the partition.
+    /// Starts the task that serves a partition, unless there is one; the receiver gets
+    /// the result of opening it.
     fn start(
         self: &Arc<Self>,
         partition: Partition,
@@ -289,12 +289,13 @@ impl Inner {
         Ok(Some(taken))
     }
 
-    /// The task that rings `own` serves a partition no more. Another one may by now.
+    /// The task that signals `own` has stopped serving its partition. Another task may
+    /// serve it by now.
     fn ended(&self, partition: Partition, own: &watch::Receiver<bool>) {
         let mut served = self.served.lock();
         let found = served.get(&partition);
         if found.is_some_and(|found| found.ended.same_channel(own)) {
-            // Nobody takes it again meanwhile.
+            // Under the lock, so that it is not opened again before this.
             self.performer.parted(partition);
             served.remove(&partition);
         }
@@ -311,7 +312,7 @@ impl Inner {
         self.open(ledger).await
     }
 
-    /// Loads a partition and opens its door.
+    /// Loads a partition and opens its mailbox.
     async fn open(&self, ledger: Ledger) -> Result<Owner> {
         let (calls, calls_in) = mpsc::channel(limits::MAILBOX);
         let (posts, posts_in) = mpsc::unbounded_channel();
@@ -332,7 +333,7 @@ impl Inner {
         Ok(owner)
     }
 
-    /// Serves a partition until it is given up or lost for good.
+    /// Serves a partition until it is handed over or lost for good.
     async fn keep(&self, partition: Partition, mut owner: Owner) {
         loop {
             let error = match owner.run().await {
@@ -354,7 +355,7 @@ impl Inner {
                         event = "partition.not_taken",
                         %partition,
                         %error,
-                        "a partition was not taken again",
+                        "a lost partition was not opened again",
                     );
                     return;
                 }
@@ -362,7 +363,7 @@ impl Inner {
         }
     }
 
-    /// Notes whether a partition is being handed over; answers what rings at its end.
+    /// Notes whether a partition is being handed over; answers the signal of its end.
     fn leave(&self, partition: Partition, is_leaving: bool) -> Option<watch::Receiver<bool>> {
         let mut served = self.served.lock();
         let served = served.get_mut(&partition)?;
@@ -370,8 +371,8 @@ impl Inner {
         Some(served.ended.clone())
     }
 
-    /// The door of a partition, as soon as the task that ends with `ended` has taken it;
-    /// nothing if it does not.
+    /// The mailbox of a partition, as soon as the task that ends with `ended` has
+    /// opened it; `None` if it does not.
     async fn opened(&self, partition: Partition, ended: &watch::Receiver<bool>) -> Option<Door> {
         let mut changes = self.changes.subscribe();
         let is_kept = |served: &Served| served.ended.same_channel(ended);
@@ -394,7 +395,7 @@ impl Inner {
             .is_none_or(|served| served.is_leaving)
     }
 
-    /// Takes a lost partition again, however long that takes.
+    /// Opens a lost partition again, retrying until that succeeds or cannot help.
     async fn retake(&self, partition: Partition) -> Result<Owner> {
         let mut pause = Duration::from_millis(10);
         loop {
@@ -412,7 +413,7 @@ impl Inner {
     }
 }
 
-/// Whether trying again cannot help.
+/// Whether a retry cannot help.
 fn is_final(error: &StorageError) -> bool {
     matches!(
         error.kind(),

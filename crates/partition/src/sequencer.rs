@@ -1,11 +1,11 @@
 //! Sequences the commands of one partition.
 //!
-//! Synchronous: it never waits. Commands run one after the other, each as one
-//! staged transaction. What has to be waited for (rows, deliveries, durability)
-//! it asks for as [`Job`]s, whose results come back as calls.
+//! Synchronous: it never waits. Commands run one after the other, each as one staged
+//! transaction. For what has to be waited for (rows, deliveries, durability) it emits
+//! [`Job`]s, whose results come back as calls.
 //!
-//! If staged writes are taken back, memory no longer fits the rows:
-//! [`Sequencer::is_stale`] then, and the owner loads the partition again.
+//! If staged writes are rolled back, memory no longer matches the rows:
+//! [`Sequencer::is_stale`] is set, and the owner loads the partition again.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -34,9 +34,9 @@ use crate::timers::Timers;
 use crate::transport::{Link, Parcel};
 use crate::warm::{Row, Warm};
 
-/// What the owner must do for the sequencer.
+/// A job that the owner loop does for the sequencer.
 pub(crate) enum Job {
-    /// Read rows for the command at the front of a lane.
+    /// Read rows for a blocked command.
     Rows { lane: Address, rows: Vec<Row> },
     /// Read timers from this key on, once `after` is durable.
     Timers { from: Bytes, after: Lsn },
@@ -44,9 +44,9 @@ pub(crate) enum Job {
     TimersAhead { from: Bytes, after: Lsn },
     /// Read messages from this number on.
     Messages { to: Partition, from: u64 },
-    /// Bring a parcel to its destination.
+    /// Send a batch to its destination.
     Deliver { to: Partition, parcel: Parcel },
-    /// Have something done outside.
+    /// Perform an effect.
     Perform(Effect),
 }
 
@@ -56,16 +56,16 @@ pub(crate) struct Sequencer {
     pub(crate) services: Arc<Services>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) performer: Arc<dyn Performer>,
-    /// The way back to this loop.
+    /// Sends control messages to this loop.
     pub(crate) posts: Posts,
-    /// The ledger's count when memory was loaded.
+    /// The ledger's count of rollbacks when memory was loaded.
     pub(crate) rollbacks: u64,
     /// The last transaction that was staged here.
     pub(crate) staged: Lsn,
-    /// Bytes that a transaction may be expected to take.
+    /// The expected size of a transaction, in bytes.
     pub(crate) room: usize,
     pub(crate) now: Timestamp,
-    /// Memory no longer fits the rows: it must be loaded again.
+    /// Memory no longer matches the rows: it must be loaded again.
     pub(crate) is_stale: bool,
     pub(crate) lanes: Lanes,
     pub(crate) warm: Warm,
@@ -75,15 +75,15 @@ pub(crate) struct Sequencer {
     pub(crate) inbox: Inbox,
     /// Links whose next message may be handled.
     pub(crate) open_links: VecDeque<Link>,
-    /// Messages to ourselves that are handled next.
+    /// Messages to this partition itself that are handled next.
     own: VecDeque<Command>,
-    /// Callers whose answer a later turn gives.
+    /// Callers that a later turn answers.
     pub(crate) late: HashMap<CallId, Waiting>,
     pub(crate) next_call: u64,
-    /// What cannot be refused, while the log is full.
+    /// Commands that cannot be refused, while the log is full.
     pub(crate) stalled: VecDeque<Command>,
     pub(crate) jobs: Vec<Job>,
-    /// Instances whose rows have come.
+    /// Blocked instances whose rows are loaded.
     ready_lanes: VecDeque<Address>,
     /// Destinations whose messages have become durable.
     postable: BTreeSet<Partition>,
@@ -131,7 +131,7 @@ impl Sequencer {
         }
     }
 
-    /// Remembers what the tables say about links, and asks for what is open.
+    /// Restores the links from the tables, and requests the rows of open ones.
     pub(crate) fn restore(&mut self, sent: &[(Partition, u64)], received: &[(Link, u64)]) {
         for (to, last) in sent {
             self.outbox.restore(*to, *last);
@@ -142,13 +142,13 @@ impl Sequencer {
         }
     }
 
-    /// Reads the clock; once per round of the loop. What was seen once is not taken
-    /// back, even if nothing was staged meanwhile: a timer that was due stays due.
+    /// Reads the clock; once per round of the loop. Time never goes back, even if
+    /// nothing was staged in the meantime: a timer that was due stays due.
     pub(crate) fn look_at_clock(&mut self) {
         self.now = self.now.max(self.ledger.time());
     }
 
-    /// What is to be done now.
+    /// The jobs to do now.
     pub(crate) fn take_jobs(&mut self) -> Vec<Job> {
         if let Some(from) = self.timers.begin_page() {
             let after = self.staged;
@@ -161,17 +161,17 @@ impl Sequencer {
         std::mem::take(&mut self.jobs)
     }
 
-    /// Whether callers may come in.
+    /// Whether callers are accepted.
     pub(crate) fn has_room(&self) -> bool {
         self.gate.len() + self.lanes.len() < limits::OPEN_CALLS && self.stalled.is_empty()
     }
 
-    /// Whether nothing is under way that is not a row.
+    /// Whether nothing is in progress that is not stored as a row.
     pub(crate) fn is_quiet(&self) -> bool {
         self.gate.len() == 0 && self.lanes.len() == 0 && self.stalled.is_empty()
     }
 
-    /// Runs a command, or lets it wait for its turn.
+    /// Runs a command, or queues it behind its instance's blocked ones.
     pub(crate) fn accept(&mut self, command: Command) {
         match self.lanes.blocking(&command) {
             Some(lane) => self.lanes.join(lane, command),
@@ -181,7 +181,7 @@ impl Sequencer {
         }
     }
 
-    /// Accepts callers, some at a time; answers whether there are more.
+    /// Accepts commands of callers, some at a time; answers whether there are more.
     pub(crate) fn accept_some(
         &mut self,
         arrived: &mut VecDeque<Command>,
@@ -198,7 +198,7 @@ impl Sequencer {
         !arrived.is_empty()
     }
 
-    /// Takes messages of another partition in.
+    /// Receives messages of another partition.
     pub(crate) fn receive(&mut self, parcel: Parcel, receipt: Receipt) {
         let link = parcel.link;
         let seen = self.inbox.take(parcel, receipt);
@@ -207,8 +207,7 @@ impl Sequencer {
         self.open_links.push_back(link);
     }
 
-    /// Handles messages that have come, some at a time; answers whether there are
-    /// more.
+    /// Handles received messages, some at a time; answers whether there are more.
     pub(crate) fn work_off(&mut self, is_over: &dyn Fn() -> bool) -> bool {
         for count in 1..=limits::TURN_COMMANDS {
             if count % limits::TURN_LOOK == 0 && is_over() {
@@ -255,14 +254,14 @@ impl Sequencer {
         is_full
     }
 
-    /// Runs again what waits for room in the log.
+    /// Runs commands again that wait for room in the log.
     pub(crate) fn retry_stalled(&mut self) {
         for command in std::mem::take(&mut self.stalled) {
             self.accept(command);
         }
     }
 
-    /// Rows for a lane have been read.
+    /// Rows for a blocked instance have been read.
     pub(crate) fn rows_loaded(&mut self, lane: &Address, rows: Vec<(Row, Option<Bytes>)>) {
         for (row, value) in rows {
             self.warm.loaded(&row, value);
@@ -270,10 +269,10 @@ impl Sequencer {
         self.ready_lanes.push_back(lane.clone());
     }
 
-    /// The errand of a lane has come back.
+    /// The suspended command of an instance has its result.
     pub(crate) fn returned(&mut self, lane: Address, number: u64, returned: Returned) {
         let first = self.lanes.first(&lane);
-        // It may be the errand of a command that was given up.
+        // The suspended command may have been dropped.
         let is_meant =
             |command: &&mut Command| matches!(command.errand, Errand::Away(n) if n == number);
         if let Some(command) = first.filter(is_meant) {
@@ -282,7 +281,7 @@ impl Sequencer {
         }
     }
 
-    /// Runs commands whose rows have come, and those behind them, some at a time;
+    /// Runs commands whose rows are loaded, and those behind them, some at a time;
     /// answers whether there are more.
     pub(crate) fn run_lanes(&mut self, is_over: &dyn Fn() -> bool) -> bool {
         let mut count = 0;
@@ -309,7 +308,7 @@ impl Sequencer {
         false
     }
 
-    /// Whether a lane waits for code outside; it is ready when that has answered.
+    /// Whether an instance is suspended on code outside the loop.
     fn is_away(&mut self, lane: &Address) -> bool {
         let first = self.lanes.first(lane);
         first.is_some_and(|command| matches!(command.errand, Errand::Away(_)))
@@ -335,7 +334,7 @@ impl Sequencer {
     pub(crate) fn delivered(&mut self, to: Partition, handled: u64) {
         self.outbox.arrived(to, handled);
         self.post(to);
-        // As many as a parcel brings, so that they do not become more and more.
+        // As many as a batch holds, so that they do not accumulate.
         for _ in 0..limits::PARCEL_MESSAGES / limits::SWEPT_ROWS {
             if self.outbox.is_littered() {
                 self.sweep();
@@ -343,17 +342,17 @@ impl Sequencer {
         }
     }
 
-    /// A parcel has not arrived: it is sent again.
+    /// A batch has not arrived: it is sent again.
     pub(crate) fn undelivered(&mut self, to: Partition) {
         self.outbox.came_back(to);
         self.post(to);
     }
 
-    /// Lets things leave that are durable now, some at a time; answers whether
-    /// there are more.
+    /// Releases outputs that are durable now, some at a time; answers whether there are
+    /// more.
     pub(crate) fn release(&mut self, durable: Lsn, is_over: &dyn Fn() -> bool) -> bool {
-        // The durable LSN was read before: if nothing was taken back until now,
-        // then nothing up to it was.
+        // The durable LSN was read before: if nothing was rolled back until now, then
+        // nothing up to it was.
         if self.ledger.rollbacks() != self.rollbacks {
             self.is_stale = true;
             return false;
@@ -364,14 +363,14 @@ impl Sequencer {
             count += 1;
             has_more = count % limits::TURN_LOOK == 0 && is_over();
         }
-        // Only now, so that a parcel holds all of it.
+        // Only now, so that one batch holds all of them.
         for to in std::mem::take(&mut self.postable) {
             self.post(to);
         }
         has_more
     }
 
-    /// Shows how things stand.
+    /// Updates the gauges.
     pub(crate) fn measure(&self) {
         set(&self.metrics.gated, self.gate.len() as u64);
         set(&self.metrics.waiting, self.lanes.len() as u64);
@@ -379,8 +378,8 @@ impl Sequencer {
         set(&self.metrics.near_timers, self.timers.len() as u64);
     }
 
-    /// Ends this sequencer. What is durable leaves; whoever waits for anything
-    /// else is told `error`. Answers callers that never ran, for a successor.
+    /// Ends this sequencer. Durable outputs leave; everything else that waits fails
+    /// with `error`. Answers the callers' commands that never ran, for a successor.
     pub(crate) fn dissolve(&mut self, durable: Lsn, error: &Error) -> Vec<Command> {
         for gated in self.gate.drain() {
             let is_durable = gated.lsn <= durable && !self.ledger.is_taken_back(gated.lsn);
@@ -398,7 +397,7 @@ impl Sequencer {
     }
 
     fn let_go(&mut self, release: Release) {
-        // A receiver that is gone has stopped waiting.
+        // The receiver may have stopped waiting.
         match release {
             Release::Reply(to, reply) => drop(to.send(reply)),
             Release::Committed(to, lsn) => drop(to.send(Ok(lsn))),
@@ -411,7 +410,7 @@ impl Sequencer {
         }
     }
 
-    /// Sends what may be sent to a destination.
+    /// Sends the durable messages to a destination.
     fn post(&mut self, to: Partition) {
         let job = match self.outbox.next(to) {
             Next::Nothing => return,
@@ -439,7 +438,7 @@ impl Sequencer {
         }
     }
 
-    /// Acknowledges what a link has brought, once it is durable.
+    /// Acknowledges the messages of a link, once their effects are durable.
     pub(crate) fn acknowledge(&mut self, link: Link) {
         for (lsn, number, reply) in self.inbox.acknowledgements(link) {
             self.gate.hold(lsn, Release::Acknowledge(reply, number));
@@ -447,8 +446,8 @@ impl Sequencer {
     }
 }
 
-/// The command in a message. One that cannot be read is refused by nobody's
-/// service, and put aside.
+/// The command in a message. One that cannot be decoded is addressed to no service, so
+/// it becomes a dead letter.
 fn open(origin: Origin, message: Bytes) -> Command {
     match Envelope::decode(message.clone()) {
         Ok(envelope) => Command::new(origin, envelope.to, Payload::Bytes(envelope.body)),

@@ -1,8 +1,8 @@
 //! The services that run in partitions.
 //!
 //! A service is plain synchronous code: a turn, an address and a command go in, an
-//! answer comes out. It keeps no state of its own between commands; its state is
-//! rows. It is never called twice at a time for one partition.
+//! answer comes out. It keeps no state between commands; its state is rows. It never
+//! runs twice at a time for one partition.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -17,18 +17,18 @@ use crate::message::{Message, Payload};
 use crate::refusal::{Halt, Refusal};
 use crate::turn::Turn;
 
-/// What runs in a partition.
+/// A service that runs in partitions.
 pub trait Service: Send + Sync + 'static {
-    /// What it is told, by callers, messages and timers.
+    /// Its commands, from callers, messages and timers.
     type Command: Message;
-    /// What it answers.
+    /// Its response to a caller.
     type Reply: Message;
 
-    /// Which addresses are its own.
+    /// The kind in the addresses of its instances.
     fn kind(&self) -> Kind;
 
-    /// Whether the timers of an instance ring in the order in which they are due. If
-    /// not, one that is due since just now does not wait while very many others are due.
+    /// Whether the timers of an instance fire in the order of their due times. If not,
+    /// a timer that has just become due does not wait while very many others are due.
     fn keeps_timer_order(&self) -> bool {
         true
     }
@@ -46,12 +46,12 @@ pub trait Service: Send + Sync + 'static {
     ) -> Result<Answer<Self::Reply>, Halt>;
 }
 
-/// What a caller gets.
+/// When a caller gets its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer<R> {
-    /// This, as soon as it is durable.
+    /// Now: this answer, as soon as the commit is durable.
     Now(R),
-    /// The answer of a later turn: see [`Turn::answer`].
+    /// Later: another turn answers, see [`Turn::answer`].
     Later,
 }
 
@@ -67,7 +67,7 @@ impl Services {
         Self::default()
     }
 
-    /// Adds a service; it replaces an earlier one of its kind.
+    /// Adds a service, replacing an earlier one of its kind.
     pub fn with(mut self, service: impl Service) -> Self {
         self.by_kind.insert(service.kind(), Arc::new(service));
         self
@@ -87,7 +87,7 @@ impl Services {
     }
 }
 
-/// A service whose types are forgotten.
+/// A service with erased types.
 pub(crate) trait Erased: Send + Sync {
     fn keeps_timer_order(&self) -> bool;
 
@@ -98,11 +98,11 @@ pub(crate) trait Erased: Send + Sync {
         command: &mut Payload,
     ) -> Result<Answer<Payload>, Halt>;
 
-    /// A reply for another node.
+    /// Encodes a reply for another node.
     fn encode(&self, reply: Payload) -> Result<Bytes, Malformed>;
 }
 
-/// A message that the service cannot read.
+/// The code for a message that the service cannot decode.
 pub(crate) const MALFORMED: Code = Code("STF-4006");
 
 impl<S: Service> Erased for S {

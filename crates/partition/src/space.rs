@@ -1,10 +1,10 @@
-//! Spaces, their partitions, and the slots in them.
+//! Spaces and their partitions.
 //!
-//! A space is a fixed number of partitions on one engine. What users call a
-//! partition of an event hub or a service is a *slot*: the slots of one thing lie
-//! in neighbouring partitions. The number of partitions and the incarnation are
-//! written once, when the space is made; a space that was restored or lost has
-//! another incarnation, so that nobody mistakes its messages for the old ones.
+//! A space is a fixed number of partitions on one engine. What users call a partition
+//! of an event hub or a service is a *slot*: the slots of one thing lie in neighbouring
+//! partitions. The number of partitions and the incarnation are written once, when the
+//! space is created; a space that was restored or lost gets another incarnation, so
+//! that receivers do not mistake its messages for the old ones.
 
 use bytes::Bytes;
 use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
@@ -19,12 +19,12 @@ use crate::error::{Error, Kind as Failure, Result};
 /// A set of partitions on one engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// Stands in front of every partition's number.
+    /// The first part of every partition's number.
     pub number: u16,
     pub name: String,
-    /// How many partitions there are; fixed when the space is made.
+    /// The number of partitions; fixed when the space is created.
     pub partitions: u16,
-    /// Which life of the space this is.
+    /// The incarnation of the space.
     pub incarnation: u128,
 }
 
@@ -32,8 +32,8 @@ pub struct Space {
 const FORMAT: u8 = 1;
 
 impl Space {
-    /// Finds the space in the engine, or makes it as `wanted`. A space keeps its
-    /// name and its number of partitions for ever.
+    /// Opens the space in the engine, or creates it as `wanted`. The name and the
+    /// number of partitions of a space never change.
     pub async fn open(engine: &dyn Engine, wanted: Self) -> Result<Self> {
         let key = format!("space/{:05}", wanted.number);
         if wanted.partitions == 0 || wanted.partitions > limits::PARTITIONS {
@@ -61,13 +61,13 @@ impl Space {
         (0..self.partitions).map(move |index| Partition::new(number, index))
     }
 
-    /// Where an instance lives.
+    /// The partition of an instance.
     pub fn partition(&self, address: &Address) -> Partition {
         let index = address.spread() % u64::from(self.partitions);
         Partition::new(self.number, index as u16)
     }
 
-    /// Where slot `slot` of something lives.
+    /// The partition of slot `slot` of a named thing.
     pub fn slot(&self, kind: Kind, name: &str, slot: u32) -> Partition {
         let first = Address::new(kind, name.to_string(), "").spread();
         let index = first.wrapping_add(u64::from(slot)) % u64::from(self.partitions);

@@ -1,7 +1,7 @@
 //! The runtime's own tables, and those of the services.
 //!
-//! Tables below 65,536 belong to the system; no user's transaction opens one. The
-//! numbers stand in stored state, so they are never given to anything else.
+//! Tables below 65,536 belong to the system; users' transactions cannot open them. The
+//! numbers are part of stored state, so a number is never reused.
 
 use steadfast_core::id::{Stream, Table};
 
@@ -11,13 +11,13 @@ use crate::address::Kind;
 pub(crate) const TIMERS: Table = Table(1);
 /// Destination and number to envelope: sent, but not known to have arrived.
 pub(crate) const OUTBOX: Table = Table(2);
-/// Destination to the last number that was given to it.
+/// Destination to the last number assigned to it.
 pub(crate) const SENT: Table = Table(3);
 /// Source and its incarnation to the last number that was handled.
 pub(crate) const RECEIVED: Table = Table(4);
-/// Service and id to what is being done outside.
+/// Service and id to open work.
 pub(crate) const WORK: Table = Table(5);
-/// Messages that a service refused, with the reason.
+/// Dead letters: messages that a service refused, with the reason.
 pub(crate) const POISON: Table = Table(6);
 
 // Table 1000 belongs to the mirror of `storage`.
@@ -34,7 +34,7 @@ pub const fn service_table(kind: Kind, index: u32) -> Table {
 
 /// Streams below belong to the logs of collections.
 const FIRST_STREAM: u32 = 1 << 31;
-/// Streams that each service may ever make in a partition.
+/// Streams that each service may ever create in a partition.
 pub const STREAMS_PER_SERVICE: u32 = 1 << 21;
 
 /// Stream `index` of a service; `None` if the service has used up its numbers.

@@ -1,9 +1,9 @@
-//! The near end of a partition's timers.
+//! Timers of a partition that are due next.
 //!
-//! Every timer is a row, ordered by due time. Memory holds the ones that are due
-//! next, up to the *horizon*; from there on the table is asked for the next page
-//! when memory runs low. While a page is on its way, what is scheduled or taken
-//! back meanwhile is noted, because the page may or may not show it.
+//! Every timer is a row, ordered by due time. Memory holds the ones that are due next,
+//! up to the *horizon*; beyond it the next page is read from the table when memory runs
+//! low. While a page is being read, timers that are scheduled or cancelled are noted,
+//! because the page may or may not contain them.
 //!
 //! When more timers are due than memory holds, the horizon lies in the past. Timers of
 //! services that keep no order are then read ahead of it, so that such a burst does not
@@ -29,9 +29,9 @@ pub(crate) struct Timers {
     horizon: Option<Bytes>,
     /// Timers behind the horizon that need not keep an order.
     ahead: Ahead,
-    /// Set while a page is on its way.
+    /// Set while a page is being read.
     meanwhile: Option<Meanwhile>,
-    /// Set while rows ahead of the pages are on their way: where they begin.
+    /// Set while rows ahead of the pages are being read: where they begin.
     look: Option<(Bytes, Meanwhile)>,
     /// Due, handed out, and not yet handled.
     firing: BTreeSet<Bytes>,
@@ -56,7 +56,7 @@ impl Meanwhile {
 }
 
 impl Timers {
-    /// Knows nothing: everything is behind the horizon.
+    /// Empty: everything is behind the horizon.
     pub(crate) fn unloaded(unordered: Vec<Kind>) -> Self {
         Self {
             unordered,
@@ -91,7 +91,7 @@ impl Timers {
         self.forget(key);
     }
 
-    /// A page that is on its way may show a timer that is not there any more.
+    /// A page that is being read may contain a timer that was removed.
     fn forget(&mut self, key: &Bytes) {
         if let Some(meanwhile) = &mut self.meanwhile {
             meanwhile.cancel(key);
@@ -109,10 +109,10 @@ impl Timers {
     /// Takes timers that are due at `now`, oldest first. Each fires until
     /// [`Timers::fired`].
     ///
-    /// When more are due than may be taken, the last one taken is the one that is
-    /// due since just now, so that a burst does not delay whatever comes after it.
-    /// An address that has several is not one of those: its timers keep their order,
-    /// unless they need not.
+    /// When more are due than may be taken, the last one taken is the one that has
+    /// become due most recently, so that a burst does not delay later timers. An
+    /// address with several timers is excluded, so that they keep their order, unless
+    /// they need not.
     pub(crate) fn take_due(&mut self, now: Timestamp, limit: usize) -> Vec<Timer> {
         let mut due = Vec::new();
         while due.len() < limit {
@@ -136,7 +136,8 @@ impl Timers {
         (due_of(key) <= now).then(|| key.clone())
     }
 
-    /// The timer that is due since just now, if no other one must ring before it.
+    /// The timer that has become due most recently, if no other one must fire before
+    /// it.
     fn freshest(&self, now: Timestamp) -> Option<Bytes> {
         let end = now.0.max(0).saturating_add(1) as u64;
         let end = Bytes::copy_from_slice(&end.to_be_bytes());
@@ -149,7 +150,7 @@ impl Timers {
         is_free.then(|| key.clone())
     }
 
-    /// Whether a timer that was handed out is still wanted.
+    /// Whether a timer that was handed out was not cancelled.
     pub(crate) fn is_firing(&self, key: &Bytes) -> bool {
         self.firing.contains(key)
     }
@@ -161,7 +162,7 @@ impl Timers {
         }
     }
 
-    /// Where the next page must start, if one is needed. It is then on its way.
+    /// Where the next page starts, if one is needed. The caller then reads it.
     pub(crate) fn begin_page(&mut self) -> Option<Bytes> {
         if self.meanwhile.is_some() || self.near.len() > limits::NEAR_TIMERS / 4 {
             return None;
@@ -171,14 +172,14 @@ impl Timers {
         Some(from)
     }
 
-    /// A page has come. `next` is where the one after it starts.
+    /// A page has been read. `next` is where the one after it starts.
     pub(crate) fn page(&mut self, rows: Vec<Timer>, next: Option<Bytes>) {
         let Some(meanwhile) = self.meanwhile.take() else {
             return;
         };
         self.horizon = next;
         for Timer { key, body } in rows {
-            // One that rings now was taken although it lay behind the horizon.
+            // A timer that is firing was taken although it lay behind the horizon.
             if !meanwhile.cancelled.contains(&key) && !self.firing.contains(&key) {
                 self.near.insert(key, body);
             }
@@ -188,13 +189,13 @@ impl Timers {
                 self.near.insert(key, body);
             }
         }
-        // What is near now was among these rows.
+        // The timers in the index were among these rows.
         self.ahead.trim(self.horizon.as_ref());
         self.shorten();
     }
 
     /// Where to read ahead of the pages, if timers that are due at `now` may lie behind
-    /// them. The rows are then on their way.
+    /// them. The caller then reads the rows.
     pub(crate) fn begin_look(&mut self, now: Timestamp) -> Option<Bytes> {
         if self.look.is_some() || self.unordered.is_empty() {
             return None;
@@ -204,7 +205,7 @@ impl Timers {
         Some(from)
     }
 
-    /// Rows ahead of the pages have come. `next` is the row behind them.
+    /// Rows ahead of the pages have been read. `next` is the row behind them.
     pub(crate) fn looked(&mut self, rows: Vec<Timer>, next: Option<Bytes>) {
         let Some((from, meanwhile)) = self.look.take() else {
             return;
@@ -239,8 +240,8 @@ impl Timers {
         self.horizon.as_ref().is_none_or(|horizon| key < horizon)
     }
 
-    /// Lets go of the far half when memory holds too many. Not while rows are on
-    /// their way: where they start is fixed.
+    /// Drops the later half when memory holds too many. Not while rows are being read:
+    /// where they start is fixed.
     fn shorten(&mut self) {
         let is_reading = self.meanwhile.is_some() || self.look.is_some();
         if self.near.len() <= limits::NEAR_TIMERS || is_reading {

@@ -1,4 +1,4 @@
-//! From partition to partition, wherever its owner is.
+//! Transport of messages between partitions.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -18,7 +18,7 @@ pub struct Link {
     pub incarnation: u128,
 }
 
-/// Messages of one link, with dense numbers from `first`.
+/// A batch of messages of one link, with dense numbers from `first`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Parcel {
     pub link: Link,
@@ -27,14 +27,14 @@ pub struct Parcel {
     pub messages: Vec<Bytes>,
 }
 
-/// How nodes reach one another.
+/// The transport between nodes.
 #[async_trait]
 pub trait Transport: Send + Sync + 'static {
-    /// Brings a command to the owner of `to` and its reply back.
+    /// Sends a command to the owner of `to` and returns its reply.
     async fn call(&self, to: Partition, envelope: Envelope) -> Result<Bytes>;
 
-    /// Brings a parcel to the owner of `to`. Answers the last number of the link
-    /// that is durably handled there. May be repeated, late and in any order.
+    /// Sends a batch to the owner of `to`. Answers the last number of the link that is
+    /// durably handled there. May be repeated, late and in any order.
     async fn deliver(&self, to: Partition, parcel: Parcel) -> Result<u64>;
 
     /// Commits commands to instances of one partition at its owner: all or nothing.
@@ -47,18 +47,18 @@ pub trait Transport: Send + Sync + 'static {
         Err(Error::new(Kind::NotOwner { partition: to }))
     }
 
-    /// Asks a clerk at the owner of `to`.
+    /// Sends a request to an owner handler at the owner of `to`.
     async fn ask(&self, to: Partition, _: Inquiry) -> Result<Bytes> {
         Err(Error::new(Kind::NotOwner { partition: to }))
     }
 
-    /// Whether there is nobody beyond: what is not here is nowhere.
+    /// Whether this is the only node.
     fn is_alone(&self) -> bool {
         false
     }
 }
 
-/// There is no other node.
+/// The transport of a single node: there is no other one.
 pub struct Alone;
 
 #[async_trait]

@@ -1,8 +1,8 @@
-//! One turn of a service: what it reads, writes and asks for.
+//! One turn of a service: its reads, writes and effects.
 //!
-//! A turn sees the owner's memory: every write that was staged, durable or not,
-//! and its own. It has no effect before it succeeds. A row that is not in memory
-//! ends it with [`Halt::Missing`].
+//! A turn sees the owner's memory: every write that was staged, durable or not, and its
+//! own. It has no effect before it succeeds. A row that is not in memory ends it with
+//! [`Halt::Missing`].
 
 use bytes::Bytes;
 use steadfast_core::clock::Timestamp;
@@ -23,7 +23,7 @@ use crate::tables::{TIMERS, WORK};
 use crate::warm::{Row, Warm};
 use crate::written::Written;
 
-/// What a service works with while it handles a command.
+/// The context of a service while it handles a command.
 pub struct Turn<'a> {
     ledger: &'a Ledger,
     space: &'a Space,
@@ -31,10 +31,10 @@ pub struct Turn<'a> {
     time: Timestamp,
     /// The instance whose command is being handled.
     pub(crate) to: &'a Address,
-    /// Whoever waits for the answer.
+    /// The call that waits for the answer.
     pub(crate) call: Option<CallId>,
     pub(crate) writes: Writes,
-    /// What this turn has written, for its own reads.
+    /// The writes of this turn, for its own reads.
     pub(crate) own: Written,
     /// Streams as this turn leaves them.
     heads: Vec<(Stream, Head)>,
@@ -43,13 +43,13 @@ pub struct Turn<'a> {
     outside: Outside<'a>,
 }
 
-/// What a turn may use beside its rows.
+/// What a turn uses beside its rows.
 pub(crate) struct Outside<'a> {
     pub(crate) performer: &'a dyn Performer,
     pub(crate) posts: &'a Posts,
-    /// The errand of the command; `None` if it cannot wait.
+    /// The suspension of the command; `None` if it cannot be suspended.
     pub(crate) errand: Option<&'a Errand>,
-    /// The number of the next errand.
+    /// The number of the next suspension.
     pub(crate) number: u64,
 }
 
@@ -84,24 +84,24 @@ impl<'a> Turn<'a> {
         self.time
     }
 
-    /// The partition that this happens in.
+    /// The partition of this turn.
     pub fn partition(&self) -> Partition {
         self.ledger.partition()
     }
 
-    /// Where slot `slot` of something lives.
+    /// The partition of slot `slot` of a named thing.
     pub fn slot(&self, kind: Kind, name: &str, slot: u32) -> Partition {
         self.space.slot(kind, name, slot)
     }
 
-    /// What the performer has for this service, if it is of this type.
+    /// The performer's helper for this service, if it is of this type.
     pub fn helper<T: 'static>(&self) -> Option<&'a T> {
         let helper = self.outside.performer.helper(self.to.kind)?;
         helper.downcast_ref()
     }
 
-    /// Whether code outside has run for this command, and what it has answered. A
-    /// command has one errand; one turn may find its answer several times, when rows
+    /// Whether code outside the loop has run for this command, and its result. A
+    /// command has one suspension; a turn may read its result several times, when rows
     /// have to be loaded.
     pub fn errand<R: Send + Sync + 'static>(&self) -> Trip<R> {
         match self.outside.errand {
@@ -114,8 +114,8 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// A ticket for the errand of this command. The service gives it to whoever
-    /// answers by it, and then ends its turn with [`Halt::Away`].
+    /// A completer for the suspension of this command. The service passes it to the
+    /// code outside, and then ends its turn with [`Halt::Away`].
     pub fn ticket(&self) -> Ticket {
         let Outside { posts, number, .. } = &self.outside;
         Ticket::new((*posts).clone(), self.to.clone(), *number)
@@ -128,7 +128,7 @@ impl<'a> Turn<'a> {
         }
         match self.ledger.peek(table, key, View::Staged) {
             Ok(Peek::Found(value)) => Ok(value),
-            // A failed ledger fails the stage that follows, with its own reason.
+            // If the ledger has failed, the following stage fails with its reason.
             Err(_) => Ok(None),
             Ok(Peek::Missing) => match self.warm.get(table, key) {
                 Some(value) => Ok(value),
@@ -165,8 +165,8 @@ impl<'a> Turn<'a> {
         self.own.set(table, key, None);
     }
 
-    /// Appends `count` events, encoded in `bytes`, to a stream of the service, and
-    /// answers where they go. The loop is the only writer of such a stream.
+    /// Appends `count` events, encoded in `bytes`, to a stream of the service; answers
+    /// their position. The loop is the only writer of such a stream.
     pub fn publish(&mut self, stream: Stream, count: u32, bytes: Bytes) -> Place {
         let mut head = self.staged_stream(stream);
         let place = Place {
@@ -182,8 +182,7 @@ impl<'a> Turn<'a> {
         place
     }
 
-    /// Forgets the events of a stream before `first`, whose batch starts at
-    /// `offset`.
+    /// Trims the events of a stream before `first`, whose batch starts at `offset`.
     pub fn trim(&mut self, stream: Stream, first: Sequence, offset: Offset) {
         let mut head = self.staged_stream(stream);
         if first > head.first && first <= head.next {
@@ -193,13 +192,13 @@ impl<'a> Turn<'a> {
         self.writes.trim(stream, first, offset);
     }
 
-    /// Begin and end of a stream, with what is on its way and what this turn does.
+    /// Begin and end of a stream, including staged writes and those of this turn.
     pub fn staged_stream(&self, stream: Stream) -> Head {
         let own = self.heads.iter().find(|(other, _)| *other == stream);
         if let Some((_, head)) = own {
             return *head;
         }
-        // A failed ledger fails the stage that follows, with its own reason.
+        // If the ledger has failed, the following stage fails with its reason.
         let head = self.ledger.staged_stream(stream).ok().flatten();
         head.unwrap_or_default()
     }
@@ -221,8 +220,8 @@ impl<'a> Turn<'a> {
         self.send_to(to, envelope);
     }
 
-    /// Sends a message to an instance that lives in another place than its hash
-    /// says: a slot, or another space.
+    /// Sends a message to an instance in a given partition, not in that of its hash: a
+    /// slot, or another space.
     pub fn send_to(&mut self, partition: Partition, envelope: Envelope) {
         self.draft.sends.push((partition, envelope));
     }
@@ -235,7 +234,7 @@ impl<'a> Turn<'a> {
         self.draft.timers.push(Timer { key, body });
     }
 
-    /// Takes a timer of this instance back; nothing happens if it is not there.
+    /// Cancels a timer of this instance; does nothing if there is none.
     pub fn cancel(&mut self, due: Timestamp, tag: u64) {
         let key = timer_key(due, self.to, tag);
         self.writes.delete(TIMERS, &key);
@@ -243,8 +242,8 @@ impl<'a> Turn<'a> {
         self.draft.cancels.push(key);
     }
 
-    /// Has something done outside, after the commit, and again after every load of
-    /// the partition, until [`Turn::close_work`]. Ids are unique per service.
+    /// Starts an effect after the commit, and again after every load of the partition,
+    /// until [`Turn::close_work`]. Ids are unique per service.
     pub fn open_work(&mut self, id: impl Into<Bytes>, body: impl Into<Bytes>) {
         let (id, body) = (id.into(), body.into());
         let row = Envelope::new(self.to.clone(), body.clone()).encode();
@@ -253,27 +252,27 @@ impl<'a> Turn<'a> {
         self.draft.effects.push(effect);
     }
 
-    /// The work is done, or no longer wanted.
+    /// Ends work that is done or no longer needed.
     pub fn close_work(&mut self, id: &[u8]) {
         self.writes.delete(WORK, &work_key(self.to, id));
         let is_other = |effect: &Effect| effect.work.as_deref() != Some(id);
         self.draft.effects.retain(is_other);
     }
 
-    /// Has something done outside after the commit, unless the node dies first.
+    /// Starts an effect after the commit, at most once: it is lost with the node.
     pub fn push(&mut self, body: impl Into<Bytes>) {
         let effect = self.effect(None, body.into());
         self.draft.effects.push(effect);
     }
 
-    /// The call that is being handled, for an answer by a later turn. `None` if
-    /// nobody waits.
+    /// The call that is being handled, for an answer by a later turn. `None` if no
+    /// caller waits.
     pub fn call(&self) -> Option<CallId> {
         self.call
     }
 
-    /// Answers a call that an earlier turn left open. A call that is gone is
-    /// no concern of the service.
+    /// Answers a call that an earlier turn left open. Does nothing if the caller is
+    /// gone.
     pub fn answer<M: Message>(&mut self, call: CallId, reply: M) {
         self.draft.answers.push((call, Payload::value(reply)));
     }

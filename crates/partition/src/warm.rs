@@ -1,15 +1,15 @@
-//! Rows that were loaded for commands that wait.
+//! Rows pinned for blocked commands.
 //!
-//! The row cache may forget a row before the command that asked for it runs again,
-//! so the row is kept here until then. The loop is the only writer of these rows:
-//! what it writes in the meantime replaces what is being loaded.
+//! The row cache may evict a row before the command that needs it runs again, so the
+//! row is pinned here until then. The loop is the only writer of these rows: its writes
+//! replace what is being loaded.
 
 use std::collections::HashMap;
 
 use bytes::Bytes;
 use steadfast_core::id::Table;
 
-/// A row's address.
+/// A row's table and key.
 pub(crate) type Row = (Table, Bytes);
 
 #[derive(Default)]
@@ -18,9 +18,9 @@ pub(crate) struct Warm {
 }
 
 struct Held {
-    /// How many loads asked for it.
+    /// How many blocked commands need it.
     wanted: u32,
-    /// `None` while nobody knows.
+    /// `None` while it is being loaded.
     value: Option<Option<Bytes>>,
 }
 
@@ -34,7 +34,7 @@ impl Warm {
         held.wanted += 1;
     }
 
-    /// The row was loaded, unless it was written meanwhile.
+    /// The row was loaded; ignored if it was written in the meantime.
     pub(crate) fn loaded(&mut self, row: &Row, value: Option<Bytes>) {
         if let Some(held) = self.rows.get_mut(row) {
             held.value.get_or_insert(value);
@@ -51,7 +51,7 @@ impl Warm {
         }
     }
 
-    /// Whoever asked for the row has had it.
+    /// A command that needed the row has run.
     pub(crate) fn release(&mut self, row: &Row) {
         if let Some(held) = self.rows.get_mut(row) {
             held.wanted -= 1;
@@ -61,7 +61,7 @@ impl Warm {
         }
     }
 
-    /// The row, if it is here; inside it, whether there is one.
+    /// The row, if it is pinned; the inner `None`: there is no such row.
     pub(crate) fn get(&self, table: Table, key: &[u8]) -> Option<Option<Bytes>> {
         if self.rows.is_empty() {
             return None;

@@ -1,8 +1,8 @@
-//! Reads a partition wherever its owner is.
+//! Reads a partition on any node.
 //!
-//! A window looks at durable state only, as a [`Door`] does: through the door if
-//! this node serves the partition, otherwise by asking its owner. It goes on if the
-//! partition changes hands.
+//! A reader sees durable state only, as a [`Door`] does: through the mailbox if this
+//! node serves the partition, otherwise by requests to its owner. It continues if the
+//! partition changes its owner.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -23,7 +23,7 @@ use crate::reading::{Batch, Head, Row, Start};
 use crate::router::Router;
 use crate::transport::Transport;
 
-/// A view of one partition. Clones are cheap.
+/// A reader of one partition. Clones are cheap.
 #[derive(Clone)]
 pub struct Window {
     side: Side,
@@ -40,12 +40,12 @@ enum Side {
 struct Remote {
     router: Arc<Router>,
     partition: Partition,
-    /// How followed streams stood when their owner last said.
+    /// Begin and end of followed streams, as last received from their owner.
     heads: Arc<Mutex<BTreeMap<Stream, Head>>>,
 }
 
 impl Router {
-    /// What is durable of a partition, wherever its owner is.
+    /// A reader of a partition on any node.
     pub fn window(self: &Arc<Self>, partition: Partition) -> Window {
         match self.door(partition) {
             Some(door) => Window::here(door),
@@ -110,8 +110,8 @@ impl Window {
         }
     }
 
-    /// As [`Window::stream`], of a stream that is followed: without waiting, and so
-    /// as its owner last said.
+    /// Like [`Window::stream`], for a stream that is followed: without waiting, from
+    /// the last response of its owner.
     pub fn known_stream(&self, stream: Stream) -> Result<Option<Head>> {
         match &self.side {
             Side::Here(door) => door.stream(stream),
@@ -152,8 +152,7 @@ impl Window {
         }
     }
 
-    /// Durable state for several reads: one moment of it if this node serves the
-    /// partition.
+    /// A view for several reads: a snapshot if this node serves the partition.
     pub fn glance(&self) -> Result<Glance> {
         Ok(match &self.side {
             Side::Here(door) => Glance::Here(door.ledger().snapshot()?),
@@ -168,15 +167,15 @@ impl From<Door> for Window {
     }
 }
 
-/// Durable state, for several reads.
+/// A view of durable state, for several reads.
 pub enum Glance {
-    /// At one moment.
+    /// A snapshot.
     Here(Snapshot),
     /// At another node: each read sees what is durable then.
     Beyond(Beyond),
 }
 
-/// A partition of another node.
+/// A view of a partition of another node.
 pub struct Beyond(Remote);
 
 impl Glance {
@@ -245,7 +244,7 @@ impl Remote {
         Ok(head)
     }
 
-    /// Asks the owner again and again for the next end, until nobody wants to know.
+    /// Asks the owner repeatedly for the next end, until all receivers are dropped.
     async fn follow(self, stream: Stream) -> Result<watch::Receiver<Sequence>> {
         let head = self.stream(Question::Head(stream), stream).await?;
         let (end, ends) = watch::channel(head.unwrap_or_default().next);
@@ -257,7 +256,7 @@ impl Remote {
                     () = end.closed() => return,
                     head = self.stream(question, stream) => head,
                 };
-                // Whoever follows looks for the partition again.
+                // The follower looks the partition up again.
                 let Ok(head) = head else {
                     return;
                 };
@@ -271,6 +270,6 @@ impl Remote {
 
 fn surprised() -> Error {
     Error::new(Kind::Malformed {
-        what: "what was found",
+        what: "the response to a read",
     })
 }

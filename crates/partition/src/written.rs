@@ -1,4 +1,4 @@
-//! What one turn has written, for its own reads.
+//! The write buffer of one turn, for its own reads.
 //!
 //! Most turns write a row or two: a list is searched from its end. A turn that
 //! writes many gets an index over it.
@@ -13,15 +13,15 @@ use crate::warm::Row;
 #[derive(Default)]
 pub(crate) struct Written {
     rows: Vec<(Row, Option<Bytes>)>,
-    /// Where the newest write of a row stands; empty while there are few.
+    /// The position of the newest write of a row; empty while there are few.
     index: HashMap<Row, usize>,
 }
 
-/// Rows from which on there is an index.
+/// The number of rows from which on there is an index.
 const MANY: usize = 16;
 
 impl Written {
-    /// Remembers a write; it hides earlier ones of the same row.
+    /// Adds a write; it hides earlier ones of the same row.
     pub(crate) fn set(&mut self, table: Table, key: &[u8], value: Option<Bytes>) {
         let row = (table, Bytes::copy_from_slice(key));
         self.rows.push((row, value));

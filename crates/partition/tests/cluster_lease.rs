@@ -48,7 +48,7 @@ struct Nobody;
 #[async_trait]
 impl Network for Nobody {
     async fn send(&self, _: &Peer, _: Bytes, _: Duration) -> Result<Bytes, Broken> {
-        Err(Broken::Unsent("nobody is there".to_owned()))
+        Err(Broken::Unsent("no other node is there".to_owned()))
     }
 }
 
@@ -120,7 +120,7 @@ async fn t12_a_node_believes_its_memory_no_longer_than_others_wait_and_less() {
     let partition = node.runtime.space().partition(&counter("a"));
     let epoch = node.runtime.router().door(partition).unwrap();
     let epoch = epoch.ledger().epoch();
-    // Nobody hears its renewals any more.
+    // Its renewals are lost from now on.
     hostile.set(Faults {
         unheard_renewal: 100,
         ..Faults::default()
@@ -136,12 +136,12 @@ async fn t12_a_node_believes_its_memory_no_longer_than_others_wait_and_less() {
             silent = Some(began.elapsed());
         }
         let answer = handle.call(counter("a"), Ask::Get).await;
-        // It answers only what nobody else can have changed.
+        // It answers only what no other node can have changed.
         assert!(answer.is_err() || silent.is_none(), "{answer:?}");
         if let Acquired::Granted(_) = memory.acquire(partition, rival, epoch).await.unwrap() {
             break began.elapsed();
         }
-        assert!(began.elapsed() < LEASE * 2, "nobody could take it");
+        assert!(began.elapsed() < LEASE * 2, "no other node took it");
         tokio::time::sleep(STEP).await;
     };
     let silent = silent.unwrap();

@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 const KIND: Kind = Kind(9);
 const ROWS: steadfast_core::id::Table = service_table(KIND, 0);
 
-/// Appends to a row what somebody outside makes of a command.
+/// Appends to a row the result of code outside the loop.
 struct Scribe;
 
 impl Service for Scribe {
@@ -176,8 +176,8 @@ async fn commands_that_share_a_commit_wait_for_nobody() {
     assert_eq!(row.await.unwrap().unwrap(), "!");
 }
 
-/// A partition that is given up does not wait for ever for an errand; its caller is
-/// told, and a late answer changes nothing.
+/// A partition that is handed over does not wait without end for a suspension; its
+/// caller gets an error, and a late answer changes nothing.
 #[tokio::test]
 async fn a_late_answer_changes_nothing() {
     let node = Node::start().await;

@@ -287,7 +287,7 @@ async fn a_region_that_is_lost_is_followed_and_gets_its_space_back() {
         world.visit(1, "a").await.is_err(),
         "the other one is not the owner"
     );
-    // The owner reaches nobody.
+    // The owner reaches no other node.
     world.across.store(true, Ordering::Relaxed);
     world.regions[0].lines.up.store(true, Ordering::Relaxed);
     let took = world.until(1, |standing| standing.is_owner).await;
@@ -324,7 +324,7 @@ async fn a_region_that_is_lost_is_followed_and_gets_its_space_back() {
     }
 }
 
-/// It stops at 8 s of its promise, and nobody follows before 10 s.
+/// It stops at 8 s of its promise, and the other region follows after 10 s at the earliest.
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_is_cut_off_stops_before_anybody_follows() {
     let world = World::start().await;
@@ -339,7 +339,8 @@ async fn an_owner_that_is_cut_off_stops_before_anybody_follows() {
     assert!(between >= Duration::from_millis(1900), "{between:?}");
 }
 
-/// Both regions are there, and nobody else: the owner goes on by the other one's vote.
+/// Both regions are up and the witness is unreachable: the owner continues by the other
+/// region's vote.
 #[tokio::test(start_paused = true)]
 async fn a_pair_goes_on_without_its_witness() {
     let world = World::start().await;
@@ -410,7 +411,7 @@ async fn an_owner_works_alone_once_the_witness_knows_and_catches_up_later() {
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert!(world.standing(0).is_owner && !world.standing(1).is_owner);
     assert!(world.standing(0).lag_ms > 1000);
-    // Without the other region and the witness it stops, and nobody may follow it.
+    // Without the other region and the witness it stops, and no region may take over.
     world.regions[0].lines.up.store(true, Ordering::Relaxed);
     world.until(0, |standing| !standing.is_owner).await;
     tokio::time::sleep(Duration::from_secs(30)).await;
@@ -494,7 +495,7 @@ async fn a_copy_that_does_not_come_to_its_end_costs_nothing() {
     owner.up.store(true, Ordering::Relaxed);
     world.until(0, |standing| !standing.is_owner).await;
     tokio::time::sleep(Duration::from_secs(12)).await;
-    assert!(!world.standing(1).is_owner, "nobody has accepted the loss");
+    assert!(!world.standing(1).is_owner, "the loss was not accepted");
     let taken = world.regions[1].pairing.transfer(NAMES[1], true).await;
     taken.unwrap();
     for key in ["a", "b", "c", "d", "e"] {
@@ -556,7 +557,7 @@ async fn without_a_witness_a_takeover_is_a_loss_that_a_person_accepts() {
     let world = World::start_as(false).await;
     world.visit(0, "a").await.unwrap();
     world.across.store(true, Ordering::Relaxed);
-    // The owner goes on alone, and nobody else knows of it.
+    // The owner goes on alone, and no voter has recorded it.
     assert_eq!(world.visit(0, "a").await.unwrap(), "II");
     tokio::time::sleep(Duration::from_secs(30)).await;
     let other = &world.regions[1].pairing;

@@ -260,7 +260,7 @@ async fn a_drained_partition_turns_callers_away() {
     assert_eq!(error.code().0, "STF-4001");
 }
 
-/// Whoever asked for it has died, or waits no longer.
+/// The caller has died, or waits no longer.
 #[tokio::test]
 async fn a_partition_is_given_up_whole_also_if_nobody_waits() {
     let node = Setup::new().start().await;

@@ -1,8 +1,8 @@
-//! Connection strings, in one form for all languages.
+//! Connection strings for clients in all languages.
 //!
 //! `dev`, the landing page, `steadfast context show --strings` and the policies of event
-//! hubs print what is written here: of the host by which a client reaches the server, of
-//! the ports that are open, and of keys. A port with TLS gets the form with TLS.
+//! hubs print these strings. They are made of the host by which a client reaches the
+//! server, the open ports, and keys. A port with TLS gets the form with TLS.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::{ACCOUNT, Area, Demand, Grant, HUBS, Key, ROOT, Right, Ring, Scope};
 
-/// A string by the name of what it is for.
+/// The name of a service and its connection string.
 pub type ConnectionString = (&'static str, String);
 
-/// A port, and what is spoken there.
+/// A port and the service it offers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listener {
     /// `http`, `amqp`, `amqps`, `blob`, `realtime` or `durable`.
@@ -28,13 +28,13 @@ pub struct Listener {
 /// How clients reach a server.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
-    /// Of the HTTP interface, without a slash at the end.
+    /// URL of the HTTP interface, without a trailing slash.
     url: String,
     host: String,
     listeners: Vec<Listener>,
 }
 
-/// The keys of a client: in development the emulators' blobs and hubs have their own.
+/// The keys of a client. In development blobs and hubs have the emulators' keys.
 #[derive(Clone, Debug)]
 pub struct ClientKeys {
     own: Arc<Key>,
@@ -45,7 +45,7 @@ pub struct ClientKeys {
 }
 
 impl Listener {
-    /// A port by its address, such as `amqps://10.0.0.7:5671`.
+    /// Parses the address of a port, such as `amqps://10.0.0.7:5671`.
     pub fn new(name: &str, url: &str) -> Option<Self> {
         let url: Uri = url.parse().ok()?;
         Some(Self {
@@ -57,13 +57,13 @@ impl Listener {
 }
 
 impl Endpoint {
-    /// A server by the address of its HTTP interface. `None` if that is no address which
-    /// a client can reach, such as `http://0.0.0.0:7070`.
+    /// A server by the address of its HTTP interface. `None` if clients cannot reach that
+    /// address, such as `http://0.0.0.0:7070`.
     pub fn new(url: &str, listeners: Vec<Listener>) -> Option<Self> {
         let url: Uri = url.parse().ok()?;
         let host = match url.host()? {
             "" | "0.0.0.0" | "[::]" => return None,
-            // The SDKs expect emulators, which have no TLS, at this name.
+            // The SDKs expect the emulators, which have no TLS, at this name.
             "127.0.0.1" | "[::1]" => "localhost",
             host => host,
         };
@@ -84,7 +84,7 @@ impl Endpoint {
         Self::new(http, listeners.collect())
     }
 
-    /// All strings that the keys open anything with.
+    /// All connection strings for which the keys have a right.
     pub fn strings(&self, keys: &ClientKeys) -> Vec<ConnectionString> {
         let own = &*keys.own;
         let rest = format!("Authorization: Bearer {}", own.primary.reveal());
@@ -99,8 +99,8 @@ impl Endpoint {
         all
     }
 
-    /// The string of event hubs for the holder of a key or of a policy. With TLS, if there
-    /// is a port for it.
+    /// The connection string of event hubs for a key or a policy. With TLS, if there is a
+    /// port for it.
     pub fn events(&self, name: &str, secret: &str, hub: Option<&str>) -> Option<String> {
         let listener = self.find("amqps").or_else(|| self.find("amqp"))?;
         Some(self.events_at(listener, name, secret, hub))
@@ -129,7 +129,7 @@ impl Endpoint {
             "amqps" => (5671, ""),
             _ => (5672, ";UseDevelopmentEmulator=true"),
         };
-        // The SDKs know the usual port themselves. It must not be named: some keep it in
+        // The default port must be left out: some SDKs include a port that is named here in
         // the names of their checkpoints, and others do not.
         let port = port_beside(Some(port.port), Some(usual));
         let hub = hub.map_or(String::new(), |hub| format!(";EntityPath={hub}"));
@@ -166,7 +166,7 @@ impl Endpoint {
         let account = account.filter(is_account);
         let key = account.filter(|key| may(key, LOOK, Area::Events))?;
         let (name, secret) = (&key.name, key.primary.reveal());
-        // The SDKs look for the account in the path at an address, and in front of a name.
+        // The SDKs expect the account in the path of an IP address, and before a host name.
         let host = match &*self.host {
             "localhost" => "127.0.0.1",
             host => host,
@@ -189,7 +189,7 @@ impl Endpoint {
 }
 
 impl ClientKeys {
-    /// One key for everything, as in `serve`.
+    /// One key for all services, as in `serve`.
     pub fn of(key: Key) -> Self {
         let key = Arc::new(key);
         Self {
@@ -200,7 +200,7 @@ impl ClientKeys {
         }
     }
 
-    /// The same at a server for development, where gRPC needs no key.
+    /// The same at a development server, where gRPC needs no key.
     #[must_use]
     pub fn open(self) -> Self {
         Self {
@@ -209,7 +209,7 @@ impl ClientKeys {
         }
     }
 
-    /// The well-known keys of development, as far as they are on the ring.
+    /// The well-known keys of development that are on the ring.
     pub fn known(ring: &Ring) -> Option<Self> {
         Some(Self {
             own: Arc::clone(ring.get(ROOT)?),
@@ -223,12 +223,12 @@ impl ClientKeys {
 const ANY: &[Right] = &[Right::Read, Right::Send, Right::Listen, Right::Manage];
 const LOOK: &[Right] = &[Right::Read, Right::Listen];
 
-/// Whether a key has one of these rights somewhere in the area.
+/// Whether a key has one of these rights on any entity of the area.
 fn may(key: &Key, rights: &[Right], area: Area) -> bool {
     Demand::new(rights, area, Scope::AnyEntity).is_met_by(&key.grants)
 }
 
-/// The entity to which a key is confined in an area.
+/// The only entity of an area on which a key has rights.
 fn only_entity(key: &Key, area: Area) -> Option<&str> {
     let mut own = key.grants.iter().filter(|grant| grant.is_in(area));
     let entity = own.next()?.entity()?;
@@ -239,7 +239,7 @@ fn only_entity(key: &Key, area: Area) -> Option<&str> {
     own.all(is_same).then_some(entity)
 }
 
-/// A port as it stands behind a host; nothing if it is the usual one.
+/// The suffix of a host with a port; empty for the default port.
 fn port_beside(port: Option<u16>, usual: Option<u16>) -> String {
     let port = port.filter(|port| Some(*port) != usual);
     port.map_or(String::new(), |port| format!(":{port}"))
@@ -319,7 +319,7 @@ mod tests {
             ),
         ];
         assert_eq!(strings("http://127.0.0.1:7070"), expected);
-        // By whichever name the machine itself is reached.
+        // By any name of the machine itself.
         assert_eq!(strings("http://localhost:7070/"), expected);
     }
 
@@ -377,7 +377,7 @@ mod tests {
         assert!(!two[1].1.contains("EntityPath"), "{two:?}");
         let jobs = endpoint.strings(&key(&["read jobs"]));
         assert_eq!(names(&jobs), ["rest", "jobs"]);
-        // In development everybody may open gRPC.
+        // In development gRPC needs no key.
         let open = endpoint.strings(&key(&["read jobs"]).open());
         assert_eq!(names(&open), ["rest", "jobs", "durable", "grpc"]);
     }

@@ -1,7 +1,7 @@
 //! One gRPC request over an HTTP/2 stream.
 //!
-//! Routes prove the key by the headers, before anything is read here. A request that is
-//! not `application/grpc` over HTTP/2 is none: pages may send other kinds to any site.
+//! Routes authenticate by the headers before the body is read here. A request must be
+//! `application/grpc` over HTTP/2: web pages may send other content types to any site.
 
 use std::pin::Pin;
 
@@ -18,19 +18,19 @@ use tonic_prost::ProstCodec;
 
 use crate::http::{Chunks, Unread};
 
-/// The header that says how a request ended.
+/// The header with the final status of a request.
 const STATUS: &str = "grpc-status";
 
-/// Something that comes later.
+/// The future of a result.
 pub(crate) type Later<T> = Pin<Box<dyn Future<Output = Result<T, Status>> + Send>>;
 
-/// An answer that comes later.
+/// The future of an HTTP response.
 pub(crate) type Answered = Pin<Box<dyn Future<Output = Response> + Send>>;
 
-/// Messages that come one after the other.
+/// A stream of messages.
 pub(crate) type Messages<A> = Pin<Box<dyn Stream<Item = Result<A, Status>> + Send>>;
 
-/// A request with one answer.
+/// The handler of a unary call.
 struct One<F>(F);
 
 impl<Q, A, F> UnaryService<Q> for One<F>
@@ -47,7 +47,7 @@ where
     }
 }
 
-/// A request with many answers.
+/// The handler of a server-streaming call.
 struct Many<F>(F);
 
 impl<Q, A, F> ServerStreamingService<Q> for Many<F>
@@ -65,7 +65,7 @@ where
     }
 }
 
-/// Reads the request, has it answered, and writes the answer.
+/// Serves a unary call: reads the request, calls the handler, writes the response.
 pub(crate) fn one<Q, A>(
     request: axum::extract::Request,
     answer: impl FnMut(Q) -> Later<A> + Send + 'static,
@@ -77,7 +77,7 @@ where
     one_within(limits::GRPC_MESSAGE_BYTES, request, answer)
 }
 
-/// The same for a message of at most so many bytes.
+/// The same with a maximum message length.
 pub(crate) fn one_within<Q, A>(
     most: usize,
     request: axum::extract::Request,
@@ -97,7 +97,7 @@ where
     })
 }
 
-/// Reads the request, has it answered, and writes the answers.
+/// Serves a server-streaming call: reads the request and writes the stream of responses.
 pub(crate) fn many<Q, A>(
     request: axum::extract::Request,
     answer: impl FnMut(Q) -> Later<Messages<A>> + Send + 'static,
@@ -116,8 +116,8 @@ where
     })
 }
 
-/// The same messages, until `end` comes: then its status is the last one, and what the
-/// messages come from is dropped.
+/// Forwards messages until `end` resolves: its status ends the stream, and the source of
+/// the messages is dropped.
 pub(crate) fn until<A: Send + 'static>(
     messages: Messages<A>,
     end: impl Future<Output = Status> + Send + 'static,
@@ -136,11 +136,11 @@ pub(crate) fn until<A: Send + 'static>(
     }))
 }
 
-/// What stands before a message: whether it is compressed, and its length.
+/// Length of a message prefix: the compression flag and the message length.
 const PREFIX: usize = 5;
 
-/// The request with a body that is charged and has to come in time, if it is gRPC. It has
-/// one message of at most so many bytes: the library would read on behind that.
+/// The request, if it is gRPC, with a body that is charged and has to arrive in time. The
+/// body is limited to one message: the library would read on behind it.
 fn guarded(
     request: axum::extract::Request,
     most: usize,
@@ -181,7 +181,7 @@ fn unread(why: Unread) -> Status {
     }
 }
 
-/// A request that was not even read.
+/// The response to a request that is rejected before it is read.
 pub(crate) fn refuse(status: Status) -> Response {
     finish(status.into_http::<tonic::body::Body>())
 }
@@ -200,10 +200,9 @@ fn finish(response: axum::http::Response<tonic::body::Body>) -> Response {
     response
 }
 
-/// What the library says of a message that it cannot take, and what we say. It calls
-/// one that is too long out of range, where others say that something is exhausted;
-/// and it calls one that cannot be read our own fault, which workers take as a reason
-/// to send it again. We use neither of the two words ourselves.
+/// Maps the library's status codes for unacceptable messages. For one that is too long it
+/// uses `OutOfRange` where others use `ResourceExhausted`; for one that cannot be parsed
+/// `Internal`, which makes workers retry. The server itself uses neither code.
 const OWN_WORDS: [(Code, Code); 2] = [
     (Code::OutOfRange, Code::ResourceExhausted),
     (Code::Internal, Code::InvalidArgument),

@@ -1,7 +1,7 @@
-//! Sessions and routing of every protocol.
+//! Sessions and routing of all protocols.
 //!
-//! Wire words end here: below are services that know nothing of HTTP or AMQP.
-//! Nothing here outlives a connection.
+//! Protocol types end here: the services below know nothing of HTTP or AMQP. No state in
+//! this crate outlives a connection.
 
 pub mod access;
 pub mod amqp;

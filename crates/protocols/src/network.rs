@@ -1,9 +1,9 @@
-//! A range of addresses.
+//! Ranges of IP addresses.
 
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// Addresses whose first bits are the same: `10.0.0.0/8`, or one address.
+/// A CIDR range such as `10.0.0.0/8`, or one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
@@ -38,15 +38,14 @@ impl Network {
         self.bits == if self.address.is_ipv4() { 32 } else { 128 }
     }
 
-    /// Whether all of its addresses are in another one.
+    /// Whether all its addresses are in another range.
     pub(crate) fn is_within(&self, other: &Self) -> bool {
         self.address.is_ipv4() == other.address.is_ipv4()
             && self.bits >= other.bits
             && other.holds(self.address)
     }
 
-    /// Whether the address is one of them. An IPv4 address is the same one when it
-    /// is written as IPv6.
+    /// Whether the range contains an address. An IPv4-mapped IPv6 address counts as IPv4.
     pub(crate) fn holds(&self, address: IpAddr) -> bool {
         let first = |bits: u128, width: u32| bits.checked_shr(width - self.bits).unwrap_or(0);
         match (self.address, address.to_canonical()) {

@@ -1,8 +1,8 @@
-//! Secrets at rest, bound to the place where they stand.
+//! Encryption of secrets at rest, bound to their place.
 //!
-//! AES-256-GCM with a nonce of its own for each, and with the place as associated data:
-//! a sealed text that is copied to another place does not open there. The prefix names
-//! the version; a text without it was stored before there was sealing.
+//! AES-256-GCM with a nonce per text, and with the place as associated data: a sealed text
+//! that is copied to another place cannot be decrypted there. The prefix names the version;
+//! a text without it was stored before sealing was introduced.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -11,13 +11,13 @@ use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use steadfast_events::Sealer;
 
-/// What a sealed text begins with.
+/// The prefix of a sealed text.
 const PREFIX: &str = "$sealed1$";
 
-/// What keys of this kind are derived for.
+/// The purpose of the key derivation.
 const PURPOSE: &str = "steadfast sealing 1";
 
-/// What texts are sealed with.
+/// The key that seals texts.
 #[derive(Clone)]
 pub struct SealingKey(LessSafeKey);
 
@@ -28,7 +28,7 @@ impl std::fmt::Debug for SealingKey {
 }
 
 impl SealingKey {
-    /// The key that a long random text stands for.
+    /// Derives the key from a long random text.
     pub fn new(text: &str) -> Self {
         let bytes = digest(&SHA256, format!("{PURPOSE}\0{text}").as_bytes());
         let key = UnboundKey::new(&AES_256_GCM, bytes.as_ref());

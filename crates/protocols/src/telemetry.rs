@@ -17,7 +17,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
 
-/// How a log line looks.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// For a terminal.
@@ -26,7 +26,7 @@ pub enum Format {
     Json,
 }
 
-/// What runs for logs and spans.
+/// Handles of logging and of the span exporter.
 pub struct Telemetry {
     level: reload::Handle<Targets, Registry>,
     spans: Option<SdkTracerProvider>,
@@ -39,12 +39,12 @@ const COLLECTORS: [&str; 2] = [
 ];
 
 impl Telemetry {
-    /// Starts logging to standard error, and exporting if a collector is named. It
-    /// works once per process.
+    /// Starts logging to standard error, and exporting if a collector is named. Works once
+    /// per process.
     pub fn start(level: &str, format: Format) -> Result<Self, String> {
         let (level, handle) = reload::Layer::new(targets(level)?);
         let spans = exporter()?;
-        // Spans of our own crates only: those of the client that exports would never end.
+        // Only spans of our crates: the exporter's own spans would cause further exports.
         let layer = spans.as_ref().map(|spans| {
             let tracer = spans.tracer("steadfast");
             let layer = tracing_opentelemetry::layer().with_tracer(tracer);
@@ -80,13 +80,13 @@ impl Telemetry {
         self.spans.is_some()
     }
 
-    /// From now on this much is logged.
+    /// Sets the log level.
     pub fn set_level(&self, level: &str) -> Result<(), String> {
         let level = targets(level)?;
         self.level.reload(level).map_err(|error| error.to_string())
     }
 
-    /// Sends what is left. It blocks until the collector has it, or does not answer.
+    /// Flushes the remaining spans. Blocks until the collector has them or times out.
     pub fn end(&self) {
         if let Some(Err(error)) = self.spans.as_ref().map(SdkTracerProvider::shutdown) {
             tracing::warn!(event = "telemetry.export_failed", %error);
@@ -94,7 +94,7 @@ impl Telemetry {
     }
 }
 
-/// Whether this says how much is logged.
+/// Checks a log level.
 pub fn check_level(level: &str) -> Result<(), String> {
     targets(level).map(drop)
 }
@@ -103,7 +103,7 @@ fn targets(level: &str) -> Result<Targets, String> {
     let bad = || {
         format!("'{level}' is not a log level, such as 'info' or 'info,steadfast_storage=debug'")
     };
-    // A word alone is a level: as the name of a module it would be a mistake.
+    // A single word is a level: as the name of a module it would be a mistake.
     let mut words = level.split(',').filter(|part| !part.contains('='));
     if words.any(|word| word.trim().parse::<LevelFilter>().is_err()) {
         return Err(bad());

@@ -1,6 +1,6 @@
 //! Memory of a server while events are read.
 //!
-//! Alone in its process, so that nobody else takes any.
+//! Alone in its process, so that no other test takes any.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use steadfast_events::Definition;

@@ -98,7 +98,7 @@ async fn both_sides_prove_that_they_have_the_key() {
     assert!(why.contains("STF-7010"), "{why}");
 }
 
-/// Somebody who has heard how it is done, and does not have the key.
+/// A peer that knows the protocol but not the key.
 #[tokio::test]
 async fn a_wrong_proof_is_refused_and_nothing_is_answered() {
     let node = start(credentials("b", "c", KEY), None);
@@ -183,7 +183,7 @@ fn impostor(welcome: Welcome) -> (Peer, Arc<AtomicUsize>) {
     (peer, asked)
 }
 
-/// Whoever asks proves nothing to somebody who has not proven that it has the key.
+/// A client sends no proof to a server that has not proven that it has the key.
 #[tokio::test]
 async fn a_node_without_the_key_learns_nothing_from_who_asks() {
     let welcome = Welcome {
@@ -266,7 +266,7 @@ async fn those_who_wait_for_a_silent_node_wait_together() {
         let why = unsent(answer);
         assert!(why.contains("does not answer"), "{why}");
     }
-    // Nobody waits longer than it wants to.
+    // No caller waits beyond its own time-out.
     let short = Duration::from_millis(200);
     let asked = wire.send(&peer, Bytes::from_static(b"hello"), short);
     unsent(tokio::time::timeout(short * 5, asked).await.unwrap());
@@ -316,7 +316,7 @@ async fn encrypted_nodes_are_known_by_the_key_and_their_certificate() {
     let node = start(credentials("b", "c", KEY), Some(certificate));
     let wire = Wire::new(credentials("a", "c", KEY), true);
     assert_eq!(say(&wire, &node.peer, "hello").await.unwrap(), "a: hello");
-    // Whoever does not encrypt gets nowhere.
+    // A client without TLS is refused.
     let plain = Wire::new(credentials("a", "c", KEY), false);
     assert!(say(&plain, &node.peer, "hello").await.is_err());
 }

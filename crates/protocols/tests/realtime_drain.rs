@@ -404,7 +404,7 @@ async fn hooks_broadcast_through_a_server_that_is_offline() {
     });
     let exit = client.next().await;
     assert_eq!(exit["target"], "exit");
-    // Whoever is asked to go goes when it has done what it does.
+    // A client that is asked to leave finishes its call first.
     assert_eq!(client.call(1, "wait", json!([50])).await, 50);
     drop(client);
     assert_eq!(leaving.await.unwrap(), 0);

@@ -197,8 +197,8 @@ async fn realtime_55_upstreams_are_told_and_their_answers_passed_on() {
             (&json!(1), &json!(target))
         );
     }
-    // Nobody wants these.
-    let why = "No upstream is there for the method 'other'.";
+    // No rule matches these.
+    let why = "No upstream is configured for the method 'other'.";
     assert_eq!(client.invoke("7", "other").await, failed("7", why));
     let stream = json!({"type": 4, "invocationId": "8", "target": "value", "arguments": []});
     client.say(Frame::text(format!("{stream}\u{1e}"))).await;
@@ -292,7 +292,7 @@ async fn a_service_without_servers_says_so_to_them() {
 #[tokio::test]
 async fn in_the_classic_mode_a_server_is_used_if_one_is_there() {
     let stage = Stage::start_in(Mode::Classic, Vec::new());
-    // Nobody is there: the service itself answers.
+    // No client is connected: the service itself answers.
     let _without = Client::start(&stage, "json", &[]).await;
     let (mut server, error) = welcome(&stage).await;
     assert_eq!(error, "");

@@ -387,7 +387,7 @@ async fn realtime_38_clients_answer_servers_through_the_service() {
     assert_eq!(owner.heard().await["result"], "Bob");
     owner.say(answer("q", &id, "a")).await;
     assert_eq!(caller.next().await, answer("q", &id, "a"));
-    // Nobody's, and one that goes.
+    // An unknown client, and one that disconnects.
     caller.say(ask("r", "nobody", "b")).await;
     let gone = |message: Message, expected: &str| match message {
         Message::Answer(Completion { id, outcome, .. }) => {

@@ -138,7 +138,7 @@ async fn jobs_37_accepted_is_success() {
         let item = run(&stage, &format!("j{code}"), action).await;
         assert_eq!(item["status"], expected, "{code}");
     }
-    assert_eq!(target.seen().len(), 5, "nobody polls");
+    assert_eq!(target.seen().len(), 5, "nothing polls");
 }
 
 #[tokio::test]
@@ -529,7 +529,7 @@ fn pfx(password: &str) -> (String, String, rustls_pki_types::CertificateDer<'sta
     (STANDARD.encode(file), hex, der)
 }
 
-/// A server that takes whoever has this certificate, and answers 200.
+/// A server that accepts clients with this certificate and answers 200.
 async fn strict(
     folder: &std::path::Path,
     client: rustls_pki_types::CertificateDer<'static>,

@@ -155,7 +155,7 @@ async fn jobs_01_the_sdk_does_everything_over_tls() {
     assert!(is_called(&target));
 }
 
-/// The account that everybody knows.
+/// The well-known account of development.
 const ACCOUNT: &str = "devstoreaccount1";
 const ACCOUNT_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";

@@ -197,7 +197,7 @@ async fn regions_that_do_not_reach_one_another_answer_for_what_they_own() {
     world.is_cut.store(false, Ordering::SeqCst);
     let list = world.ask(1, "GET", "", None).await;
     assert_eq!(list.body["value"].as_array().unwrap().len(), 2);
-    // Nobody owns them: both believe it of the other one, and nobody sends it round.
+    // No server owns them: each believes the other does, and no request loops.
     world.owners[0].store(2, Ordering::SeqCst);
     let refused = world.ask(0, "PUT", "/c/jobs/j", job()).await;
     assert_eq!(refused.status, 503);

@@ -1,8 +1,8 @@
-//! The clients of one hub at all nodes.
+//! Broadcasts and queries over one hub's clients on all nodes.
 //!
-//! What is for clients of other nodes is in the lanes to them when a function here
-//! returns, one message per node, so the order of a sender's calls is the order in
-//! which they arrive. What comes of it is waited for by whoever wants to know.
+//! When a function here returns, its message is queued in the lane of every peer
+//! node, one message per node, so messages arrive in the order of the sender's calls.
+//! The returned futures resolve with the peers' results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,14 +25,14 @@ use crate::word::{Reply, Word};
 /// Members of a group with their users, and the last of them if there are more.
 type Page = (Vec<(String, Option<String>)>, Option<String>);
 
-/// A hub's clients, wherever they are connected. Clones are cheap.
+/// A hub's clients on all nodes. Clones are cheap.
 #[derive(Clone)]
 pub struct Everywhere {
     lobby: Arc<Lobby>,
 }
 
 impl Lobby {
-    /// The same hub's clients at all nodes.
+    /// The clients of the same hub on all nodes.
     pub fn everywhere(self: &Arc<Self>) -> Everywhere {
         Everywhere {
             lobby: Arc::clone(self),
@@ -41,12 +41,12 @@ impl Lobby {
 }
 
 impl Everywhere {
-    /// Waits until other nodes can be told more.
+    /// Waits until the lanes to the peer nodes have room.
     pub async fn room(&self) {
         self.lobby.nodes().room().await;
     }
 
-    /// Sends a message to those it is for.
+    /// Sends a message to its recipients.
     pub fn send(&self, to: &To, payload: &Payload) {
         self.lobby.send(to, payload);
         if self.is_alone() || self.is_here(to) {
@@ -63,7 +63,7 @@ impl Everywhere {
         send_group_here(&self.lobby, own);
     }
 
-    /// Whether nobody at another node can be meant.
+    /// Whether all recipients are connected to this node.
     fn is_here(&self, to: &To) -> bool {
         match to {
             To::Connections(ids) => ids.iter().all(|id| self.lobby.client(id).is_some()),
@@ -71,7 +71,8 @@ impl Everywhere {
         }
     }
 
-    /// Takes a connection into a group: when it is done, every later send finds it.
+    /// Adds a connection to a group; every send after it resolves reaches the
+    /// connection.
     pub fn join(&self, connection: &str, group: &str) -> BoxFuture<'static, Result<()>> {
         if self.is_alone() || self.lobby.client(connection).is_some() {
             return ready(self.lobby.join(connection, group)).boxed();
@@ -94,8 +95,8 @@ impl Everywhere {
         .boxed()
     }
 
-    /// Takes a connection out of a group, or out of all of them. Whether there is
-    /// such a connection.
+    /// Removes a connection from one group, or from all groups. Returns whether the
+    /// connection exists.
     pub fn leave(&self, connection: &str, group: Option<&str>) -> BoxFuture<'static, bool> {
         let is_here = self.lobby.client(connection).is_some();
         self.lobby.leave_group(connection, group);
@@ -110,7 +111,7 @@ impl Everywhere {
         asked.map(|said| count(said) > 0).boxed()
     }
 
-    /// Takes a user into a group: all its connections, also those that will come.
+    /// Adds a user to a group: all its present and future connections.
     pub fn join_user(&self, user: &str, group: &str, ttl: Option<Duration>) -> Result<()> {
         self.lobby.join_user(user, group, ttl)?;
         if !self.is_alone() {
@@ -119,7 +120,7 @@ impl Everywhere {
         Ok(())
     }
 
-    /// Takes a user out of a group, or out of all that it was put into.
+    /// Removes a user from one group, or from all groups it was added to.
     pub fn leave_user(&self, user: &str, group: Option<&str>) {
         self.lobby.leave_user(user, group);
         if !self.is_alone() {
@@ -131,7 +132,7 @@ impl Everywhere {
         }
     }
 
-    /// Whether somebody or something is there.
+    /// Whether the connection, user or group exists.
     pub fn check(&self, of: Check) -> BoxFuture<'static, bool> {
         if check_here(&self.lobby, &of) {
             return ready(true).boxed();
@@ -143,7 +144,7 @@ impl Everywhere {
         asked.map(|said| count(said) > 0).boxed()
     }
 
-    /// Ends connections; how many.
+    /// Closes connections and returns their number.
     pub fn close(&self, own: CloseMany) -> BoxFuture<'static, u64> {
         let here = close_here(&self.lobby, &own);
         let is_done = own.connection.is_some() && here > 0;
@@ -154,8 +155,8 @@ impl Everywhere {
         asked.map(move |said| here + count(said)).boxed()
     }
 
-    /// Connections of a group with their users, in the order of their ids: at most so
-    /// many behind one, and the last of them if there are more.
+    /// Returns connections of a group with their users, ordered by id: at most `most`
+    /// after `after`, and the last id if there are more.
     pub fn members(
         &self,
         group: &str,
@@ -188,8 +189,8 @@ impl Everywhere {
         .boxed()
     }
 
-    /// How many clients the hub has at all nodes, and its app servers that take
-    /// clients, in order.
+    /// Returns the number of clients on all nodes, and the names of the app servers
+    /// that accept clients, in order.
     pub(crate) fn census(&self) -> BoxFuture<'static, (u64, Vec<String>)> {
         let here = self.lobby.census();
         if self.is_alone() {
@@ -208,7 +209,7 @@ impl Everywhere {
         .boxed()
     }
 
-    /// Asks a client of another node; the node that has it, if one does.
+    /// Calls a client of a peer node; returns the node that has it, if any.
     pub(crate) fn question(&self, own: Question) -> BoxFuture<'static, Option<String>> {
         let asked = self.ask(Message::Ask(own));
         let found = |said: Vec<(String, Reply)>| {
@@ -218,7 +219,7 @@ impl Everywhere {
         asked.map(found).boxed()
     }
 
-    /// Tells a node what a client has answered that it has asked.
+    /// Sends the calling node the result of a client.
     pub(crate) fn answer(&self, node: &str, own: Completion) {
         let hub = self.lobby.name().to_owned();
         let message = Message::Answer(own);
@@ -226,7 +227,7 @@ impl Everywhere {
         self.lobby.nodes().tell(node, word.encode());
     }
 
-    /// Tells a node that has come which users are in which groups.
+    /// Sends a new peer node the groups of users.
     pub(crate) fn introduce(&self, node: &str) {
         for (user, group, ttl) in self.lobby.user_groups() {
             let hub = self.lobby.name().to_owned();
@@ -262,7 +263,7 @@ impl Everywhere {
     }
 }
 
-/// Does for the clients of this node what another node says.
+/// Executes a peer node's message for the clients of this node.
 pub(crate) fn hear(lobby: &Lobby, message: Message) -> Reply {
     match message {
         Message::Send { to, payloads } => {
@@ -352,7 +353,7 @@ fn user_joins(user: &str, group: &str, ttl: Option<Duration>) -> Message {
     Message::UserJoin {
         user: user.to_owned(),
         group: group.to_owned(),
-        // A part of a second is a second: nobody is taken out too early.
+        // Rounded up to a whole second, so that no membership ends too early.
         ttl_s: ttl.map(|ttl| ttl.as_secs_f64().ceil() as i64),
         ack: None,
     }

@@ -1,4 +1,4 @@
-//! Calls of clients whose answers a hub waits for.
+//! Pending results of calls from a hub to its clients.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use crate::error::{Error, Kind, Result};
 use crate::value;
 
-/// Everything that one host waits for.
+/// All pending results of one hub dispatcher.
 #[derive(Default)]
 pub(crate) struct Asked {
     next: AtomicU64,
@@ -27,7 +27,7 @@ struct Question {
     answer: oneshot::Sender<Result<(Protocol, Bytes)>>,
 }
 
-/// A question whose answer is waited for. It is forgotten on drop.
+/// Receives the result of one call. Dropping it abandons the call.
 pub(crate) struct Waiting {
     id: String,
     asked: Arc<Asked>,
@@ -35,7 +35,7 @@ pub(crate) struct Waiting {
 }
 
 impl Asked {
-    /// Waits for an answer of this connection.
+    /// Registers a call to this connection.
     pub(crate) fn ask(self: &Arc<Self>, server: &str, connection: &str) -> Waiting {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let id = format!("{server}-{number}");
@@ -52,7 +52,7 @@ impl Asked {
         }
     }
 
-    /// A connection has answered. False if it was not asked.
+    /// Completes a call. False if the connection has no such pending call.
     pub(crate) fn answer(
         &self,
         connection: &str,
@@ -75,12 +75,12 @@ impl Asked {
             Outcome::Void => value::write(protocol, &()).map(|value| (protocol, value)),
             Outcome::Error(why) => Err(Error::new(Kind::Client(why))),
         };
-        // Whoever has asked may have gone.
+        // The receiver may have been dropped.
         let _ = question.answer.send(said);
         true
     }
 
-    /// A connection has gone: nobody waits for it any more.
+    /// Fails all pending calls of a closed connection.
     pub(crate) fn gone(&self, connection: &str) {
         let mut open = self.open.lock();
         let ids: Vec<_> = open

@@ -1,7 +1,7 @@
-//! Calls of app servers to clients, whose answers are wanted.
+//! Results of calls from app servers to clients.
 //!
-//! The client may be another server's, and at another node. Its server says what it
-//! has answered; the answer goes back the way that the call came.
+//! The client may belong to another app server, and be connected to another node. Its
+//! app server reports the result, which returns along the path of the call.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ const NO_CLIENT: &str = "The connection does not exist.";
 const GONE: &str = "The client has disconnected.";
 
 impl Links {
-    /// A server asks a client.
+    /// Handles an app server's call to a client.
     pub(crate) fn ask(self: &Arc<Self>, link: &Arc<Link>, question: Question) {
         if self.lobby.client(&question.connection).is_none() && !self.lobby.nodes().is_alone() {
             return self.ask_elsewhere(link, question);
@@ -30,8 +30,8 @@ impl Links {
             return link.tell(&unanswered(question, NO_CLIENT));
         };
         self.note(link, &question);
-        // A server that asks its own client knows what the client answers, whichever of
-        // its links the client has.
+        // An app server that calls its own client reads the result itself, on
+        // whichever of its links the client is.
         let owner = self.owner(&question.connection);
         if owner
             .as_ref()
@@ -45,7 +45,7 @@ impl Links {
         client.pass(message);
     }
 
-    /// A server asks a client that is not at this node.
+    /// Handles an app server's call to a client that is not connected to this node.
     fn ask_elsewhere(self: &Arc<Self>, link: &Arc<Link>, question: Question) {
         self.note(link, &question);
         let found = self.lobby.everywhere().question(question.clone());
@@ -62,7 +62,7 @@ impl Links {
                     questions.remove(&question.id);
                     link.tell(&unanswered(question, NO_CLIENT));
                 }
-                // The answer was faster.
+                // The result arrived before the acknowledgement.
                 (_, None) => {}
             }
         }));
@@ -78,7 +78,7 @@ impl Links {
         self.questions.lock().insert(question.id.clone(), asker);
     }
 
-    /// The client of a question, and the question in its protocol.
+    /// The client of a call, and the message in its protocol.
     fn addressed(&self, question: &Question) -> Option<(Arc<Client>, Bytes)> {
         let client = self.lobby.client(&question.connection)?;
         let payload = said::payload(question.payloads.clone());
@@ -86,7 +86,7 @@ impl Links {
         Some((client, message))
     }
 
-    /// The link whose client it is.
+    /// The link that owns the client.
     fn owner(&self, connection: &str) -> Option<Arc<Link>> {
         let all = self.all();
         all.into_iter().find(|own| own.tenant(connection).is_some())
@@ -96,11 +96,11 @@ impl Links {
         self.all().into_iter().find(|link| link.id() == id)
     }
 
-    /// The server of a client says what the client has answered.
+    /// The client's app server reports a result.
     pub(crate) fn answered(&self, link: &Link, own: Completion) {
         let asker = self.questions.lock().remove(&own.id);
         match asker {
-            // It tells only that nothing is to be kept any more.
+            // It only clears the pending call: the app server has the result.
             Some(asker) if asker.server == link.server() => {}
             Some(asker) => self.bring(&asker, own),
             None => {
@@ -118,7 +118,7 @@ impl Links {
         }
     }
 
-    /// Does what another node says.
+    /// Executes a peer node's message.
     pub(crate) fn hear(&self, node: &str, message: Message) -> Reply {
         match message {
             Message::Ask(question) => Reply::found(self.ask_for(node, question)),
@@ -137,7 +137,8 @@ impl Links {
         }
     }
 
-    /// Another node asks a client. False if it is not here.
+    /// Handles a peer node's call to a client. False if the client is not connected
+    /// here.
     fn ask_for(&self, node: &str, question: Question) -> bool {
         let Some((client, message)) = self.addressed(&question) else {
             return false;
@@ -152,7 +153,7 @@ impl Links {
         true
     }
 
-    /// A client has gone: nobody waits for its answers.
+    /// A client has disconnected: its pending results fail.
     pub(crate) fn client_gone(&self, connection: &str) {
         self.give_up(|asker| asker.connection == connection, GONE);
         for (id, node) in self.lobby.drop_foreign(connection) {
@@ -166,7 +167,8 @@ impl Links {
         }
     }
 
-    /// A node has gone: nobody waits for its clients, and it waits for nobody.
+    /// A peer node has left: pending results of its clients fail, its own are
+    /// dropped.
     pub(crate) fn node_gone(&self, node: &str) {
         let is_there = |asker: &Asker| asker.node.as_deref() == Some(node);
         self.give_up(is_there, GONE);

@@ -1,16 +1,16 @@
-//! Words of one node to another, many at a time.
+//! Batches of messages between two nodes.
 
 use bytes::Bytes;
 use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
 use steadfast_core::limits;
 
-/// What one node tells another at a time.
+/// A batch of messages from one node to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Batch {
-    /// The node that tells, and in which of its lives.
+    /// The sending node and its incarnation.
     pub(crate) from: String,
     pub(crate) life: u128,
-    /// Lanes and batches have growing numbers.
+    /// Numbers of lanes and batches only grow.
     pub(crate) lane: u64,
     pub(crate) number: u64,
     pub(crate) words: Vec<Bytes>,
@@ -44,7 +44,7 @@ impl Batch {
         })
     }
 
-    /// What is answered to the words of a batch.
+    /// Encodes the responses to the messages of a batch.
     pub(crate) fn replies(replies: &[Bytes]) -> Bytes {
         let mut out = vec![FORMAT];
         put_list(&mut out, replies);

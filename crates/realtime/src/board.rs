@@ -1,8 +1,7 @@
 //! All links of one hub of an app server, and its clients.
 //!
-//! What concerns one client goes by the link that brought it, so that everything
-//! that is said to it keeps its order. Sends to others go by the link of the client
-//! whose call they are part of, or by the first one.
+//! Messages for one client use the link that opened it, which keeps their order.
+//! Broadcasts use the link of the client whose call sends them, or the first link.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,9 +23,9 @@ use crate::wire::Wire;
 pub(crate) struct Board {
     pub(crate) server: String,
     wires: RwLock<Vec<Arc<Wire>>>,
-    /// Clients of ours.
+    /// Clients of this server.
     pub(crate) tenants: Mutex<HashMap<String, Tenant>>,
-    /// Questions of other servers to our clients, by their id.
+    /// Calls of other servers to our clients, by their id.
     pub(crate) foreign: Mutex<HashMap<String, Question>>,
     pub(crate) emptied: Notify,
 }
@@ -34,15 +33,15 @@ pub(crate) struct Board {
 /// A client of this server.
 pub(crate) struct Tenant {
     pub(crate) protocol: Protocol,
-    /// The handshake has not come yet.
+    /// The handshake has not been received yet.
     pub(crate) is_new: bool,
-    /// The node that keeps it.
+    /// The service node that the client is connected to.
     pub(crate) instance: String,
     pub(crate) wire: Arc<Wire>,
 }
 
 impl Board {
-    /// Nobody answers questions to these connections any more.
+    /// Drops pending calls of these connections.
     pub(crate) fn forget_questions(&self, is_gone: impl Fn(&str) -> bool) {
         let mut foreign = self.foreign.lock();
         foreign.retain(|_, question| !is_gone(&question.connection));
@@ -58,12 +57,12 @@ impl Board {
         }
     }
 
-    /// A link was welcomed.
+    /// Adds a link that the service has accepted.
     pub(crate) fn add(&self, wire: &Arc<Wire>) {
         self.wires.write().push(Arc::clone(wire));
     }
 
-    /// A link has gone.
+    /// Removes a lost link.
     pub(crate) fn remove(&self, wire: &Arc<Wire>) {
         self.wires.write().retain(|own| !Arc::ptr_eq(own, wire));
     }
@@ -72,13 +71,13 @@ impl Board {
         self.wires.read().clone()
     }
 
-    /// The link of a client, if it is ours.
+    /// The link of a client, if the client belongs to this server.
     fn wire_of(&self, connection: &str) -> Option<Arc<Wire>> {
         let tenants = self.tenants.lock();
         tenants.get(connection).map(|own| Arc::clone(&own.wire))
     }
 
-    /// The link for sends that are part of a call of this client, or of none.
+    /// The link for messages sent within a call of this client, or outside any call.
     fn wire_for(&self, flow: Option<&str>) -> Result<Arc<Wire>> {
         let own = flow.and_then(|connection| self.wire_of(connection));
         if let Some(wire) = own.filter(|wire| !wire.is_avoided()) {
@@ -91,10 +90,10 @@ impl Board {
     }
 }
 
-/// How a hub of an app server reaches clients: all of them, or as part of a call.
+/// Reaches clients through the service: all of them, or within a call.
 pub(crate) struct Remote {
     pub(crate) board: Arc<Board>,
-    /// The client whose call it is part of.
+    /// The client whose call the messages belong to.
     pub(crate) flow: Option<Arc<str>>,
 }
 
@@ -119,7 +118,7 @@ impl Reach for Remote {
     fn send<'a>(&'a self, to: &'a To, payload: Payload) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let wire = match to {
-                // What one client gets keeps its order.
+                // Messages to one client keep their order.
                 To::Connections(ids) if ids.len() == 1 => self.board.wire_of(&ids[0]),
                 _ => None,
             };

@@ -1,20 +1,20 @@
-//! Who is at the other end of a connection.
+//! Identity of a client connection.
 
-/// What is known of a client when it connects, and stays so.
+/// What is known of a client when it connects; it never changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
     /// Its user, if it has one.
     pub user: Option<String>,
-    /// What its token says; a name may come more than once.
+    /// Claims of its token; a name may occur more than once.
     pub claims: Vec<(String, String)>,
     /// Headers of the request that opened the connection.
     pub headers: Vec<(String, String)>,
-    /// What the application has put into the address, with `?`.
+    /// The query that the application added to the URL, with `?`.
     pub query: String,
 }
 
 impl Caller {
-    /// Bytes of its texts.
+    /// Size of all texts in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let pairs = self.claims.iter().chain(&self.headers);
         let pairs = pairs.map(|(name, value)| name.len() + value.len() + 2 * size_of::<String>());
@@ -28,13 +28,13 @@ impl Caller {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Whether its messages are traced, as its token asks for.
+    /// Whether the token asks for tracing of its messages.
     pub(crate) fn is_diagnostic(&self) -> bool {
         let asked = self.claim("asrs.s.dc");
         asked.is_some_and(|own| own.eq_ignore_ascii_case("true"))
     }
 
-    /// The first header of that name, in any case.
+    /// The first header of that name, ignoring case.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
         let found = headers.find(|(own, _)| own.eq_ignore_ascii_case(name));

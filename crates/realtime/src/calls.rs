@@ -1,7 +1,7 @@
-//! What is open between a client and its home.
+//! Open calls and streams between a client and its backend.
 //!
-//! A client that moves leaves its open calls behind: they end at the old home, and
-//! what belongs to them still goes there.
+//! A client that migrates leaves its open calls behind: they end at the old backend,
+//! which still receives their messages.
 
 use std::collections::HashSet;
 
@@ -10,14 +10,14 @@ use steadfast_core::limits;
 use steadfast_wire::signalr::message::{Message, kind};
 use steadfast_wire::signalr::{Protocol, read};
 
-/// Ids of what is open.
+/// Ids of open calls and streams.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
-    /// Calls of the client that were not answered.
+    /// Calls of the client without a completion.
     made: HashSet<String>,
     /// Streams of the client that have not ended.
     uploads: HashSet<String>,
-    /// Calls of the home that the client has not answered.
+    /// Calls of the backend that the client has not completed.
     asked: HashSet<String>,
 }
 
@@ -26,13 +26,13 @@ impl Calls {
         self.made.is_empty() && self.uploads.is_empty() && self.asked.is_empty()
     }
 
-    /// How many calls of the client were not answered.
+    /// Number of calls of the client without a completion.
     pub(crate) fn made(&self) -> usize {
         self.made.len()
     }
 
-    /// Notes what the client says, with streams that belong to it or without. True if
-    /// nothing is open after it.
+    /// Notes a message of the client, with or without its streams. True if nothing is
+    /// open after it.
     pub(crate) fn note_client(
         &mut self,
         protocol: Protocol,
@@ -60,7 +60,7 @@ impl Calls {
         self.is_empty()
     }
 
-    /// Notes what the home says. True if nothing is open after it.
+    /// Notes a message of the backend. True if nothing is open after it.
     pub(crate) fn note_home(&mut self, protocol: Protocol, message: &Bytes) -> bool {
         match read::look(protocol, message) {
             Ok((kind::COMPLETION, Some(id))) => self.made.remove(&id),
@@ -70,8 +70,8 @@ impl Calls {
         self.is_empty()
     }
 
-    /// Whether what the client says belongs to something that is open, or to
-    /// nothing at all, as a ping does.
+    /// Whether a message of the client belongs to an open call, or to no call at all,
+    /// as a ping does.
     pub(crate) fn is_part(&self, protocol: Protocol, message: &Bytes) -> bool {
         match read::look(protocol, message) {
             Ok((kind::PING, _)) => true,
@@ -82,7 +82,7 @@ impl Calls {
         }
     }
 
-    /// Forgets everything: the client's calls that nobody will answer.
+    /// Forgets everything and returns the client's open calls, which get no result.
     pub(crate) fn abandon(&mut self) -> Vec<String> {
         self.uploads.clear();
         self.asked.clear();
@@ -90,7 +90,7 @@ impl Calls {
     }
 }
 
-/// Whether what a client says is a call that it waits for.
+/// Whether a message of a client is a call that expects a completion.
 pub(crate) fn is_call(protocol: Protocol, message: &Bytes) -> bool {
     let look = read::look(protocol, message);
     matches!(

@@ -1,7 +1,6 @@
 //! Names of claims, as .NET knows them.
 //!
-//! Whoever signs a token shortens well-known names; app servers look for the long
-//! ones.
+//! Token issuers shorten well-known names; app servers look for the long ones.
 
 const LONG: [(&str, &str); 8] = [
     (

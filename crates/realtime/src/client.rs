@@ -1,9 +1,9 @@
-//! One client, whatever its transport and wherever its home.
+//! A client connection over any transport and backend.
 //!
-//! A transport brings bytes by an inlet and takes what is to be sent
-//! ([`Client::outgoing`]). Whole messages go to the home, one after another; while
-//! they are held, the home can be changed. A client leaves once: it is taken out of
-//! its place, and its home is told.
+//! A transport passes received bytes to an inlet and sends what [`Client::outgoing`]
+//! returns. Whole messages go to the backend, one after another; while they are held,
+//! the backend can be changed. A client leaves once: it is removed from its registry,
+//! and its backend is notified.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -26,12 +26,12 @@ use crate::resume::Received;
 use crate::route::Routing;
 use crate::times::Times;
 
-/// Where clients of one hub are known.
+/// The registry of the clients of one hub.
 pub(crate) trait Place: Send + Sync {
-    /// The client speaks a protocol now, and can be reached.
+    /// The client has completed its handshake and can receive messages.
     fn enter(&self, client: &Arc<Client>);
 
-    /// The client has gone for good.
+    /// The client has disconnected for good.
     fn leave(&self, client: &Arc<Client>);
 
     /// A client is closed because it does not read.
@@ -44,38 +44,40 @@ pub struct Client {
     pub(crate) caller: Arc<Caller>,
     pub(crate) place: Arc<dyn Place>,
     pub(crate) protocol: OnceLock<Protocol>,
-    /// Its home has answered its handshake: from then on others may send to it.
+    /// Its backend has answered the handshake: from then on other senders may reach
+    /// it.
     pub(crate) is_greeted: AtomicBool,
     pub(crate) outbox: Outbox,
     pub(crate) routing: Mutex<Routing>,
-    /// What is open between client and home; only kept where somebody needs it. It is
-    /// locked after the routing, and nothing is called while it is.
+    /// Open calls between client and backend, only kept if the backend needs them.
+    /// The lock is taken after the one of the routing, and nothing is called while it
+    /// is held.
     pub(crate) calls: Mutex<Calls>,
     pub(crate) notes_calls: AtomicBool,
-    /// Servers that it was moved away from: what they still say of it is ignored.
+    /// App servers it was migrated from: their late messages about it are ignored.
     pub(crate) former: Mutex<Vec<String>>,
-    /// Held messages were let go, or the client has ended.
+    /// Held messages were released, or the client has ended.
     pub(crate) released: Notify,
     /// No call is open any more.
     pub(crate) settled: Notify,
     pub(crate) clock: Mutex<Times>,
-    /// For a client that may come back: what has come from it.
+    /// For a client with stateful reconnect: what was received from it.
     pub(crate) received: Option<Mutex<Received>>,
-    /// Which of its sockets counts; the former ones are ended.
+    /// The number of the current socket; former sockets are closed.
     socket: AtomicU64,
-    /// Another socket counts now.
+    /// A new socket has replaced the current one.
     pub(crate) displaced: Notify,
     pub(crate) gone: CancellationToken,
 }
 
-/// What is wanted of a new client.
+/// Options of a new client.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wishes {
-    /// It may come back after its socket is lost.
+    /// It may reconnect with its state after its socket is lost.
     pub is_stateful: bool,
     /// When it must be closed.
     pub expires: Option<Duration>,
-    /// How long it may take to say which protocol it speaks.
+    /// Time limit for the handshake.
     pub handshake: Option<Duration>,
 }
 
@@ -123,34 +125,34 @@ impl Client {
         &self.id
     }
 
-    /// Who it is.
+    /// Its identity.
     pub fn caller(&self) -> &Arc<Caller> {
         &self.caller
     }
 
-    /// The protocol that it speaks, once it has said so.
+    /// Its protocol, once the handshake is read.
     pub fn protocol(&self) -> Option<Protocol> {
         self.protocol.get().copied()
     }
 
-    /// Whether it may come back after its socket is lost.
+    /// Whether it may reconnect with its state after its socket is lost.
     pub fn is_stateful(&self) -> bool {
         self.received.is_some()
     }
 
-    /// The server that is its home.
+    /// The server of its backend.
     pub fn server(&self) -> Option<String> {
         let routing = self.routing.lock();
         routing.home.as_ref().map(|home| home.server().to_owned())
     }
 
-    /// Whether it was moved away from this server, which may not know that yet.
+    /// Whether it was migrated away from this server, which may not know that yet.
     pub(crate) fn has_left(&self, server: &str) -> bool {
         let is_elsewhere = self.server().is_none_or(|own| own != server);
         is_elsewhere && self.former.lock().iter().any(|own| own == server)
     }
 
-    /// It moves away from this server. The last ones are remembered.
+    /// Notes the server it migrates from; the last few are kept.
     pub(crate) fn note_former(&self, server: &str) {
         let mut former = self.former.lock();
         former.retain(|own| own != server);
@@ -160,8 +162,8 @@ impl Client {
         former.push(server.to_owned());
     }
 
-    /// How many of its calls were received and not answered: at its home, and on their
-    /// way there.
+    /// Number of its received calls without a completion: at the backend and on the
+    /// way.
     pub(crate) fn unanswered(&self) -> usize {
         let protocol = self.protocol().unwrap_or(Protocol::Json);
         let (home, waiting) = {
@@ -174,34 +176,34 @@ impl Client {
         there + waiting + self.calls.lock().made()
     }
 
-    /// Ends when it has gone for good.
+    /// Waits until it has disconnected for good.
     pub async fn gone(&self) {
         self.gone.cancelled().await;
     }
 
-    /// Whether it has gone for good.
+    /// Whether it has disconnected for good.
     pub fn is_gone(&self) -> bool {
         self.gone.is_cancelled()
     }
 
-    /// Bytes that wait to be sent.
+    /// Bytes queued for sending.
     pub fn waiting_bytes(&self) -> usize {
         self.outbox.bytes()
     }
 
-    /// Sends a message, unless it has not begun or has ended. One who does not read
-    /// is closed.
+    /// Queues a message, unless the handshake is incomplete or the client has ended.
+    /// A client that does not read is closed.
     pub fn send(self: &Arc<Self>, message: Bytes) {
         if self.is_greeted.load(Ordering::Acquire) {
             self.put(message, true);
         }
     }
 
-    /// Sends what its home says, which begins with the answer to the handshake. SDKs
-    /// send whatever their pipe holds, so there may be several messages in it.
+    /// Queues bytes of its backend, which begin with the handshake response. SDKs
+    /// send whatever their pipe holds, so they may hold several messages.
     pub(crate) fn pass(self: &Arc<Self>, mut said: Bytes) {
         while !said.is_empty() {
-            // The answer to a handshake is JSON in every protocol.
+            // The handshake response is JSON in every protocol.
             let protocol = match self.is_greeted.load(Ordering::Acquire) {
                 true => self.protocol().unwrap_or(Protocol::Json),
                 false => Protocol::Json,
@@ -223,7 +225,7 @@ impl Client {
         self.is_greeted.store(true, Ordering::Release);
     }
 
-    /// Notes what its home has answered or asked.
+    /// Notes a completion or a call of its backend.
     pub(crate) fn note_answer(&self, message: &Bytes) {
         let Some(protocol) = self.protocol() else {
             return;
@@ -244,7 +246,7 @@ impl Client {
         }
     }
 
-    /// Waits until little waits to be sent; `None` if that is so.
+    /// Waits until the outbox has room, or the client has gone.
     pub(crate) async fn room(&self) {
         loop {
             let made = self.outbox.room.notified();
@@ -258,10 +260,10 @@ impl Client {
         }
     }
 
-    /// Ends it with a last word.
+    /// Closes it with a close message.
     pub fn close(self: &Arc<Self>, error: Option<&str>, allow_reconnect: bool) {
         let last = self.protocol().map(|own| match own {
-            // What Blazor reads is MessagePack here.
+            // Blazor reads MessagePack here.
             Protocol::Blazor => write::close(Protocol::MessagePack, error, allow_reconnect),
             own => write::close(own, error, allow_reconnect),
         });
@@ -272,25 +274,25 @@ impl Client {
     pub(crate) fn end(self: &Arc<Self>, last: Option<Bytes>) {
         self.outbox.end(last);
         self.released.notify_waiters();
-        // Nobody would come for the last word of a client that is away. Whoever ends it
-        // may hold its routing.
+        // A disconnected client cannot receive the close message and leaves at once,
+        // in a task of its own because the caller may hold its routing lock.
         if self.is_away() {
             let client = Arc::clone(self);
             tokio::spawn(named(async move { client.leave(None) }));
         }
     }
 
-    /// Whether the end has been said, or was reached.
+    /// Whether the last message is queued, or was sent.
     pub fn is_ending(&self) -> bool {
         self.outbox.is_ending()
     }
 
-    /// Something has come from it.
+    /// Notes activity of the client.
     pub fn heard(&self) {
         self.clock.lock().heard = Instant::now();
     }
 
-    /// The socket that counts now.
+    /// The number of the current socket.
     pub fn socket(&self) -> u64 {
         self.socket.load(Ordering::SeqCst)
     }
@@ -299,8 +301,8 @@ impl Client {
         self.received.as_ref().is_some_and(|own| own.lock().is_away)
     }
 
-    /// A new socket of a client that may come back. The former one is ended, also if
-    /// it is not known to be dead.
+    /// Opens a new socket of a client that reconnects with its state. The former
+    /// socket is closed even if it still seems alive.
     pub fn resume(self: &Arc<Self>) -> Option<u64> {
         let received = self.received.as_ref()?;
         if self.is_gone() || self.is_ending() || self.protocol().is_none() {
@@ -318,7 +320,7 @@ impl Client {
         Some(number)
     }
 
-    /// Ends when another socket than this counts.
+    /// Waits until another socket replaces this one.
     async fn displacement(&self, number: u64) {
         loop {
             let displaced = self.displaced.notified();
@@ -329,8 +331,8 @@ impl Client {
         }
     }
 
-    /// The socket of that number is lost. A client that may come back is waited for;
-    /// another one has gone.
+    /// The socket of that number is lost. A client with stateful reconnect is kept
+    /// for a while; any other leaves.
     pub fn lost(self: &Arc<Self>, number: u64, error: Option<&str>) {
         if number != self.socket() {
             return;
@@ -354,7 +356,7 @@ impl Client {
         }));
     }
 
-    /// It has gone for good; told once.
+    /// Removes it for good; its backend is notified once.
     pub fn leave(self: &Arc<Self>, error: Option<&str>) {
         let home = {
             let mut routing = self.routing.lock();

@@ -1,4 +1,4 @@
-//! Sending to clients, in the words of hubs.
+//! Sending to clients, as hub methods do.
 
 use std::sync::Arc;
 
@@ -18,13 +18,13 @@ pub struct Clients {
     server: Arc<str>,
 }
 
-/// Some clients, to be sent to.
+/// A group of clients to send to.
 pub struct Audience {
     clients: Clients,
     to: To,
 }
 
-/// One client, which can also be asked.
+/// One client, which can also return results.
 pub struct One {
     clients: Clients,
     connection: String,
@@ -39,7 +39,7 @@ impl Clients {
         }
     }
 
-    /// The same clients, for a call of this connection.
+    /// The same clients, for messages sent within a call of this connection.
     pub(crate) fn within(mut self, connection: &Arc<str>) -> Self {
         if let Some(reach) = self.reach.within(connection) {
             self.reach = reach;
@@ -47,12 +47,12 @@ impl Clients {
         self
     }
 
-    /// Everybody.
+    /// All clients.
     pub fn all(&self) -> Audience {
         self.all_except(Vec::<String>::new())
     }
 
-    /// Everybody but these connections.
+    /// All clients but these connections.
     pub fn all_except(&self, except: impl IntoIterator<Item = impl Into<String>>) -> Audience {
         self.audience(To::All {
             except: texts(except),
@@ -104,12 +104,13 @@ impl Clients {
         }
     }
 
-    /// Takes a connection into a group: when it returns, every later send finds it.
+    /// Adds a connection to a group; every send after it returns reaches the
+    /// connection.
     pub async fn join(&self, connection: &str, group: &str) -> Result<()> {
         self.reach.join(connection, group).await
     }
 
-    /// Takes a connection out of a group.
+    /// Removes a connection from a group.
     pub async fn leave(&self, connection: &str, group: &str) -> Result<()> {
         self.reach.leave(connection, group).await
     }
@@ -127,8 +128,8 @@ impl Clients {
 }
 
 impl Audience {
-    /// Calls a method of all of them, with a tuple of arguments. Nobody answers;
-    /// whoever is not there is left out.
+    /// Calls a method of all of them, with a tuple of arguments. There is no result;
+    /// clients that are not connected are skipped.
     pub async fn send<T: Serialize + ?Sized>(&self, target: &str, arguments: &T) -> Result<()> {
         let reach = &self.clients.reach;
         let payload = Payload::call(reach.protocols(), None, target, arguments)?;
@@ -137,13 +138,13 @@ impl Audience {
 }
 
 impl One {
-    /// Calls a method of the client. It does not answer.
+    /// Calls a method of the client, without a result.
     pub async fn send<T: Serialize + ?Sized>(&self, target: &str, arguments: &T) -> Result<()> {
         let connections = self.clients.connections([self.connection.as_str()]);
         connections.send(target, arguments).await
     }
 
-    /// Calls a method of the client, and waits for what it answers.
+    /// Calls a method of the client and waits for its result.
     pub async fn ask<R, T>(&self, target: &str, arguments: &T) -> Result<R>
     where
         R: DeserializeOwned,

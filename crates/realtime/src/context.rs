@@ -1,4 +1,4 @@
-//! What a hub's method knows of its caller.
+//! The context of a hub method call.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -11,20 +11,20 @@ use crate::caller::Caller;
 use crate::clients::{Clients, One};
 use crate::error::Result;
 
-/// A client that moves between servers sees nothing of it; hubs do.
+/// The migration of a client between servers: hubs see it, the client does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Migration {
-    /// The server that it comes from.
+    /// The server it leaves.
     pub from: String,
-    /// The server that it goes to.
+    /// The server it moves to.
     pub to: String,
 }
 
-/// The connection that calls, and the way to all others. Clones are the same.
+/// The calling connection, and access to all other clients. Clones are the same.
 #[derive(Clone)]
 pub struct Context {
     shared: Arc<Shared>,
-    /// Set while a client comes from, or goes to, another server.
+    /// Set while a client migrates from or to another server.
     migration: Option<Migration>,
 }
 
@@ -56,7 +56,7 @@ impl Context {
         }
     }
 
-    /// The same, without or with another migration.
+    /// The same context with another migration, or with none.
     pub(crate) fn moving(&self, migration: Option<Migration>) -> Self {
         Self {
             shared: Arc::clone(&self.shared),
@@ -84,12 +84,12 @@ impl Context {
         &self.shared.clients
     }
 
-    /// The client that calls.
+    /// The calling client.
     pub fn client(&self) -> One {
         self.shared.clients.connection(&*self.shared.connection)
     }
 
-    /// Takes this connection into a group.
+    /// Adds this connection to a group.
     pub async fn join(&self, group: &str) -> Result<()> {
         self.shared
             .clients
@@ -97,7 +97,7 @@ impl Context {
             .await
     }
 
-    /// Takes this connection out of a group.
+    /// Removes this connection from a group.
     pub async fn leave(&self, group: &str) -> Result<()> {
         self.shared
             .clients
@@ -105,7 +105,7 @@ impl Context {
             .await
     }
 
-    /// Ends this connection; the client may not come back by itself.
+    /// Closes this connection; the client may not reconnect automatically.
     pub fn abort(&self) {
         let Shared {
             connection,
@@ -115,24 +115,24 @@ impl Context {
         clients.reach().close(connection, None);
     }
 
-    /// From which server to which the client moves, in `on_connected` and
-    /// `on_disconnected`; `None` where it does not move.
+    /// The servers between which the client migrates, in `on_connected` and
+    /// `on_disconnected`; `None` without a migration.
     pub fn migration(&self) -> Option<&Migration> {
         self.migration.as_ref()
     }
 
-    /// Ends when the connection does.
+    /// Cancelled when the connection ends.
     pub fn aborted(&self) -> &CancellationToken {
         &self.shared.aborted
     }
 
-    /// Keeps something with the connection, one of each type.
+    /// Stores a value with the connection, one per type.
     pub fn set<T: Send + Sync + 'static>(&self, item: T) {
         let mut items = self.shared.items.lock();
         items.insert(TypeId::of::<T>(), Arc::new(item));
     }
 
-    /// What was kept with the connection.
+    /// A value stored with the connection.
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
         let items = self.shared.items.lock();
         let item = items.get(&TypeId::of::<T>()).cloned()?;

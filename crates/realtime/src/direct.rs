@@ -1,4 +1,4 @@
-//! How a hub in this process reaches clients, at all nodes.
+//! Access from a hub in this process to clients on all nodes.
 
 use std::sync::{Arc, Weak};
 
@@ -13,11 +13,11 @@ use crate::payload::{Payload, Protocols};
 use crate::reach::{Reach, To};
 use crate::said;
 
-/// The way from a hub in this process to its clients.
+/// The gateway from a hub in this process to its clients.
 pub(crate) struct Direct(Weak<Lobby>);
 
 impl Direct {
-    /// To the clients of this lobby, and of the same hub elsewhere.
+    /// A gateway to these connections, and to those of the same hub on peer nodes.
     pub(crate) fn of(lobby: &Arc<Lobby>) -> Arc<dyn Reach> {
         Arc::new(Self(Arc::downgrade(lobby)))
     }
@@ -32,7 +32,7 @@ impl Reach for Direct {
     fn protocols(&self) -> Protocols {
         match self.0.upgrade() {
             Some(lobby) if lobby.nodes().is_alone() => lobby.protocols(),
-            // Nobody knows what is spoken elsewhere.
+            // The protocols of clients on peer nodes are unknown.
             Some(_) => Protocols::BOTH,
             None => Protocols::default(),
         }

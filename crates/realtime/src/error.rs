@@ -1,4 +1,4 @@
-//! What can go wrong between hubs and clients.
+//! Errors of hubs and clients.
 //!
 //! Every kind has a stable code and a page in `docs/errors/`.
 
@@ -9,7 +9,7 @@ use steadfast_core::error::Code;
 /// The result of everything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What happened.
+/// An error of hubs or clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     kind: Kind,
@@ -18,25 +18,25 @@ pub struct Error {
 /// The kinds of errors; each has its own code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Nobody hosts a hub of that name.
+    /// No hub of that name is hosted.
     NoHub(String),
-    /// There is no such connection.
+    /// No such connection exists.
     NoConnection(String),
-    /// The client has answered with an error.
+    /// The client has returned an error.
     Client(String),
-    /// The client has gone before it answered.
+    /// The client has disconnected before it returned a result.
     Gone,
-    /// The client has not answered in time.
+    /// The client has not returned a result in time.
     Silent,
-    /// A value cannot be written, or read as what was asked for.
+    /// A value cannot be serialized, or deserialized as the requested type.
     Value(String),
-    /// There is no room for one more of these.
+    /// A limit is reached; the text names the resource.
     Full(&'static str),
     /// The name of a group, hub or user is empty or too long.
     Name(&'static str),
-    /// The way to the service is broken.
+    /// The service is unreachable.
     Lost(String),
-    /// No such app server is linked.
+    /// No such app server is connected.
     NoServer(String),
     /// The hub is hosted by the service itself, and not by app servers.
     Hosted(String),
@@ -74,16 +74,21 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.code())?;
         match &self.kind {
-            Kind::NoHub(name) => write!(f, "nobody hosts a hub '{name}'; register one"),
+            Kind::NoHub(name) => write!(f, "no hub '{name}' is hosted here; register it"),
             Kind::NoConnection(id) => write!(f, "there is no connection '{id}'; it may have ended"),
-            Kind::Client(why) => write!(f, "the client has answered with an error: {why}"),
-            Kind::Gone => f.write_str("the client has gone before it answered; ask another one"),
-            Kind::Silent => f.write_str("the client has not answered in time; ask again"),
-            Kind::Value(why) => write!(f, "the value does not fit: {why}; check its type"),
+            Kind::Client(why) => write!(f, "the client returned an error: {why}"),
+            Kind::Gone => {
+                f.write_str("the client disconnected before it returned a result; call another one")
+            }
+            Kind::Silent => f.write_str("the client returned no result in time; call it again"),
+            Kind::Value(why) => write!(f, "the value cannot be converted: {why}; check its type"),
             Kind::Full(what) => write!(f, "there are too many {what}; try again later"),
             Kind::Name(what) => write!(f, "the name of a {what} is empty or too long; shorten it"),
             Kind::Lost(why) => write!(f, "the service cannot be reached: {why}; try again"),
-            Kind::NoServer(name) => write!(f, "no app server '{name}' is linked; list them"),
+            Kind::NoServer(name) => write!(
+                f,
+                "no app server '{name}' is connected; list the app servers"
+            ),
             Kind::Hosted(hub) => write!(
                 f,
                 "the hub '{hub}' is hosted by the service itself; drain the node"

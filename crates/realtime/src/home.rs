@@ -1,7 +1,7 @@
-//! Where the messages of a client go.
+//! The backend that receives the messages of a client.
 //!
-//! A home is a hub in this process, or an app server's link. The service does not
-//! know which, so that a client can be given another home between two messages.
+//! A backend is a hub in this process, or the link of an app server. The service does
+//! not know which, so a client can migrate between backends between two messages.
 
 use std::sync::Arc;
 
@@ -12,85 +12,85 @@ use steadfast_wire::signalr::service::Completion;
 
 use crate::caller::Caller;
 
-/// A client that moves in.
+/// A client that is new to a backend.
 #[derive(Clone, Debug)]
 pub struct Arrival {
     pub id: Arc<str>,
     pub caller: Arc<Caller>,
     pub protocol: Protocol,
-    /// The client's first record, as it came.
+    /// The client's handshake, as received.
     pub handshake: Bytes,
-    /// The server that it comes from, if it is not new.
+    /// The server it migrates from, if it is not new.
     pub from: Option<String>,
 }
 
-/// Where the messages of clients go.
+/// The backend of clients.
 pub trait Home: Send + Sync + 'static {
     /// The name of the server.
     fn server(&self) -> &str;
 
-    /// The largest message that it takes.
+    /// The largest message that it accepts.
     fn message_bytes(&self) -> usize;
 
-    /// A client moves in. The home answers its handshake, unless it comes from
-    /// another server.
+    /// Opens a client. The backend answers its handshake, unless the client migrates
+    /// from another server.
     fn open(&self, arrival: &Arrival);
 
-    /// Waits until it can take more of this client; `None` if it can.
+    /// Waits until it accepts more of this client; `None` if it does now.
     fn room<'a>(&'a self, connection: &'a str) -> Option<BoxFuture<'a, ()>>;
 
-    /// A whole message of the client, framed.
+    /// Takes a whole message of the client, framed.
     fn data(&self, connection: &str, message: Bytes);
 
-    /// The client has gone, or moved to another server.
+    /// The client has disconnected, or has migrated to another server.
     fn close(&self, connection: &str, error: Option<&str>, to: Option<&str>);
 
-    /// Whether new clients may be given to it.
+    /// Whether it accepts new clients.
     fn takes_clients(&self) -> bool {
         true
     }
 
-    /// How many clients it has.
+    /// Number of its clients.
     fn load(&self) -> usize {
         0
     }
 
-    /// Whether clients may be moved away from it.
+    /// Whether its clients may be migrated.
     fn may_move(&self) -> bool {
         false
     }
 
-    /// Whether open calls are noted, because they must be answered without it.
+    /// Whether open calls are tracked, because they must be completed without it.
     fn needs_calls(&self) -> bool {
         self.may_move()
     }
 
-    /// Asks it to say nothing more to a client that moves away, and waits until it
-    /// has said so, or for a while; what it said before has been delivered then.
+    /// Asks it to stop sending to a client that migrates, and waits for its
+    /// confirmation or a time-out; messages it sent before have been delivered then.
     fn pause<'a>(&'a self, connection: &'a str) -> BoxFuture<'a, ()> {
         let _ = connection;
         Box::pin(std::future::ready(()))
     }
 
-    /// Whether open calls are noted at least without their streams, because those that
-    /// are not answered are counted.
+    /// Whether open calls are tracked at least without their streams, to count those
+    /// without a completion.
     fn counts_calls(&self) -> bool {
         self.needs_calls()
     }
 
-    /// Calls of a client that it has taken and not answered, where the client does not
-    /// note them itself.
+    /// Number of a client's calls it has accepted and not completed, where the client
+    /// does not track them itself.
     fn unanswered(&self, connection: &str) -> usize {
         let _ = connection;
         0
     }
 
-    /// What a client of another node has answered that the home has asked.
+    /// A client of a peer node has returned a result to a call of this backend.
     fn answered(&self, own: &Completion) {
         let _ = own;
     }
 
-    /// A client that may come back has come back: what was half received is void.
+    /// A client has reconnected with its state: drop its incomplete message.
     fn resumed(&self, connection: &str) {
         let _ = connection;
     }

@@ -1,7 +1,8 @@
-//! A hub and its clients.
+//! Dispatches client messages to the methods of a hub.
 //!
-//! The host is a home: it gets whole messages, calls the hub's methods, and answers
-//! by its reach. It is the same in the service's process and in an app server.
+//! The dispatcher is a backend: it receives whole messages, calls the hub's methods,
+//! and responds through its client gateway. It is the same in the service's process
+//! and in an app server.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -28,16 +29,16 @@ use crate::reach::Reach;
 use crate::seat::{Job, Seat};
 use crate::upload::Raw;
 
-/// How a hub is hosted.
+/// Options of a hosted hub.
 #[derive(Clone, Debug)]
 pub struct HubOptions {
     /// The largest message of a client.
     pub message_bytes: usize,
-    /// Whether clients are told what went wrong inside.
+    /// Whether clients receive details of internal errors.
     pub shows_details: bool,
-    /// Whether clients may come without a token.
+    /// Whether clients may connect without a token.
     pub is_open: bool,
-    /// Whether clients may come back after their socket was lost, and miss nothing.
+    /// Whether clients may reconnect with their state, without losing messages.
     pub is_stateful: bool,
 }
 
@@ -207,7 +208,10 @@ impl<H: Hub> Home for Host<H> {
                 let protocol = Protocol::named(name).unwrap_or(Protocol::Json);
                 match read::message(protocol, payload) {
                     Ok(Message::Completion { outcome, .. }) => (protocol, outcome),
-                    _ => (protocol, Outcome::Error("It cannot be read.".to_owned())),
+                    _ => (
+                        protocol,
+                        Outcome::Error("The result cannot be read.".to_owned()),
+                    ),
                 }
             }
             Err(why) => (Protocol::Json, Outcome::Error(why.clone())),
@@ -217,7 +221,7 @@ impl<H: Hub> Home for Host<H> {
     }
 }
 
-/// What does the work for clients.
+/// Executes the queued jobs of clients.
 struct Worker<H> {
     hub: Arc<H>,
     reach: Arc<dyn Reach>,
@@ -226,7 +230,7 @@ struct Worker<H> {
 }
 
 impl<H: Hub> Worker<H> {
-    /// Does what there is to do for a client, until there is nothing.
+    /// Executes a client's jobs until its queue is empty.
     async fn work(self, seat: Arc<Seat>) {
         let worker = Arc::new(self);
         while let Some(job) = seat.next() {
@@ -260,7 +264,7 @@ impl<H: Hub> Worker<H> {
         }
     }
 
-    /// Runs a call, or begins one that runs beside others.
+    /// Runs a call, or starts one that runs concurrently with others.
     async fn call(self: &Arc<Self>, seat: &Arc<Seat>, call: Invocation, uploads: Vec<Raw>) {
         let id = call.id.clone();
         let (place, method) = match self.fit(&call) {
@@ -270,7 +274,7 @@ impl<H: Hub> Worker<H> {
                 return self.complete(seat, id.as_deref(), &Outcome::Error(why));
             }
         };
-        // A stream without an id has nowhere to go, but it may be cancelled by nobody.
+        // A stream without an id has no receiver, and cannot be cancelled.
         let token = match (method.is_stream, id.as_deref()) {
             (true, Some(id)) => match seat.open_stream(id) {
                 Some(token) => Some(token),
@@ -288,7 +292,7 @@ impl<H: Hub> Worker<H> {
         }
     }
 
-    /// The method that a call is for, or why there is none.
+    /// The method of a call, or why there is none.
     fn fit(&self, call: &Invocation) -> Result<(usize, &'static Method), String> {
         let target = &call.target;
         let failed = |why: &str| {
@@ -367,7 +371,7 @@ impl<H: Hub> Worker<H> {
         self.complete(&seat, id.as_deref(), &outcome);
     }
 
-    /// Sends the items of a stream, as fast as the client takes them.
+    /// Sends the items of a stream, as fast as the client accepts them.
     async fn pump(
         self: Arc<Self>,
         seat: Arc<Seat>,
@@ -415,7 +419,7 @@ impl<H: Hub> Worker<H> {
         Outcome::Error(error.told(target, self.shows_details))
     }
 
-    /// Answers a call whose caller waits.
+    /// Completes a call if the caller expects it.
     fn complete(&self, seat: &Seat, id: Option<&str>, outcome: &Outcome) {
         if let Some(id) = id {
             let message = write::completion(seat.protocol, id, outcome);
@@ -425,7 +429,7 @@ impl<H: Hub> Worker<H> {
     }
 }
 
-/// Runs what a hub's author wrote: a panic is an error.
+/// Runs user code: a panic becomes an error.
 async fn guarded(hook: BoxFuture<'static, HubResult<()>>) -> HubResult<()> {
     let done = AssertUnwindSafe(hook).catch_unwind().await;
     done.unwrap_or_else(|_| Err(panicked()))

@@ -1,6 +1,7 @@
-//! What a hub is, as the macro writes it.
+//! The hub trait that the macro implements.
 //!
-//! `#[hub]` on an impl block makes a type a [`Hub`]; nobody writes these by hand.
+//! `#[hub]` on an impl block implements [`Hub`] for a type; it is not written by
+//! hand.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,16 +24,16 @@ pub trait Hub: Send + Sync + 'static {
     /// Its methods.
     const METHODS: &'static [Method];
 
-    /// Calls the method of that place in the list.
+    /// Calls the method of that index.
     fn call(self: Arc<Self>, method: usize, call: Call) -> BoxFuture<'static, Reply>;
 
-    /// A client has connected, or come from another server. An error refuses it.
+    /// A client has connected or migrated here. An error rejects it.
     fn on_connected(self: Arc<Self>, context: Context) -> BoxFuture<'static, HubResult<()>> {
         drop((self, context));
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// A client has gone, or moves to another server.
+    /// A client has disconnected, or migrates to another server.
     fn on_disconnected(
         self: Arc<Self>,
         context: Context,
@@ -46,18 +47,18 @@ pub trait Hub: Send + Sync + 'static {
 /// One method of a hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Method {
-    /// Its name; case and underscores do not count.
+    /// Its name; case and underscores are ignored.
     pub name: &'static str,
-    /// Whether it answers with a stream.
+    /// Whether it returns a stream.
     pub is_stream: bool,
-    /// How many plain arguments it takes.
+    /// Number of plain arguments.
     pub arguments: usize,
-    /// How many streams it takes.
+    /// Number of streams it takes.
     pub uploads: usize,
 }
 
 impl Method {
-    /// Whether a client that says `name` means this one.
+    /// Whether `name`, as sent by a client, is this method.
     pub(crate) fn is(&self, name: &str) -> bool {
         let letters = |text: &'static str| text.bytes().filter(|byte| *byte != b'_');
         let asked = name.bytes().filter(|byte| *byte != b'_');
@@ -67,11 +68,10 @@ impl Method {
     }
 }
 
-/// What a hub's method fails with.
+/// The error of a hub method.
 ///
-/// A text made by [`HubError::new`] is for the client to read. Any other error
-/// becomes one by `?`: the client learns only that something failed, unless the hub
-/// shows details.
+/// A text made by [`HubError::new`] is sent to the client. Any other error converts
+/// by `?`: the client receives a general message only, unless the hub shows details.
 #[derive(Debug)]
 pub struct HubError {
     said: String,
@@ -82,7 +82,7 @@ pub struct HubError {
 pub type HubResult<T> = Result<T, HubError>;
 
 impl HubError {
-    /// An error whose text the client may read.
+    /// An error whose text is sent to the client.
     pub fn new(said: impl Into<String>) -> Self {
         Self {
             said: said.into(),
@@ -90,7 +90,7 @@ impl HubError {
         }
     }
 
-    /// What the client is told about a call of `method`.
+    /// The error text sent to the caller of `method`.
     pub(crate) fn told(&self, method: &str, shows_details: bool) -> String {
         let said = &self.said;
         let general = format!("An unexpected error occurred invoking '{method}' on the server.");
@@ -117,7 +117,7 @@ impl<E: std::error::Error> From<E> for HubError {
     }
 }
 
-/// One call of a method: who calls, and with what.
+/// One call of a method: its context and arguments.
 pub struct Call {
     pub(crate) context: Context,
     pub(crate) protocol: Protocol,
@@ -126,7 +126,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Who calls.
+    /// The context of the call.
     pub fn context(&self) -> Context {
         self.context.clone()
     }
@@ -144,28 +144,28 @@ impl Call {
         Ok(raw.typed(self.protocol))
     }
 
-    /// The protocol in which the answer is written.
+    /// The protocol of the response.
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }
 }
 
-/// What a method answers.
+/// The response of a method.
 pub enum Reply {
-    /// A value, written.
+    /// A serialized value.
     Value(Bytes),
     /// Nothing.
     Void,
-    /// Item by item.
+    /// A stream of items.
     Stream(BoxStream<'static, HubResult<Bytes>>),
     /// An argument is not of the method's type.
     Unfit(Error),
-    /// It has failed.
+    /// The method has failed.
     Failed(HubError),
 }
 
 impl Reply {
-    /// A value as an answer.
+    /// A response with a value.
     pub fn value<T: Serialize>(protocol: Protocol, value: &T) -> Self {
         match value::write(protocol, value) {
             Ok(raw) => Self::Value(raw),
@@ -173,7 +173,7 @@ impl Reply {
         }
     }
 
-    /// A value or an error as an answer.
+    /// A response with a value or an error.
     pub fn result<T: Serialize, E: Into<HubError>>(
         protocol: Protocol,
         result: Result<T, E>,
@@ -184,7 +184,7 @@ impl Reply {
         }
     }
 
-    /// Items as an answer.
+    /// A response with a stream of items.
     pub fn stream<S>(protocol: Protocol, items: S) -> Self
     where
         S: Stream + Send + 'static,
@@ -194,7 +194,7 @@ impl Reply {
         Self::Stream(items.boxed())
     }
 
-    /// Items that may fail as an answer.
+    /// A response with a stream of items that may fail.
     pub fn try_stream<S, T, E>(protocol: Protocol, items: S) -> Self
     where
         S: Stream<Item = Result<T, E>> + Send + 'static,

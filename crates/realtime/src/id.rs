@@ -1,11 +1,11 @@
-//! Ids that nobody can guess.
+//! Unguessable ids.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use uuid::Uuid;
 
-/// A new id: more than 200 random bits, as text for addresses and command lines. It begins
-/// with a letter: what begins with a hyphen would be taken for an option.
+/// A new id: more than 200 random bits, as text for URLs and command lines. It begins
+/// with a letter, because a leading hyphen would make it an option.
 pub(crate) fn random() -> String {
     let (one, other) = (Uuid::new_v4(), Uuid::new_v4());
     let mut bytes = [0; 30];

@@ -1,7 +1,7 @@
-//! What comes from a client, cut into messages.
+//! Splits received bytes of a client into messages.
 //!
 //! An inlet belongs to one socket, or to the requests of one client, and is used by
-//! one of them at a time: so messages are handled in their order.
+//! one of them at a time, so messages are handled in order.
 
 use std::sync::Arc;
 
@@ -16,24 +16,24 @@ use crate::client::Client;
 use crate::lobby::Lobby;
 use crate::meter::count;
 
-/// The way in of one client.
+/// Receives the bytes of one client.
 pub struct Inlet {
     client: Arc<Client>,
     lobby: Arc<Lobby>,
     splitter: Splitter,
-    /// Its home says how long messages may be.
+    /// The message size limit of its backend.
     message_bytes: usize,
-    /// What the transport takes at most.
+    /// The message size limit of the transport.
     most_bytes: usize,
     socket: u64,
 }
 
-/// The client has said its last word, or nothing of it is taken any more.
+/// The client has ended; nothing more is received from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended;
 
 impl Inlet {
-    /// The way in of a client whose transport takes messages of so many bytes.
+    /// An inlet of a client whose transport accepts messages of that size.
     pub fn new(client: Arc<Client>, lobby: Arc<Lobby>, most_bytes: usize) -> Self {
         let message_bytes = lobby.message_bytes();
         let socket = client.socket();
@@ -47,8 +47,8 @@ impl Inlet {
         }
     }
 
-    /// Takes what has come. It returns when all of it has a place, which is how a
-    /// client that is too fast is slowed down.
+    /// Takes received bytes. It returns when all messages have been accepted, which
+    /// is the backpressure on a fast client.
     pub async fn take(&mut self, chunk: Bytes) -> Result<(), Ended> {
         self.client.heard();
         self.splitter.push(chunk);
@@ -73,7 +73,7 @@ impl Inlet {
         }
     }
 
-    /// Reads the handshake, and finds the client a home.
+    /// Reads the handshake and assigns a backend to the client.
     async fn greet(&mut self) -> Result<Option<Protocol>, Ended> {
         let record = match self.splitter.next_record(HANDSHAKE_BYTES) {
             Ok(Some(record)) => record,
@@ -103,7 +103,7 @@ impl Inlet {
         Err(Ended)
     }
 
-    /// The transport has met a message that is longer than it takes.
+    /// The transport has met a message above its size limit.
     pub fn refuse_long(&self) {
         let _ = self.refuse_too_long();
     }
@@ -141,7 +141,7 @@ impl Inlet {
         Ok(())
     }
 
-    /// Numbers, of a client that may come back.
+    /// Checks the sequence of a client with stateful reconnect.
     fn count(&self, protocol: Protocol, message: &Bytes) -> Result<(), Ended> {
         match read::message(protocol, message) {
             Ok(Message::Ack(number)) => self.client.outbox.acknowledged(number),
@@ -161,7 +161,7 @@ impl Inlet {
         &self.client
     }
 
-    /// The largest piece that a transport needs to take at a time.
+    /// The largest chunk that a transport should read at once.
     pub fn chunk_bytes(&self) -> usize {
         self.message_bytes
             .min(self.most_bytes)

@@ -1,8 +1,9 @@
-//! Links of app servers that belong to another node.
+//! Borrowed links: app server links relayed between nodes.
 //!
-//! A node whose clients wait for an app server asks the others. They ask their
-//! servers for one more link, for that node. Wherever its socket arrives, the bytes
-//! are carried to the node that wants it, where the link is one like any other.
+//! A node whose clients wait for an app server sends a request to its peers. They ask
+//! their app servers for one more link, for that node. The node that accepts the
+//! socket relays its bytes to the requesting node, where the link works like a local
+//! one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,12 +19,12 @@ use crate::links::LinkEnded;
 use crate::nodes::Nodes;
 use crate::word::Word;
 
-/// All links that are carried from node to node.
+/// All links that are relayed between nodes.
 #[derive(Default)]
 pub(crate) struct Pipes {
-    /// Sockets that are here.
+    /// Sockets at this node, of links at other nodes.
     lent: Mutex<HashMap<String, Pipe>>,
-    /// Links that are here.
+    /// Links at this node, of sockets at other nodes.
     borrowed: Mutex<HashMap<String, Pipe>>,
 }
 
@@ -50,21 +51,21 @@ impl Pipe {
         (pipe, intake)
     }
 
-    /// Adds bytes. False if nobody takes them fast enough.
+    /// Adds bytes. False if the receiver is too slow.
     fn put(&self, bytes: Bytes) -> bool {
         let waiting = self.waiting.fetch_add(bytes.len(), Ordering::Relaxed);
         waiting <= limits::SERVER_OUT_BYTES && self.bytes.send(bytes).is_ok()
     }
 }
 
-/// What has come by a pipe.
+/// The receiving end of a relay.
 pub(crate) struct Intake {
     bytes: mpsc::UnboundedReceiver<Bytes>,
     waiting: Arc<AtomicUsize>,
 }
 
 impl Intake {
-    /// What comes next; `None` at the end.
+    /// The next bytes; `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<Bytes> {
         let bytes = self.bytes.recv().await?;
         self.waiting.fetch_sub(bytes.len(), Ordering::Relaxed);
@@ -80,18 +81,18 @@ pub struct Lent {
     pipes: Arc<Pipes>,
 }
 
-/// What a server with a lent link is told.
+/// Bytes to send to the server of a lent link.
 pub struct LentWords(Intake);
 
 impl LentWords {
-    /// What is to be sent next; `None` at the end.
+    /// The next bytes to send; `None` at the end.
     pub async fn outgoing(&mut self) -> Option<Bytes> {
         self.0.next().await
     }
 }
 
 impl Lent {
-    /// Carries what has come, when there is room for it.
+    /// Relays received bytes once the lane has room for them.
     pub async fn take(&self, bytes: Bytes) -> Result<(), LinkEnded> {
         self.nodes.room().await;
         let id = self.id.clone();
@@ -107,13 +108,13 @@ impl Drop for Lent {
     fn drop(&mut self) {
         self.pipes.lent.lock().remove(&self.id);
         let id = self.id.clone();
-        // Whoever knows it already ignores it.
+        // A node that has ended the link itself ignores the message.
         self.nodes.tell(&self.node, Word::End { id }.encode());
     }
 }
 
 impl Pipes {
-    /// Gives a link to a node. `None` if it is not there.
+    /// Lends a link to a node. `None` if that node is not a peer.
     pub(crate) fn lend(
         self: &Arc<Self>,
         nodes: &Arc<Nodes>,
@@ -139,41 +140,42 @@ impl Pipes {
         is_told.then_some((lent, LentWords(intake)))
     }
 
-    /// A link whose socket is at another node.
+    /// Borrows a link whose socket is at another node.
     pub(crate) fn borrow(&self, node: &str, id: &str) -> Intake {
         let (pipe, intake) = Pipe::new(node);
         self.borrowed.lock().insert(id.to_owned(), pipe);
         intake
     }
 
-    /// A link has ended here.
+    /// A borrowed link has ended here.
     pub(crate) fn give_back(&self, id: &str) {
         self.borrowed.lock().remove(id);
     }
 
-    /// Bytes for a link that is here.
+    /// Takes bytes for a link at this node.
     pub(crate) fn up(&self, id: &str, bytes: Bytes) {
         carry(&self.borrowed, id, bytes);
     }
 
-    /// Bytes for a socket that is here.
+    /// Takes bytes for a socket at this node.
     pub(crate) fn down(&self, id: &str, bytes: Bytes) {
         carry(&self.lent, id, bytes);
     }
 
-    /// The other end has gone.
+    /// The other end has closed.
     pub(crate) fn end(&self, id: &str) {
         self.lent.lock().remove(id);
         self.borrowed.lock().remove(id);
     }
 
-    /// A node has gone, with its ends.
+    /// A node has left: all its relays end.
     pub(crate) fn node_gone(&self, node: &str) {
         self.lent.lock().retain(|_, pipe| pipe.node != node);
         self.borrowed.lock().retain(|_, pipe| pipe.node != node);
     }
 
-    /// This node goes: servers find other ones.
+    /// Ends all lent links because this node drains; the servers connect to other
+    /// nodes.
     pub(crate) fn end_lent(&self, nodes: &Nodes) {
         let lent: Vec<_> = self.lent.lock().drain().collect();
         for (id, pipe) in lent {
@@ -182,7 +184,7 @@ impl Pipes {
     }
 }
 
-/// One that nobody reads is given up, and its other end learns of it.
+/// Drops a relay whose receiver is too slow; the other end is notified by the drop.
 fn carry(pipes: &Mutex<HashMap<String, Pipe>>, id: &str, bytes: Bytes) {
     let mut pipes = pipes.lock();
     if pipes.get(id).is_some_and(|pipe| !pipe.put(bytes)) {

@@ -1,10 +1,10 @@
 //! Real-time connections: hubs and their clients.
 //!
-//! A [`Hub`] has methods that clients call, and calls theirs by [`Clients`]. The
-//! service, [`Realtime`], knows who is connected, in which groups and as which
-//! users. Transports bring bytes by an [`Inlet`] and take what [`Client::outgoing`]
-//! gives; they know nothing of hubs. A [`Home`](home::Home) is where messages of a
-//! client go, and can be changed between two of them.
+//! A [`Hub`] has methods that clients call, and calls methods of clients through
+//! [`Clients`]. The service, [`Realtime`], tracks connections, groups and users.
+//! Transports pass received bytes to an [`Inlet`] and send what [`Client::outgoing`]
+//! returns; they know nothing of hubs. A [`Home`](home::Home) is the backend that
+//! receives the messages of a client, and a client can migrate between two of them.
 
 mod across;
 mod asked;
@@ -79,7 +79,7 @@ pub use ticket::{Open, Refused, Ticket, Transport};
 pub use upload::Upload;
 pub use value::Binary;
 
-/// What generated code names.
+/// Items that generated code names.
 #[doc(hidden)]
 pub mod __private {
     pub use futures_util::future::BoxFuture;

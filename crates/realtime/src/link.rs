@@ -1,8 +1,8 @@
-//! The link of one app server.
+//! The link of one app server, at the service.
 //!
-//! It is a home: what clients say goes to the server as messages of the service
-//! protocol, and what the server says comes back. Bytes come and go by whoever has
-//! the socket. A link that is offline works on, but gets no new clients.
+//! A link is a backend: messages of clients go to the server in the service protocol,
+//! and its messages return. The owner of the socket reads and writes the bytes. An
+//! offline link keeps working, but gets no new clients.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -33,7 +33,7 @@ pub struct Link {
     id: String,
     server: String,
     lobby: Arc<Lobby>,
-    /// The server is one of this library: it takes clients of servers that were lost.
+    /// The server uses this library: it accepts clients of lost servers.
     is_ours: bool,
     greeting: OnceLock<Handshake>,
     out: Mutex<Out>,
@@ -41,9 +41,9 @@ pub struct Link {
     room: Notify,
     tenants: Mutex<HashMap<Arc<str>, Tenant>>,
     is_offline: AtomicBool,
-    /// Clients that were moved away from it.
+    /// Number of clients that were migrated from it.
     moved: AtomicU64,
-    /// Clients that it had when its socket was lost.
+    /// Number of clients that it had when its socket was lost.
     left: AtomicU64,
     times: Mutex<Times>,
     over: CancellationToken,
@@ -60,22 +60,22 @@ struct Times {
     spoke: Instant,
 }
 
-/// A client whose home it is.
+/// A client whose backend is this link.
 struct Tenant {
     client: Arc<Client>,
-    /// What has come of a message that the server sends in pieces.
+    /// The received parts of a message that the server sends in pieces.
     partial: BytesMut,
     paused: Option<oneshot::Sender<()>>,
 }
 
-/// How a server leaves.
+/// The way a server shuts down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fin {
-    /// It ends its clients itself.
+    /// It closes its clients itself.
     Off,
-    /// Its clients are moved.
+    /// Its clients are migrated.
     Migrate,
-    /// Its clients stay until they go.
+    /// Its clients stay until they disconnect.
     Wait,
 }
 
@@ -108,7 +108,7 @@ impl Link {
         &self.id
     }
 
-    /// How the server has introduced itself.
+    /// The server's handshake.
     pub(crate) fn greeting(&self) -> Option<&Handshake> {
         self.greeting.get()
     }
@@ -117,7 +117,7 @@ impl Link {
         self.greeting.set(greeting).is_ok()
     }
 
-    /// Sends something to the server.
+    /// Queues a message to the server.
     pub(crate) fn tell(&self, message: &Message) {
         let written = write(message);
         let mut out = self.out.lock();
@@ -138,18 +138,18 @@ impl Link {
         self.wake.notify_one();
     }
 
-    /// Nothing more is said.
+    /// Ends the outgoing stream.
     pub fn end(&self) {
         self.out.lock().is_ending = true;
         self.wake.notify_one();
     }
 
-    /// From now on no client is given to it. False if that was so before.
+    /// Takes it offline: it gets no new clients. False if it was offline before.
     pub(crate) fn go_offline(&self) -> bool {
         !self.is_offline.swap(true, Ordering::SeqCst)
     }
 
-    /// Whether no client is given to it any more.
+    /// Whether it is offline.
     pub(crate) fn is_offline(&self) -> bool {
         self.is_offline.load(Ordering::SeqCst)
     }
@@ -159,12 +159,12 @@ impl Link {
         self.greeting.get().is_some_and(|own| own.kind != 2)
     }
 
-    /// How many clients were moved away from it.
+    /// Number of clients that were migrated from it.
     pub(crate) fn moved(&self) -> u64 {
         self.moved.load(Ordering::Relaxed)
     }
 
-    /// How many clients it had when its socket was lost.
+    /// Number of clients that it had when its socket was lost.
     pub(crate) fn left(&self) -> u64 {
         self.left.load(Ordering::Relaxed)
     }
@@ -184,14 +184,14 @@ impl Link {
         tenants.get(connection).map(|own| Arc::clone(&own.client))
     }
 
-    /// The server has ended a client: nothing is said about it any more.
+    /// Forgets a client that the server has closed; no close message follows.
     pub(crate) fn forget(&self, connection: &str) -> Option<Arc<Client>> {
         let tenant = self.tenants.lock().remove(connection)?;
         Some(tenant.client)
     }
 
-    /// What the server says to a client, as soon as it is whole. A client whose message
-    /// becomes too long is closed.
+    /// Returns the server's message to a client once all its parts have arrived. A
+    /// client whose message becomes too long is closed.
     pub(crate) fn gather(&self, data: Data) -> Option<(Arc<Client>, Bytes)> {
         let mut tenants = self.tenants.lock();
         let all: usize = match data.is_partial {
@@ -231,23 +231,23 @@ impl Link {
         Some((Arc::clone(&tenant.client), payload))
     }
 
-    /// The server has said that it says nothing more to a client.
+    /// The server has confirmed that it sends nothing more to a client.
     pub(crate) fn paused(&self, connection: &str) {
         let mut tenants = self.tenants.lock();
         let waiting = tenants
             .get_mut(connection)
             .and_then(|own| own.paused.take());
         if let Some(waiting) = waiting {
-            // Whoever waited may have lost patience.
+            // The waiter may have timed out.
             let _ = waiting.send(());
         }
     }
 
-    /// The socket is gone: its clients come back elsewhere. Those that can be held
-    /// until they have another home are returned.
+    /// The socket is lost: its clients reconnect elsewhere. Returns those that can be
+    /// held until they have another backend.
     ///
-    /// Who waits for the link is woken last: by then each client has another home or is
-    /// closed, and the link takes and drops whatever still comes.
+    /// Waiters of the link are woken last: by then each client has another backend or
+    /// is closed, and the link accepts and drops late messages.
     pub(crate) fn lost(&self) -> (usize, Vec<Arc<Client>>) {
         self.go_offline();
         self.end();
@@ -268,27 +268,27 @@ impl Link {
         (count - held.len(), held)
     }
 
-    /// Whether nothing more is said, because its socket is gone or will be.
+    /// Whether the outgoing stream has ended, because its socket is lost or closes.
     fn is_ending(&self) -> bool {
         self.out.lock().is_ending
     }
 
-    /// Whether its socket is gone.
+    /// Whether its socket is lost.
     pub(crate) fn is_over(&self) -> bool {
         self.over.is_cancelled()
     }
 
-    /// Ends when its socket is gone.
+    /// Waits until its socket is lost.
     pub(crate) async fn gone(&self) {
         self.over.cancelled().await;
     }
 
-    /// Something has come.
+    /// Notes activity of the server.
     pub(crate) fn heard(&self) {
         self.times.lock().heard = Instant::now();
     }
 
-    /// What is to be sent next; `None` at the end. It pings while there is nothing.
+    /// The next bytes to send; `None` at the end. It pings while idle.
     pub async fn outgoing(&self) -> Option<Bytes> {
         loop {
             let woken = self.wake.notified();
@@ -432,7 +432,8 @@ impl Home for Link {
             if tenants.remove(connection).is_none() {
                 return;
             }
-            // At once: who sees that it has one client less sees where that went.
+            // Removed first, so that a lower load is seen together with the migrated
+            // client.
             if to.is_some() {
                 self.moved.fetch_add(1, Ordering::Relaxed);
                 count(&self.lobby.meter.moved, 1);
@@ -475,7 +476,7 @@ impl Home for Link {
             }
             None => false,
         };
-        // SDKs up to 1.25 ignore the question.
+        // SDKs up to 1.25 ignore the flow control message.
         let knows_pauses = self.is_recent();
         if is_there {
             self.tell(&match knows_pauses {
@@ -484,7 +485,7 @@ impl Home for Link {
                     is_server: false,
                     kind: FlowKind::Pause,
                 }),
-                // An older SDK sends the ping back behind everything that it has said.
+                // An older SDK echoes the ping after everything it has sent.
                 false => Message::Ping(vec!["echo".to_owned(), connection.to_owned()]),
             });
         }
@@ -511,9 +512,9 @@ impl Home for Link {
 }
 
 impl Link {
-    /// Asks the server for one more link, to this node: because this one has many
-    /// clients, or another one has none.
-    /// Only one that the server has opened itself asks. Whether it has.
+    /// Asks the server for one more link to this node, because this link has many
+    /// clients or another node has none. Only a link that the server has opened
+    /// itself asks. Returns whether it has asked.
     pub(crate) fn ask_for_another(&self, node: &str) -> bool {
         let is_usual = self.greeting.get().is_some_and(|own| own.kind == 0);
         let asks = is_usual && !self.is_offline();
@@ -524,7 +525,8 @@ impl Link {
         asks
     }
 
-    /// Tells the server to send by other links, and that our clients will go.
+    /// Tells the server to send by other links, and that the clients of this node
+    /// will disconnect.
     pub(crate) fn tell_of_the_end(&self) {
         self.send_elsewhere();
         let words = ["offline", self.lobby.instance()].map(str::to_owned);
@@ -540,31 +542,31 @@ impl Link {
         }));
     }
 
-    /// A label for newer servers; older ones fail on it.
+    /// A message type label for newer servers; older ones fail on it.
     fn labels(&self, kind: i64) -> Option<i64> {
         self.is_recent().then_some(kind)
     }
 
-    /// Whether the SDK is newer than 1.25: its handshake has an element more.
+    /// Whether the SDK is newer than 1.25: its handshake has one element more.
     fn is_recent(&self) -> bool {
         self.greeting.get().is_some_and(|own| own.elements >= 7)
     }
 
-    /// Whether clients of this server must wait before they say more. A link that is
-    /// over takes everything, and drops it.
+    /// Whether clients of this server must wait. A link that has ended accepts and
+    /// drops everything.
     fn is_full(&self) -> bool {
         !self.is_over() && self.out.lock().bytes.len() > limits::SERVER_ROOM_BYTES
     }
 }
 
-/// What comes from an app server, cut into messages.
+/// Splits received bytes of an app server into messages.
 #[derive(Default)]
 pub(crate) struct LinkInlet {
     splitter: Splitter,
 }
 
 impl LinkInlet {
-    /// Takes bytes; whole messages come out.
+    /// Adds received bytes; whole messages come out of `next`.
     pub(crate) fn push(&mut self, bytes: Bytes) {
         self.splitter.push(bytes);
     }

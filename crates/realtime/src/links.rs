@@ -1,4 +1,4 @@
-//! What app servers of one hub ask of the service.
+//! Requests of the app servers of one hub.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -29,20 +29,21 @@ const WEAK: i64 = 2;
 /// All links of one hub.
 pub(crate) struct Links {
     pub(crate) lobby: Arc<Lobby>,
-    /// Whether app servers may come. Links that only send may come in any mode.
+    /// Whether app servers are accepted. Links that only send are accepted in any
+    /// mode.
     takes_servers: bool,
     ticks: Arc<Ticks>,
     all: Mutex<Vec<Arc<Link>>>,
-    /// Who waits for the answer of a client, by the id of the call.
+    /// Pending calls to clients, by the id of the call.
     pub(crate) questions: Mutex<HashMap<String, Asker>>,
 }
 
-/// A link that has asked a client something.
+/// A link with a pending call to a client.
 pub(crate) struct Asker {
     pub(crate) link: String,
     pub(crate) server: String,
     pub(crate) connection: String,
-    /// The node of the client, if it is another one.
+    /// The node of the client, if it is a peer node.
     pub(crate) node: Option<String>,
 }
 
@@ -50,18 +51,18 @@ pub(crate) struct Asker {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Server {
     pub name: String,
-    /// Its links that carry clients.
+    /// Number of its links that carry clients.
     pub links: usize,
     pub clients: usize,
-    /// It takes no clients any more.
+    /// It is offline and gets no new clients.
     pub is_offline: bool,
-    /// Its clients may be moved.
+    /// Whether its clients may be migrated.
     pub may_move: bool,
-    /// Clients that were moved away from it.
+    /// Number of clients that were migrated from it.
     pub moved: u64,
 }
 
-/// The link has nothing more to say, or said something that makes no sense.
+/// The link has ended, or has sent an invalid message.
 pub struct LinkEnded;
 
 impl Links {
@@ -86,12 +87,12 @@ impl Links {
         &self.lobby
     }
 
-    /// All links, for whoever lists them.
+    /// All links.
     pub(crate) fn all(&self) -> Vec<Arc<Link>> {
         self.all.lock().clone()
     }
 
-    /// Whether clients may come back without a loss: if all servers allow it.
+    /// Whether clients may reconnect with their state: if all servers allow it.
     pub(crate) fn allow_state(&self) -> bool {
         let all = self.all.lock();
         let mut greetings = all.iter().filter_map(|link| link.greeting()).peekable();
@@ -99,7 +100,7 @@ impl Links {
         is_anybody && greetings.all(|own| own.is_stateful)
     }
 
-    /// A new link of a server.
+    /// Adds a new link of a server.
     pub(crate) fn add(&self, server: &str, is_ours: bool) -> Arc<Link> {
         let link = Link::new(server.to_owned(), Arc::clone(&self.lobby), is_ours);
         self.all.lock().push(Arc::clone(&link));
@@ -125,8 +126,8 @@ impl Links {
         servers.into_values().collect()
     }
 
-    /// Gives a server no more clients, and moves those that it has. How many there
-    /// are; `None` without such a server.
+    /// Takes a server offline and migrates its clients. Returns their number, or
+    /// `None` without such a server.
     pub(crate) fn drain(self: &Arc<Self>, server: &str) -> Option<usize> {
         let links = self.all();
         let own = links.iter().filter(|link| link.server() == server);
@@ -134,7 +135,7 @@ impl Links {
         if own.is_empty() {
             return None;
         }
-        // All of them first: none may take what another one gives away.
+        // All links go offline first, so that none gets the clients of another one.
         let begun: Vec<_> = own.iter().map(|link| self.take_offline(link)).collect();
         let clients = own.iter().map(|link| link.load()).sum();
         for (link, is_first) in own.into_iter().zip(begun) {
@@ -148,14 +149,16 @@ impl Links {
         Some(clients)
     }
 
-    /// After this no client is opened on the link. False if that was so before.
+    /// Takes a link offline; no client is opened on it afterwards. False if it was
+    /// offline before.
     fn take_offline(&self, link: &Arc<Link>) -> bool {
         let is_first = link.go_offline();
         self.lobby.remove_home(&(Arc::clone(link) as Arc<dyn Home>));
         is_first
     }
 
-    /// The node goes: servers send elsewhere, and clients of this node will go.
+    /// The node drains: servers send by other nodes, and clients of this node will
+    /// disconnect.
     pub(crate) fn tell_of_the_end(&self) {
         for link in self.all() {
             if link.greeting().is_some() {
@@ -164,7 +167,7 @@ impl Links {
         }
     }
 
-    /// A link's socket is gone.
+    /// A link's socket is lost.
     pub(crate) fn remove(&self, link: &Arc<Link>) {
         self.all.lock().retain(|own| !Arc::ptr_eq(own, link));
         self.lobby.remove_home(&(Arc::clone(link) as Arc<dyn Home>));
@@ -185,7 +188,7 @@ impl Links {
         questions.retain(|_, asker| asker.link != link.id());
     }
 
-    /// Handles what has come from a server.
+    /// Handles received bytes of a server.
     pub(crate) fn take(
         self: &Arc<Self>,
         link: &Arc<Link>,
@@ -278,7 +281,7 @@ impl Links {
         });
     }
 
-    /// The first message: who is it?
+    /// Checks the handshake, the first message.
     fn greet(self: &Arc<Self>, link: &Arc<Link>, message: Message) -> Result<(), LinkEnded> {
         let refuse = |why: &str| {
             link.tell(&Message::Welcome {
@@ -342,14 +345,14 @@ impl Links {
                 words.chain([servers]).collect()
             }),
             ["servers", ..] => {
-                // Taken first: of two lists the one that was asked for later counts.
+                // Taken before the query: of two lists the one requested later wins.
                 let ticks = self.ticks.next();
                 self.tell_census(link, move |_, servers| {
                     let list = format!("{ticks}:{}", servers.join(";"));
                     vec!["servers".to_owned(), list]
                 });
             }
-            // The server has said everything that it had to say to this client.
+            // The server has sent everything it had to send to this client.
             ["echo", connection] => link.paused(connection),
             ["shutdown", how] => {
                 let fin = match how {
@@ -368,7 +371,8 @@ impl Links {
         }
     }
 
-    /// Tells a server how many clients the hub has and which app servers, at all nodes.
+    /// Sends a server the number of clients and the app servers of the hub, on all
+    /// nodes.
     fn tell_census(
         &self,
         link: &Arc<Link>,
@@ -382,11 +386,11 @@ impl Links {
         });
     }
 
-    /// Moves all clients of a link that is offline.
+    /// Migrates all clients of an offline link.
     async fn empty(self: Arc<Self>, link: Arc<Link>) {
         while link.load() > 0 && !link.is_over() {
             let arrived = self.lobby.arrived();
-            // Of servers that come while clients are moved, too.
+            // Includes servers that connect while clients are migrated.
             let news = arrived.notified();
             let moves = stream::iter(link.tenants()).map(|client| {
                 let (lobby, server) = (Arc::clone(&self.lobby), link.server().to_owned());
@@ -398,7 +402,7 @@ impl Links {
                 is_any_moved |= is_moved;
             }
             if !is_any_moved {
-                // A server may come before this one goes.
+                // A server may connect before this one leaves.
                 self.lobby.want();
                 tokio::select! {
                     () = self.lobby.news(news) => {}
@@ -448,15 +452,15 @@ impl Links {
         }
     }
 
-    /// A server ends a client: one of its own, or any if the link only sends, as those
-    /// of the management SDK do.
+    /// Closes a client for a server: one of its own, or any client if the link only
+    /// sends, as those of the management SDK do.
     fn close_one(&self, link: &Arc<Link>, connection: String, reason: String) {
         if let Some(client) = link.forget(&connection) {
             let error = (!reason.is_empty()).then_some(reason);
             return client.close(error.as_deref(), false);
         }
         let is_meant = match self.lobby.client(&connection) {
-            // A server that a client was moved away from may not know that yet.
+            // The server may not know yet that the client was migrated.
             Some(client) => !client.has_left(link.server()),
             None => !link.carries(),
         };
@@ -478,7 +482,7 @@ impl Links {
         later(link, Some(ack), closed.boxed());
     }
 
-    /// Asks servers for one more link each, for a node whose clients wait.
+    /// Asks each server for one more link, for a node whose clients wait.
     pub(crate) fn wanted_by(&self, node: &str) {
         let mut asked = BTreeSet::new();
         for link in self.all() {
@@ -489,7 +493,7 @@ impl Links {
     }
 }
 
-/// Finds a home for a client whose server was lost.
+/// Assigns a backend to a client whose server was lost.
 async fn take_in(lobby: &Lobby, client: &Arc<Client>, from: &str) {
     let found = tokio::time::timeout(limits::CLIENT_RESUME, lobby.wait_for_home(client));
     match found.await {
@@ -498,7 +502,7 @@ async fn take_in(lobby: &Lobby, client: &Arc<Client>, from: &str) {
     }
 }
 
-/// Moves one client to a server that is not `server`.
+/// Migrates one client to a server that is not `server`.
 async fn give_away(lobby: &Lobby, client: &Arc<Client>, server: &str) -> bool {
     if client.caller().claim("asrs.s.ssticky") == Some("Required") {
         return false;
@@ -509,7 +513,7 @@ async fn give_away(lobby: &Lobby, client: &Arc<Client>, server: &str) -> bool {
     }
 }
 
-/// What a server says to one of its clients.
+/// Forwards a server's message to one of its clients.
 fn pass(link: &Link, data: Data) {
     let is_last = data.kind == Some(4);
     if let Some((client, payload)) = link.gather(data) {
@@ -530,7 +534,7 @@ fn answer(link: &Link, ack: Option<i64>, status: i64) {
     }
 }
 
-/// Tells a server what came of something, as soon as that is known.
+/// Acknowledges a server's request when its result is known.
 fn later(link: &Arc<Link>, ack: Option<i64>, done: BoxFuture<'static, bool>) {
     let link = Arc::clone(link);
     soon(async move {
@@ -543,7 +547,7 @@ fn later(link: &Arc<Link>, ack: Option<i64>, done: BoxFuture<'static, bool>) {
     });
 }
 
-/// Does something at once if it need not wait for other nodes.
+/// Runs it in place if it is ready, else in a task.
 fn soon(work: impl Future<Output = ()> + Send + 'static) {
     let mut work = Box::pin(work);
     if work.as_mut().now_or_never().is_none() {

@@ -1,7 +1,7 @@
-//! The clients of one hub: connections, users, groups.
+//! The connections of one hub, with their users and groups.
 //!
-//! Whom a message goes to is decided under a lock; it is put into their queues
-//! after that, so a slow client holds up nobody.
+//! The recipients of a message are selected under a lock; the message is queued after
+//! that, so a slow client delays no other.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,42 +26,42 @@ use crate::payload::{Payload, Protocols};
 use crate::reach::To;
 use crate::word::{Reply, Word};
 
-/// What a client is told that nobody is there for.
+/// The close message of a client without an app server.
 const NO_SERVER: &str = "No app server is currently connected to serve the hub; the service is in \
                          the mode Default. Start one, or try again later.";
 
-/// Somebody who wants to know of clients that have gone.
+/// A callback for clients that have disconnected.
 type Watcher = Box<dyn Fn(&str) + Send + Sync>;
 
-/// What is known of one hub.
+/// The connections of one hub.
 pub struct Lobby {
     name: String,
     state: RwLock<State>,
-    /// Clients by protocol: so a message is written only in what somebody reads.
+    /// Number of clients per protocol: a message is written only in those in use.
     speakers: [AtomicUsize; 3],
     /// The hub in this process if it is hosted here, or the links of app servers.
     homes: RwLock<Vec<Arc<dyn Home>>>,
     /// Whether it is hosted in this process.
     is_own: bool,
-    /// The node that keeps the clients.
+    /// The name of this node.
     instance: String,
-    /// A home has come.
+    /// Notified when a backend is added.
     arrived: Arc<Notify>,
-    /// Who wants to know of clients that have gone.
+    /// The callback for clients that have disconnected.
     watcher: OnceLock<Watcher>,
-    /// Who is there for clients when no other home is.
+    /// The backend of clients when there is no other.
     last_resort: OnceLock<Arc<dyn Home>>,
-    /// The other nodes, which may have clients of this hub too.
+    /// The peer nodes, which may have clients of this hub too.
     nodes: Arc<Nodes>,
-    /// Questions of other nodes to clients, by their id.
+    /// Calls of peer nodes to clients, by their id.
     foreign: Mutex<HashMap<String, Foreign>>,
-    /// When other nodes were last asked for an app server.
+    /// When peer nodes were last asked for an app server.
     wanted: Mutex<Option<Instant>>,
     pub(crate) meter: Meter,
     me: Weak<Self>,
 }
 
-/// A question of another node.
+/// A call of a peer node to a client.
 struct Foreign {
     node: String,
     connection: String,
@@ -72,9 +72,9 @@ struct State {
     connections: HashMap<Arc<str>, Member>,
     users: HashMap<String, HashSet<Arc<str>>>,
     groups: HashMap<String, HashSet<Arc<str>>>,
-    /// Groups of users, also of those that are not connected; until when.
+    /// Groups of users, connected or not, with their expiry.
     user_groups: HashMap<String, HashMap<String, Option<Instant>>>,
-    /// Bytes of their names.
+    /// Size of their names in bytes.
     user_group_bytes: usize,
 }
 
@@ -84,7 +84,7 @@ struct Member {
 }
 
 impl Lobby {
-    /// A lobby for a hub of this process, or of app servers.
+    /// Connections of a hub of this process, or of app servers.
     pub(crate) fn new(name: &str, instance: &str, is_own: bool, nodes: &Arc<Nodes>) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             name: name.to_owned(),
@@ -109,7 +109,7 @@ impl Lobby {
         &self.name
     }
 
-    /// The node that keeps the clients.
+    /// The name of this node.
     pub(crate) fn instance(&self) -> &str {
         &self.instance
     }
@@ -119,17 +119,17 @@ impl Lobby {
         self.is_own
     }
 
-    /// The other nodes.
+    /// The peer nodes.
     pub(crate) fn nodes(&self) -> &Arc<Nodes> {
         &self.nodes
     }
 
-    /// All homes.
+    /// All backends.
     pub(crate) fn homes(&self) -> Vec<Arc<dyn Home>> {
         self.homes.read().clone()
     }
 
-    /// Clients wait for an app server: other nodes may have one.
+    /// Asks peer nodes for an app server, because clients wait for one.
     pub(crate) fn want(&self) {
         if self.is_own || self.nodes.is_alone() {
             return;
@@ -145,7 +145,7 @@ impl Lobby {
         self.nodes.tell_all(&Word::Want { hub }.encode());
     }
 
-    /// Waits until it makes sense to look for a home again.
+    /// Waits until another look for a backend may succeed.
     pub(crate) async fn news(&self, arrived: impl Future<Output = ()>) {
         tokio::select! {
             () = arrived => {}
@@ -153,7 +153,7 @@ impl Lobby {
         }
     }
 
-    /// A client is asked by another node.
+    /// Notes a call of a peer node to a client.
     pub(crate) fn put_foreign(&self, node: &str, connection: &str, id: &str) {
         let foreign = Foreign {
             node: node.to_owned(),
@@ -162,7 +162,7 @@ impl Lobby {
         self.foreign.lock().insert(id.to_owned(), foreign);
     }
 
-    /// The node that has asked a client this, once.
+    /// Takes the node whose call a client has completed.
     pub(crate) fn take_foreign(&self, connection: &str, id: &str) -> Option<String> {
         let mut foreign = self.foreign.lock();
         let is_asked = |own: &Foreign| own.connection == connection;
@@ -172,19 +172,19 @@ impl Lobby {
         }
     }
 
-    /// Questions that nobody will answer: of a client that has gone, with their nodes.
+    /// Takes the pending calls of a disconnected client, with their nodes.
     pub(crate) fn drop_foreign(&self, connection: &str) -> Vec<(String, String)> {
         let mut foreign = self.foreign.lock();
         let dropped = foreign.extract_if(|_, own| own.connection == connection);
         dropped.map(|(id, own)| (id, own.node)).collect()
     }
 
-    /// A node has gone: nobody waits for its answers.
+    /// Drops the pending calls of a peer node that has left.
     pub(crate) fn forget_foreign(&self, node: &str) {
         self.foreign.lock().retain(|_, own| own.node != node);
     }
 
-    /// Groups of users, and how long they are still in them.
+    /// Groups of users, with the time left until they expire.
     pub(crate) fn user_groups(&self) -> Vec<(String, String, Option<Duration>)> {
         let state = self.state.read();
         let users = state.user_groups.iter();
@@ -195,23 +195,23 @@ impl Lobby {
             .collect()
     }
 
-    /// From now on clients may be given to this home.
+    /// Adds a backend that accepts clients.
     pub(crate) fn add_home(&self, home: Arc<dyn Home>) {
         self.homes.write().push(home);
         self.arrived.notify_waiters();
     }
 
-    /// Clients for whom no other home is there are given to this one.
+    /// Sets the backend of clients for which there is no other.
     pub(crate) fn add_last_resort(&self, home: Arc<dyn Home>) {
         let _ = self.last_resort.set(home);
     }
 
-    /// Whether clients need no other home.
+    /// Whether clients can do without another backend.
     pub(crate) fn has_last_resort(&self) -> bool {
         self.last_resort.get().is_some()
     }
 
-    /// How the hub stands.
+    /// Gauges and counters of the hub.
     pub fn counts(&self) -> HubCounts {
         let clients = self.clients();
         let waiting = clients.iter().map(|client| client.waiting_bytes() as u64);
@@ -224,27 +224,28 @@ impl Lobby {
         }
     }
 
-    /// A home has gone.
+    /// Removes a backend.
     pub(crate) fn remove_home(&self, home: &Arc<dyn Home>) {
         self.homes.write().retain(|own| !Arc::ptr_eq(own, home));
     }
 
-    /// Tells somebody of clients that have gone. One can be told.
+    /// Sets the callback for clients that have disconnected. Only the first one is
+    /// kept.
     pub(crate) fn watch(&self, watcher: impl Fn(&str) + Send + Sync + 'static) {
         let _ = self.watcher.set(Box::new(watcher));
     }
 
-    /// What tells of homes that come.
+    /// Notified when a backend is added.
     pub(crate) fn arrived(&self) -> Arc<Notify> {
         Arc::clone(&self.arrived)
     }
 
-    /// Lets go of all homes.
+    /// Removes all backends.
     pub(crate) fn unhost(&self) {
         self.homes.write().clear();
     }
 
-    /// Whether somebody is there for clients.
+    /// Whether a backend accepts clients.
     pub fn is_hosted(&self) -> bool {
         self.has_last_resort() || self.homes.read().iter().any(|home| home.takes_clients())
     }
@@ -256,7 +257,7 @@ impl Lobby {
         own.map_or(limits::CLIENT_MESSAGE_BYTES, |home| home.message_bytes())
     }
 
-    /// The names of all servers that take clients, in order.
+    /// The names of all servers that accept clients, in order.
     pub fn servers(&self) -> Vec<String> {
         let homes = self.homes.read();
         let open = homes.iter().filter(|home| home.takes_clients());
@@ -264,7 +265,7 @@ impl Lobby {
         names.into_iter().collect()
     }
 
-    /// How many clients this node has, and the servers that take some.
+    /// The number of clients of this node, and the servers that accept some.
     pub(crate) fn census(&self) -> Reply {
         Reply {
             count: self.count() as u64,
@@ -273,8 +274,8 @@ impl Lobby {
         }
     }
 
-    /// The home for a client: of the server that its token names, or the one with
-    /// the fewest clients. Never of `except`.
+    /// Picks the backend for a client: the server that its token names, or the one
+    /// with the fewest clients. Never the server `except`.
     pub(crate) fn pick(&self, caller: &Caller, except: Option<&str>) -> Option<Arc<dyn Home>> {
         let homes = self.homes.read();
         let open = || {
@@ -294,13 +295,13 @@ impl Lobby {
         chosen.or_else(last_resort).cloned()
     }
 
-    /// Whether clients may speak this protocol: hubs of the library do not know what
-    /// Blazor says.
+    /// Whether clients may use this protocol: hubs of the library do not read Blazor
+    /// messages.
     pub(crate) fn speaks(&self, protocol: Protocol) -> bool {
         protocol != Protocol::Blazor || !self.is_own
     }
 
-    /// Finds a home for a client that has said which protocol it speaks.
+    /// Assigns a backend to a client after its handshake.
     pub(crate) async fn settle(&self, client: &Arc<Client>, protocol: Protocol, record: Bytes) {
         let found = tokio::time::timeout(limits::SERVER_WAIT, self.wait_for_home(client));
         match found.await {
@@ -309,7 +310,7 @@ impl Lobby {
         }
     }
 
-    /// Waits for a home for a client.
+    /// Waits for a backend for a client.
     pub(crate) async fn wait_for_home(&self, client: &Client) -> Arc<dyn Home> {
         loop {
             let arrived = self.arrived.notified();
@@ -347,7 +348,7 @@ impl Lobby {
         member.map_or_else(Vec::new, |member| member.groups.iter().cloned().collect())
     }
 
-    /// Whether somebody is in the group.
+    /// Whether the group has a member.
     pub fn has_group(&self, group: &str) -> bool {
         self.state.read().groups.contains_key(group)
     }
@@ -357,7 +358,7 @@ impl Lobby {
         self.state.read().users.contains_key(user)
     }
 
-    /// Protocols that somebody speaks.
+    /// The protocols in use.
     pub fn protocols(&self) -> Protocols {
         let all = [Protocol::Json, Protocol::MessagePack, Protocol::Blazor];
         let spoken = all.into_iter().zip(&self.speakers);
@@ -365,7 +366,7 @@ impl Lobby {
         spoken.fold(Protocols::default(), |set, (own, _)| set.with(own))
     }
 
-    /// Puts a message into the queues of those at this node that it is for.
+    /// Queues a message for its recipients at this node.
     pub fn send(&self, to: &To, payload: &Payload) {
         let targets = self.targets(to);
         count(&self.meter.delivered, targets.len() as u64);
@@ -398,7 +399,7 @@ impl Lobby {
                 .groups
                 .get(name)
                 .map_or_else(Vec::new, |ids| all(ids, except)),
-            // Once for each group that a client is in, as ASP.NET Core does.
+            // Once for each group of a client, as ASP.NET Core does.
             To::Groups(names) => {
                 let sets = names.iter().filter_map(|name| state.groups.get(name));
                 sets.flat_map(|ids| all(ids, &[])).collect()
@@ -417,7 +418,7 @@ impl Lobby {
         }
     }
 
-    /// Ends connections, except some; how many.
+    /// Closes connections, except some, and returns their number.
     pub fn close(&self, to: &To, except: &[String], reason: Option<&str>) -> usize {
         let clients = self.targets(to);
         let is_kept = |client: &Arc<Client>| except.iter().any(|id| **id == **client.id());
@@ -428,7 +429,7 @@ impl Lobby {
         clients.len()
     }
 
-    /// Takes a connection into a group.
+    /// Adds a connection to a group.
     pub fn join(&self, connection: &str, group: &str) -> Result<()> {
         check_name("group", group)?;
         let mut state = self.state.write();
@@ -463,8 +464,8 @@ impl Lobby {
         })
     }
 
-    /// Connections of a group with their users, in the order of their ids: at most so
-    /// many behind one, and the last of them if there are more.
+    /// Returns connections of a group with their users, ordered by id: at most `most`
+    /// after `after`, and the last id if there are more.
     pub fn members(
         &self,
         group: &str,
@@ -488,11 +489,11 @@ impl Lobby {
         (members.collect(), last)
     }
 
-    /// Takes a user into a group: all its connections, also those that will come.
+    /// Adds a user to a group: all its present and future connections.
     pub fn join_user(&self, user: &str, group: &str, ttl: Option<Duration>) -> Result<()> {
         check_name("group", group)?;
         check_name("user", user)?;
-        // A time beyond all time is none.
+        // An expiry out of range means none.
         let until = ttl.and_then(|ttl| Instant::now().checked_add(ttl));
         {
             let mut state = self.state.write();
@@ -511,7 +512,7 @@ impl Lobby {
             own.insert(group.to_owned(), until);
         }
         for id in self.connections_of(user) {
-            // A connection that has just gone is in no group.
+            // A connection that has just closed is in no group.
             let _ = self.join(&id, group);
         }
         if let Some(until) = until {
@@ -526,7 +527,7 @@ impl Lobby {
         Ok(())
     }
 
-    /// Takes a user out of a group, or out of all that it was put into.
+    /// Removes a user from one group, or from all groups it was added to.
     pub fn leave_user(&self, user: &str, group: Option<&str>) {
         let left: Vec<_> = {
             let mut state = self.state.write();
@@ -555,7 +556,7 @@ impl Lobby {
         }
     }
 
-    /// Whether a user was put into a group, or one of its connections is in it.
+    /// Whether a user was added to a group, or one of its connections is in it.
     pub fn is_user_in(&self, user: &str, group: &str) -> bool {
         let state = self.state.read();
         let is_put = state
@@ -581,7 +582,7 @@ impl Lobby {
         }
     }
 
-    /// Takes a connection out of a group, or out of all of them.
+    /// Removes a connection from one group, or from all groups.
     pub fn leave_group(&self, connection: &str, group: Option<&str>) {
         let mut state = self.state.write();
         let Some(member) = state.connections.get_mut(connection) else {
@@ -597,12 +598,12 @@ impl Lobby {
     }
 }
 
-/// What the membership of a user in a group comes to, with its places in tables.
+/// Estimated memory of a user's membership in a group, with its table entries.
 fn membership_bytes(user: &str, group: &str) -> usize {
     user.len() + group.len() + 128
 }
 
-/// Takes a connection out of a set that ends with its last one.
+/// Removes a connection from a set, and the set with its last connection.
 fn remove(sets: &mut HashMap<String, HashSet<Arc<str>>>, name: &str, connection: &str) {
     if let Some(set) = sets.get_mut(name) {
         set.remove(connection);
@@ -612,10 +613,9 @@ fn remove(sets: &mut HashMap<String, HashSet<Arc<str>>>, name: &str, connection:
     }
 }
 
-/// Whether a group or a user may be called this: not blank, and not too many
-/// characters.
+/// Whether the name of a group or user is valid: not blank and not too long.
 pub fn is_name(name: &str) -> bool {
-    // Characters need not be counted where there are not even so many bytes.
+    // A name of few bytes has few characters.
     let is_short = name.len() <= limits::GROUP_NAME || name.chars().count() <= limits::GROUP_NAME;
     is_short && !name.trim().is_empty()
 }
@@ -651,7 +651,7 @@ impl Place for Lobby {
             .collect();
         drop(state);
         for group in groups {
-            // It is there: this lobby has just let it in.
+            // The connection was just added.
             let _ = self.join(client.id(), &group);
         }
     }

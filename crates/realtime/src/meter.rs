@@ -1,32 +1,32 @@
-//! What is counted of one hub.
+//! Counters of one hub.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counters of a hub; they only grow.
 #[derive(Default)]
 pub(crate) struct Meter {
-    /// Clients that have come.
+    /// Clients that have connected.
     pub(crate) connected: AtomicU64,
-    /// Messages of clients.
+    /// Messages received from clients.
     pub(crate) received: AtomicU64,
-    /// Messages put into queues of clients by sends to several.
+    /// Messages queued for clients by sends to several.
     pub(crate) delivered: AtomicU64,
     /// Clients that were closed because they did not read.
     pub(crate) dropped: AtomicU64,
-    /// Clients that were moved to another server.
+    /// Clients that were migrated to another server.
     pub(crate) moved: AtomicU64,
-    /// Clients that were still there when a server that wanted to move them went.
+    /// Clients that remained when a server that wanted to migrate them left.
     pub(crate) unmoved: AtomicU64,
 }
 
-/// How a hub stands, and what was counted of it.
+/// Gauges and counters of a hub.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HubCounts {
     pub hub: String,
     pub clients: u64,
-    /// Links of app servers, or the hub in this process.
+    /// Links of app servers, or 1 for the hub in this process.
     pub servers: u64,
-    /// Bytes that wait to be sent to clients.
+    /// Bytes queued for clients.
     pub waiting_bytes: u64,
     pub connected: u64,
     pub received: u64,
@@ -36,13 +36,13 @@ pub struct HubCounts {
     pub unmoved: u64,
 }
 
-/// One more, or several.
+/// Adds to a counter.
 pub(crate) fn count(counter: &AtomicU64, more: u64) {
     counter.fetch_add(more, Ordering::Relaxed);
 }
 
 impl Meter {
-    /// What was counted.
+    /// The current values.
     pub(crate) fn read(&self) -> HubCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         HubCounts {

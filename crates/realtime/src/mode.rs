@@ -1,4 +1,4 @@
-//! Who answers clients of hubs that are not hosted here.
+//! Service modes, and upstreams for clients without server.
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -6,45 +6,45 @@ use futures_util::future::BoxFuture;
 /// Whether clients need app servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Clients are given to app servers, and wait for one.
+    /// Clients are assigned to app servers, and wait for one.
     #[default]
     Default,
-    /// There are no app servers: the service answers clients, and upstreams are told.
+    /// There are no app servers: the service answers clients, and calls upstreams.
     Serverless,
-    /// App servers, if one is there when a client comes; otherwise without.
+    /// App servers, if one is connected when a client connects; otherwise upstreams.
     Classic,
 }
 
-/// Something that has happened to a client without an app server.
+/// An event of a client without an app server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Event {
     pub hub: String,
     /// `connections` or `messages`.
     pub category: &'static str,
-    /// `connected`, `disconnected`, or the method that is called.
+    /// `connected`, `disconnected`, or the name of the called method.
     pub name: String,
     pub connection: String,
     pub user: Option<String>,
     pub claims: Vec<(String, String)>,
-    /// What the application has put into the address, with `?`.
+    /// The query that the application added to the URL, with `?`.
     pub query: String,
     /// Whether the body is MessagePack rather than JSON.
     pub is_packed: bool,
     pub body: Bytes,
 }
 
-/// What an upstream has answered.
+/// The response of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
     pub body: Bytes,
 }
 
-/// Who is told of events.
+/// The receiver of events of clients without an app server.
 pub trait Upstream: Send + Sync + 'static {
-    /// Whether anybody wants to know of this.
+    /// Whether an upstream is configured for this event.
     fn wants(&self, hub: &str, category: &str, name: &str) -> bool;
 
-    /// Tells it, and waits for the answer; or says why there is none.
+    /// Sends an event and waits for the response; the error says why there is none.
     fn tell(&self, event: Event) -> BoxFuture<'_, Result<Answer, String>>;
 }

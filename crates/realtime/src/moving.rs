@@ -1,7 +1,8 @@
-//! How a client's messages reach its home, and its moves.
+//! Message routing and migration of clients.
 //!
-//! Whole messages go to the home, one after another. While a client moves they are
-//! held: what was begun ends at the old home, and what follows goes to the new one.
+//! Whole messages go to the backend, one after another. While a client migrates they
+//! are held: messages of open calls still go to the old backend, later ones to the
+//! new one.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,25 +18,25 @@ use crate::client::Client;
 use crate::home::{Arrival, Home};
 use crate::route::Routing;
 
-/// Where a message of the client goes.
+/// The route of a message of the client.
 enum Way {
     Home(Arc<dyn Home>),
-    /// It is held while the client moves.
+    /// It is held while the client migrates.
     Held,
-    /// It must wait: for room at this home, or for the end of a move.
+    /// It must wait: for room at this backend, or for the end of a migration.
     Wait(Option<Arc<dyn Home>>),
     Nowhere,
 }
 
 impl Client {
-    /// It has a protocol and a home.
+    /// Sets its protocol and its backend.
     pub(crate) fn settle(
         self: &Arc<Self>,
         protocol: Protocol,
         handshake: Bytes,
         home: &Arc<dyn Home>,
     ) {
-        // A client speaks one protocol for as long as it is there.
+        // A client keeps its protocol for its lifetime.
         let _ = self.protocol.set(protocol);
         let mut routing = self.routing.lock();
         if routing.has_ended {
@@ -50,7 +51,7 @@ impl Client {
         home.open(&arrival);
     }
 
-    /// Nobody is there for it: it is greeted, told so, and may try again.
+    /// Closes a client without a backend after its handshake; it may reconnect.
     pub(crate) fn turn_away(self: &Arc<Self>, protocol: Protocol, why: &str) {
         let _ = self.protocol.set(protocol);
         self.pass(Bytes::from_static(handshake::ACCEPTED));
@@ -67,12 +68,12 @@ impl Client {
         }
     }
 
-    /// Gives a message to the home, when that has room for it. One that has a number came
-    /// by the socket `counted`. It counts only now that it has a place: if its socket is
-    /// lost before, the client sends it again. False if it is not taken.
+    /// Delivers a message to the backend, once it has room. A numbered message was
+    /// received on the socket `counted`. It is counted only when it is delivered: if
+    /// its socket is lost before, the client sends it again. False if it is dropped.
     pub(crate) async fn deliver(&self, message: Bytes, counted: Option<u64>) -> bool {
         loop {
-            // A home that is ready without having room must not keep the worker.
+            // A backend that is ready without having room must not block the worker.
             tokio::task::coop::consume_budget().await;
             let released = self.released.notified();
             let home = {
@@ -109,24 +110,24 @@ impl Client {
         }
     }
 
-    /// Counts a message of a client that may come back. False if it was counted before,
-    /// or its socket does not count any more.
+    /// Counts a message of a client with stateful reconnect. False if it was counted
+    /// before, or its socket was replaced.
     fn counts(&self, socket: u64) -> bool {
         let Some(received) = &self.received else {
             return true;
         };
         let mut received = received.lock();
-        // A client that has come back on another socket says where it goes on, and
-        // numbers are not those of this socket.
+        // A client that has reconnected restarts its sequence, so numbers of the
+        // former socket are void.
         if self.socket() != socket || !received.take(Instant::now()) {
             return false;
         }
-        // Whoever sends must look when to acknowledge.
+        // Wakes the sender to schedule the acknowledgement.
         self.outbox.wake.notify_one();
         true
     }
 
-    /// Where a message goes now.
+    /// The current route of a message.
     fn way(&self, routing: &Routing, message: &Bytes) -> Way {
         let protocol = self.protocol().unwrap_or(Protocol::Json);
         let belongs_there = routing.held.is_some()
@@ -145,7 +146,7 @@ impl Client {
         }
     }
 
-    /// Gives a message to the home, or holds it while the client moves.
+    /// Delivers a message to the backend, or holds it while the client migrates.
     fn place(&self, routing: &mut Routing, way: Way, message: Bytes) {
         match way {
             Way::Home(home) => {
@@ -170,8 +171,8 @@ impl Client {
         }
     }
 
-    /// Moves it to another home between two messages: what was begun ends at the old
-    /// one, what follows goes to the new one. False if it cannot be moved now.
+    /// Migrates it to another backend between two messages: open calls end at the old
+    /// one, later messages go to the new one. False if it cannot be migrated now.
     pub(crate) async fn migrate(self: &Arc<Self>, to: &Arc<dyn Home>) -> bool {
         let from = {
             let mut routing = self.routing.lock();
@@ -185,13 +186,13 @@ impl Client {
             from
         };
         self.quiesce().await;
-        // A server that does not answer has said nothing for a while.
+        // A server that does not confirm in time is assumed to be silent.
         from.pause(&self.id).await;
         self.hand_over(&from, to)
     }
 
-    /// Its home is lost. A client that may come back is held until it is given
-    /// another one; its open calls get an error. False if it cannot be held.
+    /// Holds a client whose backend is lost until it has another one; its open calls
+    /// fail. False if it cannot reconnect with its state.
     pub(crate) fn hold(self: &Arc<Self>) -> bool {
         {
             let mut routing = self.routing.lock();
@@ -207,7 +208,7 @@ impl Client {
         true
     }
 
-    /// Gives it a home after its former one, `from`, was lost.
+    /// Assigns a backend after its former one, `from`, was lost.
     pub(crate) fn settle_again(self: &Arc<Self>, from: &str, home: &Arc<dyn Home>) {
         let mut routing = self.routing.lock();
         if routing.has_ended {
@@ -222,7 +223,7 @@ impl Client {
         self.release(&mut routing);
     }
 
-    /// Lets go of what was held, in order.
+    /// Releases the held messages, in order.
     fn release(&self, routing: &mut Routing) {
         let held = routing.held.take().unwrap_or_default();
         routing.held_bytes = 0;
@@ -240,7 +241,7 @@ impl Client {
         self.released.notify_waiters();
     }
 
-    /// Answers open calls with an error, because nobody else will.
+    /// Fails open calls, which no backend completes any more.
     fn abandon(self: &Arc<Self>, why: &str) {
         let open = self.calls.lock().abandon();
         let protocol = self.protocol().unwrap_or(Protocol::Json);
@@ -250,8 +251,8 @@ impl Client {
         }
     }
 
-    /// Waits until no call is open at the home. Those that take too long get an
-    /// error, because nobody would answer them.
+    /// Waits until no call is open at the backend. Calls that take too long fail,
+    /// because no backend would complete them.
     async fn quiesce(self: &Arc<Self>) {
         let settled = async {
             loop {
@@ -280,7 +281,7 @@ impl Client {
 
     fn hand_over(self: &Arc<Self>, from: &Arc<dyn Home>, to: &Arc<dyn Home>) -> bool {
         let mut routing = self.routing.lock();
-        // The old home may have been lost meanwhile: then others look after it.
+        // The loss of the old backend in the meantime is handled elsewhere.
         let is_home = routing
             .home
             .as_ref()

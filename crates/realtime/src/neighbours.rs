@@ -1,4 +1,4 @@
-//! The service among other nodes.
+//! The service as a member of a cluster.
 
 use std::sync::{Arc, Weak};
 
@@ -16,14 +16,14 @@ use crate::ticket::Ticket;
 use crate::word::{Reply, Word};
 
 impl Realtime {
-    /// From now on there are other nodes: clients of all of them are reached by each.
-    /// It counts once.
+    /// Joins a cluster: clients on all nodes become reachable from each. Only the
+    /// first call counts.
     pub fn open_to_others(&self, others: Arc<dyn Others>) {
         let watcher = Arc::new(Neighbours(Arc::downgrade(&self.shared)));
         self.shared.nodes.open(others, watcher);
     }
 
-    /// Takes in what another node tells.
+    /// Handles a batch of messages of a peer node.
     pub fn hear(&self, batch: Bytes) -> std::result::Result<Bytes, Malformed> {
         let handle = |node: &str, word: Bytes| match Word::decode(word) {
             Ok(word) => self.handle(node, word),
@@ -89,7 +89,7 @@ impl Realtime {
         loop {
             let out = tokio::select! {
                 came = intake.next(), if is_open => {
-                    // What was said last still goes out.
+                    // Queued messages are still sent.
                     let has_ended = match came {
                         Some(bytes) => server.take(bytes).is_err(),
                         None => break,
@@ -98,7 +98,7 @@ impl Realtime {
                         link.end();
                         is_open = false;
                     }
-                    // A server does not outrun the slowest node.
+                    // Backpressure: a server is as fast as the slowest node.
                     nodes.room().await;
                     continue;
                 }
@@ -115,8 +115,8 @@ impl Realtime {
         nodes.tell(&node, Word::End { id }.encode());
     }
 
-    /// The link of an app server that another node wants: its socket is here. `None`
-    /// if there is no such node.
+    /// Lends the link of an app server to the node that has asked for it. `None` if
+    /// that node is not a peer.
     pub fn lend(
         &self,
         node: &str,
@@ -128,22 +128,22 @@ impl Realtime {
         pipes.lend(nodes, node, (hub, server, is_ours))
     }
 
-    /// Waits until other nodes can be told more.
+    /// Waits until the lanes to the peer nodes have room.
     pub async fn room(&self) {
         self.shared.nodes.room().await;
     }
 
-    /// Other nodes that may know a token, the likeliest first.
+    /// The nodes that may hold a token, the likeliest first.
     pub fn likely(&self, token: &str) -> Vec<String> {
         self.shared.nodes.likely(token)
     }
 
-    /// Asks another node something about a client.
+    /// Sends a peer node a request about a client.
     pub async fn request(&self, node: &str, kind: PartitionKind, body: Bytes) -> Option<Bytes> {
         self.shared.nodes.request(node, kind, body).await
     }
 
-    /// Gives a ticket away to another node, if nobody has come with it here.
+    /// Gives an unused ticket to the peer node at which its client has connected.
     pub fn give_ticket(&self, hub: &str, token: &str) -> Option<Bytes> {
         let tickets = &self.shared.tickets;
         let found = tickets.find(token)?;
@@ -153,7 +153,7 @@ impl Realtime {
         tickets.take(token).map(|ticket| passed::write(&ticket))
     }
 
-    /// Takes a ticket that another node has given away.
+    /// Takes a ticket from a peer node.
     pub fn take_ticket(&self, hub: &str, token: &str, given: Bytes) -> Result<Arc<Ticket>> {
         let unfit = |_| Error::new(Kind::Lost("a ticket cannot be read".to_owned()));
         let known = passed::read(given).map_err(unfit)?;
@@ -162,7 +162,7 @@ impl Realtime {
     }
 }
 
-/// Notices nodes that come and go.
+/// Observes peer nodes that join and leave.
 struct Neighbours(Weak<Shared>);
 
 impl Neighbours {

@@ -1,8 +1,8 @@
-//! The other nodes, and what waits to be told to them.
+//! Peer nodes, and the lanes of messages to them.
 //!
-//! There is one lane per node. What is put into it arrives once and in order for as
-//! long as the node lives: a batch is told again until it is answered, and the other
-//! side drops what it has heard. With the node, what waits for it is dropped.
+//! There is one lane per peer node. Its messages arrive exactly once and in order
+//! while that node lives: a batch is retried until it is answered, and the receiver
+//! drops duplicates. When the node leaves, its queued messages are dropped.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,51 +22,51 @@ use tokio_util::sync::CancellationToken;
 
 use crate::batch::Batch;
 
-/// The kind of what nodes tell one another about hubs.
+/// The kind of hub messages between nodes.
 pub const WORDS: Kind = Kind(65);
 
-/// Another node, in one of its lives.
+/// A peer node, in one of its incarnations.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Other {
     pub name: String,
     pub life: u128,
 }
 
-/// The other nodes.
+/// The peer nodes.
 pub trait Others: Send + Sync + 'static {
-    /// Who this node is.
+    /// This node.
     fn me(&self) -> Other;
 
-    /// Those that live.
+    /// All live peer nodes.
     fn all(&self) -> Vec<Other>;
 
-    /// Rings when they may have changed.
+    /// Changes when the list may have changed.
     fn changes(&self) -> watch::Receiver<u64>;
 
-    /// Tells one of them something.
+    /// Sends a message to one of them.
     fn tell(&self, to: &Other, kind: Kind, word: Bytes) -> BoxFuture<'_, PartitionResult<Bytes>>;
 }
 
-/// Who is told of nodes that come and go.
+/// Observes peer nodes that join and leave.
 pub(crate) trait Watcher: Send + Sync {
-    /// A node is there: what is put into its lane is the first that it hears.
+    /// A node has joined: the first message in its lane is the first it receives.
     fn came(&self, node: &str);
 
-    /// A node has gone.
+    /// A node has left.
     fn gone(&self, node: &str);
 }
 
-/// All other nodes.
+/// All peer nodes.
 #[derive(Default)]
 pub(crate) struct Nodes {
     others: OnceLock<Arc<dyn Others>>,
     lanes: RwLock<Vec<Arc<Lane>>>,
     next_lane: AtomicU64,
-    /// What was heard last of whom.
+    /// The last batch received from each node.
     heard: Mutex<HashMap<Other, Arc<Mutex<Heard>>>>,
 }
 
-/// The newest lane of another node, the number of its last batch, and its answer.
+/// The newest lane of a peer node, the number of its last batch, and the response.
 #[derive(Default)]
 struct Heard {
     lane: u64,
@@ -75,17 +75,17 @@ struct Heard {
     at: Option<Instant>,
 }
 
-/// How often nodes are looked for that have gone without a word.
+/// Poll interval for nodes that have left without notice.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How soon a batch is told again.
+/// Retry interval of a batch.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// How long a new node may take until it hears of hubs.
+/// Time within which a new node must accept hub messages.
 const BEGINNING: Duration = Duration::from_secs(10);
 
 impl Nodes {
-    /// From now on there are others. It counts once.
+    /// Enables peer nodes. Only the first call counts.
     pub(crate) fn open(self: &Arc<Self>, others: Arc<dyn Others>, watcher: Arc<dyn Watcher>) {
         let changes = others.changes();
         if self.others.set(others).is_ok() {
@@ -94,43 +94,43 @@ impl Nodes {
         }
     }
 
-    /// Whether there is no other node.
+    /// Whether there is no peer node.
     pub(crate) fn is_alone(&self) -> bool {
         self.lanes.read().is_empty()
     }
 
-    /// Whether there may be other nodes.
+    /// Whether there may be peer nodes.
     pub(crate) fn is_open(&self) -> bool {
         self.others.get().is_some()
     }
 
-    /// Names of all other nodes.
+    /// Names of all peer nodes.
     pub(crate) fn names(&self) -> Vec<String> {
         let lanes = self.lanes.read();
         lanes.iter().map(|lane| lane.other.name.clone()).collect()
     }
 
-    /// What stands in ids that this node gives out, so that others know whose they are.
+    /// A mark in ids of this node, by which peers find their owner.
     pub(crate) fn mark(&self) -> Option<String> {
         let others = self.others.get()?;
         Some(mark(&others.me().name))
     }
 
-    /// Tells all nodes something; one message each.
+    /// Sends a message to all peer nodes; one message each.
     pub(crate) fn tell_all(&self, word: &Bytes) {
         for lane in self.lanes.read().iter() {
             lane.put(word.clone(), None);
         }
     }
 
-    /// Tells one node something. False if it is not there.
+    /// Sends a message to one peer node. False if it is not a peer.
     pub(crate) fn tell(&self, node: &str, word: Bytes) -> bool {
         let lane = self.lane(node);
         lane.is_some_and(|lane| lane.put(word, None))
     }
 
-    /// Asks all nodes something: it is in their lanes when this returns. Those that do
-    /// not answer are left out.
+    /// Sends a request to all peer nodes: it is in their lanes when this returns.
+    /// Nodes that do not respond are left out.
     pub(crate) fn ask_all(&self, word: &Bytes) -> BoxFuture<'static, Vec<(String, Bytes)>> {
         let lanes = self.lanes.read();
         let asked = lanes.iter().map(|lane| {
@@ -146,14 +146,14 @@ impl Nodes {
         Box::pin(async move { asked.await.into_iter().flatten().collect() })
     }
 
-    /// Asks one node something that waits for nothing else.
+    /// Sends one node a request outside its lane.
     pub(crate) async fn request(&self, node: &str, kind: Kind, body: Bytes) -> Option<Bytes> {
         let lane = self.lane(node)?;
         let others = self.others.get()?;
         others.tell(&lane.other, kind, body).await.ok()
     }
 
-    /// Waits until little waits to be told.
+    /// Waits until all lanes have room.
     pub(crate) async fn room(&self) {
         let full: Vec<_> = {
             let lanes = self.lanes.read();
@@ -168,7 +168,7 @@ impl Nodes {
         }
     }
 
-    /// Takes in what another node tells: each word once, and in order.
+    /// Handles a batch of a peer node: each message once, and in order.
     pub(crate) fn hear(
         &self,
         batch: Bytes,
@@ -202,7 +202,7 @@ impl Nodes {
         Ok(heard.reply.clone())
     }
 
-    /// The nodes that a token may be of, the likeliest first.
+    /// The nodes that may hold a token, the likeliest first.
     pub(crate) fn likely(&self, token: &str) -> Vec<String> {
         let marked = token.rsplit_once('.').map(|(_, own)| own);
         let mut names = self.names();
@@ -215,7 +215,8 @@ impl Nodes {
         lanes.iter().find(|lane| lane.other.name == node).cloned()
     }
 
-    /// Opens lanes to those who have come, and closes those of others.
+    /// Opens lanes to nodes that have joined, and closes those of nodes that have
+    /// left.
     fn look(self: &Arc<Self>, watcher: &dyn Watcher) {
         let Some(others) = self.others.get() else {
             return;
@@ -241,14 +242,14 @@ impl Nodes {
         for other in came {
             watcher.came(&other.name);
         }
-        // One that has just come may be heard before it is seen.
+        // A node that has just joined may send before it is listed.
         let is_new = |heard: &Heard| heard.at.is_some_and(|at| at.elapsed() < BEGINNING);
         let mut heard = self.heard.lock();
         heard.retain(|other, last| all.contains(other) || is_new(&last.lock()));
     }
 }
 
-/// Looks for nodes that come and go, for as long as somebody wants to know.
+/// Polls the peer nodes until the set is dropped.
 async fn keep(nodes: Weak<Nodes>, mut changes: watch::Receiver<u64>, watcher: Arc<dyn Watcher>) {
     loop {
         tokio::select! {
@@ -264,7 +265,7 @@ async fn keep(nodes: Weak<Nodes>, mut changes: watch::Receiver<u64>, watcher: Ar
     }
 }
 
-/// A short name of a node that can stand in an address.
+/// A short URL-safe mark of a node's name.
 fn mark(name: &str) -> String {
     let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
@@ -272,15 +273,15 @@ fn mark(name: &str) -> String {
     format!("{hash:08x}")
 }
 
-/// What waits to be told to one node.
+/// The queue of messages to one node.
 struct Lane {
     other: Other,
     number: u64,
     others: Arc<dyn Others>,
     queue: Mutex<Queue>,
-    /// Something was told.
+    /// A batch was sent.
     told: Notify,
-    /// It has answered once.
+    /// It has responded once.
     is_heard: AtomicBool,
     batches: AtomicU64,
     began: Instant,
@@ -292,7 +293,7 @@ struct Queue {
     words: VecDeque<Word>,
     bytes: usize,
     is_running: bool,
-    /// Something was left out since the last batch.
+    /// A message was dropped since the last batch.
     is_cut: bool,
 }
 
@@ -316,7 +317,7 @@ impl Lane {
         })
     }
 
-    /// Adds a word. False if there is no room for it, or nobody to hear it.
+    /// Queues a message. False if the lane is full or closed.
     fn put(self: &Arc<Self>, body: Bytes, reply: Option<oneshot::Sender<Bytes>>) -> bool {
         let mut queue = self.queue.lock();
         if self.over.is_cancelled() {
@@ -337,7 +338,7 @@ impl Lane {
         true
     }
 
-    /// A node that has never answered holds nobody up.
+    /// A node that has never responded causes no backpressure.
     fn is_full(&self) -> bool {
         let is_heard = self.is_heard.load(Ordering::Relaxed);
         is_heard && self.queue.lock().bytes > limits::NODE_ROOM_BYTES && !self.over.is_cancelled()
@@ -356,7 +357,7 @@ impl Lane {
         }
     }
 
-    /// Tells what there is, batch after batch.
+    /// Sends batch after batch until the queue is empty.
     async fn run(self: Arc<Self>) {
         while let Some(words) = self.next() {
             self.tell(words).await;
@@ -364,7 +365,7 @@ impl Lane {
         }
     }
 
-    /// The words of the next batch. With `None` nobody tells anything any more.
+    /// The messages of the next batch; `None` ends the sender task.
     fn next(&self) -> Option<Vec<Word>> {
         let mut queue = self.queue.lock();
         queue.is_cut = false;
@@ -397,20 +398,20 @@ impl Lane {
         let reply = self.answer(&batch.encode()).await;
         {
             let mut queue = self.queue.lock();
-            // At the end of the lane nothing waits any more.
+            // The queue is already empty after the end of the lane.
             queue.bytes = queue.bytes.saturating_sub(bytes);
         }
         let replies = reply.and_then(|reply| Batch::read_replies(reply).ok());
         let replies = replies.unwrap_or_default();
         for (word, reply) in words.into_iter().zip(replies) {
             if let Some(waiting) = word.reply {
-                // Whoever has asked may have gone.
+                // The requester may have been dropped.
                 let _ = waiting.send(reply);
             }
         }
     }
 
-    /// Tells a batch until it is answered, or the node has gone.
+    /// Sends a batch until it is answered, or the node has left.
     async fn answer(&self, batch: &Bytes) -> Option<Bytes> {
         while !self.over.is_cancelled() {
             let telling = self.others.tell(&self.other, WORDS, batch.clone());
@@ -419,7 +420,7 @@ impl Lane {
                     self.is_heard.store(true, Ordering::Relaxed);
                     return Some(reply);
                 }
-                // It has not begun yet, or is of a version that knows nothing of this.
+                // It has not started yet, or its version does not know hub messages.
                 Ok(Err(error)) if is_deaf(&error) && self.began.elapsed() > BEGINNING => {
                     return None;
                 }
@@ -433,7 +434,7 @@ impl Lane {
         None
     }
 
-    /// The node has gone.
+    /// Closes the lane of a node that has left.
     fn end(&self) {
         self.over.cancel();
         let mut queue = self.queue.lock();

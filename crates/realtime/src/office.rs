@@ -1,8 +1,8 @@
-//! An app server's end of its links to the service.
+//! A hub in an app server, and its links to the service.
 //!
-//! The host is the same as in the service's own process; what differs is its reach:
-//! everything is a message on a link. One link keeps the order of what is said by
-//! it.
+//! The dispatcher is the same as in the service's own process; only its client
+//! gateway differs: everything is a message on a link. One link keeps the order of
+//! its messages.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -28,17 +28,17 @@ use crate::host::{Host, HubOptions};
 use crate::hub::Hub;
 use crate::wire::Wire;
 
-/// How a server leaves its clients.
+/// The way a server leaves its clients at shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShutdownMode {
-    /// It waits until they go.
+    /// It waits until they disconnect.
     WaitForClientsClose,
-    /// They are given to other servers, between two messages.
+    /// They are migrated to other servers, between two messages.
     MigrateClients,
 }
 
 impl ShutdownMode {
-    /// What the service is told.
+    /// The word in the service protocol.
     fn word(self) -> &'static str {
         match self {
             Self::MigrateClients => "fin:1",
@@ -55,7 +55,7 @@ pub struct Office<H> {
     wish: Notify,
 }
 
-/// One link of a hub of an app server, for whoever has its socket.
+/// One link of a hub of an app server, for the owner of its socket.
 pub struct OfficeLink<H: Hub> {
     office: Arc<Office<H>>,
     wire: Arc<Wire>,
@@ -63,7 +63,7 @@ pub struct OfficeLink<H: Hub> {
 }
 
 impl<H: Hub> Office<H> {
-    /// A hub that speaks for this server.
+    /// A hub hosted by this server.
     pub fn new(server: &str, hub: H, options: HubOptions) -> Arc<Self> {
         let board = Arc::new(Board::new(server));
         let reach = Arc::new(Remote {
@@ -79,22 +79,22 @@ impl<H: Hub> Office<H> {
         })
     }
 
-    /// The hub's clients, wherever they are connected.
+    /// The hub's clients, on all nodes of the service.
     pub fn clients(&self) -> Clients {
         self.host.clients()
     }
 
-    /// How many clients this server has.
+    /// Number of clients of this server.
     pub fn count(&self) -> usize {
         self.board.tenants.lock().len()
     }
 
-    /// How many links are up.
+    /// Number of connected links.
     pub fn links(&self) -> usize {
         self.board.wires().len()
     }
 
-    /// A new link, which says nothing yet.
+    /// A new link, before its handshake.
     pub fn link(self: &Arc<Self>) -> OfficeLink<H> {
         OfficeLink {
             office: Arc::clone(self),
@@ -103,7 +103,7 @@ impl<H: Hub> Office<H> {
         }
     }
 
-    /// Waits until the service wants one more link, to this node.
+    /// Waits until the service asks for one more link, and returns its node.
     pub async fn wanted(&self) -> String {
         loop {
             let wish = self.wish.notified();
@@ -114,7 +114,7 @@ impl<H: Hub> Office<H> {
         }
     }
 
-    /// Goes offline: when it returns, no client is given to this server any more.
+    /// Goes offline: when it returns, this server gets no new clients.
     pub async fn go_offline(&self, mode: ShutdownMode) {
         let wires = self.board.wires();
         let going = wires.iter().map(|wire| wire.go_offline(mode.word()));
@@ -139,7 +139,7 @@ impl<H: Hub> Office<H> {
         }
     }
 
-    /// Clients that fit have gone, because nothing can be said to them any more.
+    /// Closes the clients that match, because they cannot be reached any more.
     fn lose(&self, fits: impl Fn(&Tenant) -> bool, why: &str) {
         let lost: Vec<_> = {
             let mut tenants = self.board.tenants.lock();
@@ -157,9 +157,9 @@ impl<H: Hub> Office<H> {
 }
 
 impl<H: Hub> OfficeLink<H> {
-    /// Introduces the server, and waits until the service has welcomed it. Whoever
-    /// has the socket must carry bytes meanwhile. `target` is the node that wants the
-    /// link, if one does.
+    /// Sends the handshake and waits until the service has accepted it. The owner of
+    /// the socket must carry bytes concurrently. `target` is the node that has asked
+    /// for the link, if any.
     pub async fn greet(&self, mode: ShutdownMode, target: Option<&str>) -> Result<()> {
         let greeting = Message::Handshake(Handshake {
             version: 1,
@@ -174,7 +174,7 @@ impl<H: Hub> OfficeLink<H> {
         Ok(())
     }
 
-    /// Takes what has come from the service.
+    /// Handles received bytes of the service.
     pub fn take(&self, bytes: Bytes) -> Result<()> {
         self.wire.heard();
         let mut splitter = self.splitter.lock();
@@ -192,12 +192,12 @@ impl<H: Hub> OfficeLink<H> {
         Ok(())
     }
 
-    /// What is to be sent next; `None` at the end, or if the service is silent.
+    /// The next bytes to send; `None` at the end, or if the service is silent.
     pub async fn outgoing(&self) -> Option<Bytes> {
         self.wire.outgoing().await
     }
 
-    /// The link is lost, or ended: its clients have gone.
+    /// The link is lost or ended: its clients are closed.
     pub fn lost(&self) {
         self.wire.end();
         self.office.board.remove(&self.wire);
@@ -256,7 +256,7 @@ impl<H: Hub> OfficeLink<H> {
             ["offline", node] => {
                 let is_there = |own: &Tenant| own.instance == node;
                 self.office
-                    .lose(is_there, "the node of the service has gone");
+                    .lose(is_there, "the service node has left the cluster");
             }
             [] => self.wire.tell(&Message::Ping(Vec::new())),
             _ => {}
@@ -311,7 +311,8 @@ impl<H: Hub> OfficeLink<H> {
             let Some(tenant) = tenants.get_mut(connection) else {
                 return;
             };
-            // The first is the handshake, which was answered when the client came.
+            // The first is the handshake, which was answered when the client was
+            // opened.
             if std::mem::take(&mut tenant.is_new) {
                 return;
             }

@@ -1,8 +1,9 @@
-//! What waits to be sent to one client.
+//! The queue of messages to one client.
 //!
-//! The queue is bounded: whoever reads too slowly is closed, and nobody else waits
-//! for it. For a client that may come back, what was sent is kept until it is
-//! acknowledged; while too much is not, nothing more is sent.
+//! The queue is bounded: a client that reads too slowly is closed, and no other
+//! client waits for it. For a client with stateful reconnect, sent messages are kept
+//! until they are acknowledged; while too many bytes are unacknowledged, sending
+//! pauses.
 
 use std::collections::VecDeque;
 
@@ -16,9 +17,9 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     state: Mutex<State>,
-    /// Something is there to be sent, or has ended.
+    /// Notified when a message is queued, or the end is reached.
     pub(crate) wake: Notify,
-    /// Something was taken.
+    /// Notified when messages were taken.
     pub(crate) room: Notify,
 }
 
@@ -27,9 +28,9 @@ struct State {
     queue: VecDeque<Entry>,
     /// Bytes of all of them.
     bytes: usize,
-    /// Bytes of large ones among them.
+    /// Bytes of the large ones among them.
     large_bytes: usize,
-    /// The last message is in the queue.
+    /// The last message is queued.
     is_ending: bool,
     kept: Option<Kept>,
 }
@@ -37,43 +38,43 @@ struct State {
 #[derive(Debug)]
 struct Entry {
     message: Bytes,
-    /// Whether it has a number that a client acknowledges.
+    /// Whether the message has a sequence number that a client acknowledges.
     is_counted: bool,
 }
 
-/// What a client that may come back has not acknowledged.
+/// The unacknowledged messages of a client with stateful reconnect.
 #[derive(Debug)]
 struct Kept {
     messages: VecDeque<Bytes>,
     bytes: usize,
     /// The number of the first of them.
     first: u64,
-    /// The client has come back, and is sent all of them again.
+    /// The client has reconnected, and gets all of them again.
     is_back: bool,
 }
 
-/// What became of a message.
+/// The outcome of queueing a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Put {
     Queued,
-    /// There is no room: the client is too slow.
+    /// The queue is full: the client is too slow.
     Full,
-    /// Nothing is sent any more.
+    /// The outbox has ended.
     Over,
 }
 
-/// What is to be sent next.
+/// The next data to send.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Take {
     /// One or more whole messages.
     Data(Bytes),
     Nothing,
-    /// Everything has been sent, and nothing follows.
+    /// Everything was sent, and nothing follows.
     Over,
 }
 
 impl Outbox {
-    /// Keeps what is sent, for a client that may come back.
+    /// Keeps sent messages, for a client with stateful reconnect.
     pub(crate) fn keep(&self) {
         self.state.lock().kept = Some(Kept {
             messages: VecDeque::new(),
@@ -83,7 +84,7 @@ impl Outbox {
         });
     }
 
-    /// Adds a message.
+    /// Queues a message.
     pub(crate) fn put(&self, message: Bytes, is_counted: bool) -> Put {
         let mut state = self.state.lock();
         if state.is_ending {
@@ -98,7 +99,7 @@ impl Outbox {
         Put::Queued
     }
 
-    /// Adds the last message. False if the end was there already.
+    /// Queues the last message. False if the outbox has ended before.
     pub(crate) fn end(&self, last: Option<Bytes>) -> bool {
         let mut state = self.state.lock();
         if std::mem::replace(&mut state.is_ending, true) {
@@ -113,23 +114,23 @@ impl Outbox {
         true
     }
 
-    /// Whether the last message is in the queue, or was sent.
+    /// Whether the last message is queued, or was sent.
     pub(crate) fn is_ending(&self) -> bool {
         self.state.lock().is_ending
     }
 
-    /// Whether little waits, so that whoever makes more may go on.
+    /// Whether producers may continue.
     pub(crate) fn has_room(&self) -> bool {
         let state = self.state.lock();
         state.is_ending || state.bytes < limits::CLIENT_BATCH_BYTES
     }
 
-    /// How many bytes wait.
+    /// Number of queued bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.state.lock().bytes
     }
 
-    /// Takes what is to be sent next.
+    /// Takes the next data to send.
     pub(crate) fn take(&self, protocol: Protocol) -> Take {
         let mut state = self.state.lock();
         let mut batch = Batch::default();
@@ -153,7 +154,7 @@ impl Outbox {
         }
     }
 
-    /// The client has everything up to this number.
+    /// The client has acknowledged everything up to this number.
     pub(crate) fn acknowledged(&self, number: u64) {
         let mut state = self.state.lock();
         let Some(kept) = &mut state.kept else {
@@ -170,7 +171,7 @@ impl Outbox {
         self.wake.notify_one();
     }
 
-    /// The client has come back, and is sent what it may have missed.
+    /// The client has reconnected, and gets the unacknowledged messages again.
     pub(crate) fn again(&self) {
         if let Some(kept) = &mut self.state.lock().kept {
             kept.is_back = true;
@@ -180,7 +181,7 @@ impl Outbox {
 }
 
 impl State {
-    /// Whether the client is too slow: a large message alone makes no client so, since
+    /// Whether the client is too slow: a single large message does not count, since
     /// its own limit has let it in.
     fn is_full(&self) -> bool {
         let small_bytes = self.bytes - self.large_bytes;
@@ -218,7 +219,7 @@ impl State {
             }
             batch.add(entry.message);
         }
-        // An idle connection needs no memory for what it once had to send.
+        // An idle connection releases the memory of its queue.
         if self.queue.capacity() > 8 {
             self.queue = VecDeque::new();
         }
@@ -229,7 +230,7 @@ fn is_large(message: &Bytes) -> bool {
     message.len() >= limits::CLIENT_LARGE_MESSAGE
 }
 
-/// Messages that are sent together. One alone is not copied.
+/// Messages that are sent together. A single one is not copied.
 #[derive(Default)]
 struct Batch {
     first: Option<Bytes>,

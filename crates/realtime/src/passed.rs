@@ -1,7 +1,7 @@
-//! Tickets that clients show at another node than their own.
+//! Tickets that move between nodes.
 //!
-//! Until its connection is open, a ticket can be given to the node at which the
-//! client has come.
+//! Until its connection is open, a ticket can move to the node at which the client
+//! has connected.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,11 +16,10 @@ use crate::caller::Caller;
 use crate::client::Wishes;
 use crate::ticket::Ticket;
 
-/// What of a ticket another node needs: the id of the connection, who it is, and what
-/// is wanted of it.
+/// The contents of a ticket: the connection's id, its identity and its options.
 pub(crate) type Known = (Arc<str>, Arc<Caller>, Wishes);
 
-/// A ticket as bytes.
+/// Encodes a ticket.
 pub(crate) fn write(ticket: &Ticket) -> Bytes {
     let mut out = Vec::new();
     put_bytes(&mut out, ticket.id.as_bytes());
@@ -46,7 +45,7 @@ pub(crate) fn write(ticket: &Ticket) -> Bytes {
     out.into()
 }
 
-/// A ticket of another node.
+/// Decodes a ticket of a peer node.
 pub(crate) fn read(bytes: Bytes) -> Result<Known, Malformed> {
     let mut reader = Reader::new(bytes);
     let reader = &mut reader;

@@ -1,4 +1,4 @@
-//! One message, in every protocol that somebody needs it in.
+//! One hub message in several protocols.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -7,12 +7,12 @@ use steadfast_wire::signalr::{Protocol, write};
 use crate::error::Result;
 use crate::value;
 
-/// Protocols, as a set.
+/// A set of protocols.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Protocols(u8);
 
 impl Protocols {
-    /// Both protocols that hubs of the library speak.
+    /// Both protocols of hubs in the library.
     pub const BOTH: Self = Self(0b11);
 
     /// Adds one.
@@ -33,7 +33,7 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// A call of a method of clients, in these protocols.
+    /// A call of a client method, in these protocols.
     pub fn call<T: Serialize + ?Sized>(
         protocols: Protocols,
         id: Option<&str>,
@@ -51,19 +51,19 @@ impl Payload {
         Ok(Self { forms })
     }
 
-    /// What somebody else has written.
+    /// A payload of messages that are already framed.
     pub fn of(forms: Vec<(Protocol, Bytes)>) -> Self {
         Self { forms }
     }
 
-    /// Its form in a protocol, if somebody has written it.
+    /// The message in a protocol, if it exists.
     pub fn get(&self, protocol: Protocol) -> Option<&Bytes> {
         let mut forms = self.forms.iter();
         let (_, bytes) = forms.find(|(own, _)| *own == protocol)?;
         Some(bytes)
     }
 
-    /// All its forms.
+    /// All messages with their protocols.
     pub fn forms(&self) -> &[(Protocol, Bytes)] {
         &self.forms
     }

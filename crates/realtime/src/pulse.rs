@@ -1,7 +1,7 @@
-//! What is sent to a client next, and how it is kept alive.
+//! Sending to a client, and keeping it alive.
 //!
-//! Pings are those of the hub protocol, never those of the socket: one of the
-//! clients dies of them.
+//! Pings are those of the hub protocol, never those of the socket, because one of the
+//! clients crashes on them.
 
 use std::sync::Arc;
 
@@ -13,29 +13,29 @@ use tokio::time::Instant;
 use crate::client::Client;
 use crate::outbox::Take;
 
-/// What a transport does next.
+/// The next step of a transport.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outgoing {
-    /// Send this: whole messages.
+    /// Send these whole messages.
     Data(Bytes),
     /// Nothing follows: close.
     Over,
-    /// Another socket has taken over: close this one without a word.
+    /// Another socket has replaced this one: close it silently.
     Displaced,
 }
 
-/// How a client is kept alive.
+/// The way a client is kept alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pulse {
-    /// By pings, and it is expected to send some.
+    /// By pings of both sides.
     Pings,
     /// By its requests.
     Requests,
 }
 
 impl Client {
-    /// What the transport of socket `number` sends next. It waits for it, and keeps
-    /// the client alive meanwhile.
+    /// The next data of the transport of socket `number`. It waits for data, and
+    /// keeps the client alive while it waits.
     pub async fn outgoing(self: &Arc<Self>, number: u64, pulse: Pulse) -> Outgoing {
         loop {
             let displaced = self.displaced.notified();
@@ -60,7 +60,7 @@ impl Client {
         }
     }
 
-    /// What is to be sent now, if anything.
+    /// The data to send now, if any.
     pub(crate) fn take(&self) -> Take {
         self.outbox.take(self.protocol().unwrap_or(Protocol::Json))
     }
@@ -81,7 +81,7 @@ impl Client {
         first.unwrap_or(clock.heard + limits::DRAIN_TIME)
     }
 
-    /// Does what is due: pings, acknowledgements, ends.
+    /// Runs the timers: pings, acknowledgements, time-outs.
     pub(crate) fn look_at_the_time(self: &Arc<Self>, pulse: Pulse) {
         let now = Instant::now();
         let (opened, heard, spoke, expires, handshake) = {
@@ -106,7 +106,7 @@ impl Client {
         }
         if pulse == Pulse::Pings && now >= heard + limits::CLIENT_SILENCE {
             tracing::info!(event = "realtime.silent_client", connection = %self.id);
-            self.close(Some("Nothing was heard of the client."), false);
+            self.close(Some("The client sent no messages in time."), false);
         }
         let due = self.received.as_ref().and_then(|own| own.lock().ack(now));
         if let Some(number) = due {
@@ -118,13 +118,13 @@ impl Client {
                 own => write::ping(own),
             };
             self.put(ping, false);
-            // It waits in the queue if it cannot be sent: one is enough.
+            // A ping that cannot be sent stays queued: one is enough.
             self.clock.lock().spoke = now;
         }
     }
 
-    /// Ends a client whose transport cannot tell when a write takes too long: if it is
-    /// silent, or does not take its last word.
+    /// Ends a client whose transport cannot detect a write time-out: if it is silent,
+    /// or does not read the close message.
     pub async fn watch(self: Arc<Self>) {
         let mut was_ending = false;
         loop {

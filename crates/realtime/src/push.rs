@@ -1,8 +1,8 @@
 //! Sends that are part of a commit.
 //!
-//! A transaction carries them as commands. They leave after its commit and only
-//! then, and those of one partition in the order of their commits. They have no row:
-//! what has not left when a node dies is not sent.
+//! A transaction carries them as commands. They are sent after its commit, and those
+//! of one partition in the order of their commits. They are not stored: pushes that
+//! were not sent when a node crashes are lost.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use crate::payload::{Payload, Protocols};
 use crate::reach::To;
 use crate::service::Realtime;
 
-/// The kind of what pushes.
+/// The kind of the push service.
 pub const PUSHES: Kind = Kind(64);
 
-/// One call of a method of clients, to be sent with a commit.
+/// One call of a client method, to be sent with a commit.
 ///
 /// ```
 /// use steadfast_realtime::{Push, reach::To};
@@ -43,7 +43,7 @@ pub struct Push {
     payload: Payload,
 }
 
-/// The format of a push.
+/// The version of the encoding.
 const FORMAT: u8 = 1;
 
 impl Push {
@@ -65,16 +65,16 @@ impl Push {
         })
     }
 
-    /// The command that pushes, for whoever commits something.
+    /// The command that sends it, to stage with a commit.
     pub fn letter(&self) -> Envelope {
         let address = Address::new(PUSHES, self.hub.clone(), Bytes::new());
         Envelope::new(address, self.encode())
     }
 }
 
-/// What may carry sends.
+/// Types that can stage pushes.
 pub trait Pushing {
-    /// Sends this after the commit, and only then.
+    /// Sends this after the commit, and only if it commits.
     fn push(&mut self, push: &Push) -> Staged<()>;
 }
 
@@ -151,7 +151,7 @@ fn texts(reader: &mut Reader) -> std::result::Result<Vec<String>, Malformed> {
     (0..reader.varint()?).map(|_| text(reader)).collect()
 }
 
-/// Has pushes performed after the commit that brings them.
+/// The service whose commands are performed after the commit.
 pub struct Pushes;
 
 impl Service for Pushes {
@@ -173,11 +173,11 @@ impl Service for Pushes {
     }
 }
 
-/// Performs pushes: it puts them into the queues of clients, at all nodes.
+/// Performs pushes: it queues them for clients on all nodes.
 pub struct Pusher(Realtime);
 
 impl Pusher {
-    /// One for the clients of this service.
+    /// A performer for the clients of this service.
     pub fn new(realtime: Realtime) -> Arc<Self> {
         Arc::new(Self(realtime))
     }
@@ -185,7 +185,8 @@ impl Pusher {
 
 impl Performer for Pusher {
     fn perform(&self, effect: Effect) {
-        // Whoever is not there gets nothing, and neither does a hub without clients.
+        // Clients that are not connected are skipped, and so is a hub without
+        // clients.
         if let Ok(push) = Push::decode(&effect.body)
             && let Ok(lobby) = self.0.reached(&push.hub)
         {

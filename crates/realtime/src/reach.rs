@@ -1,6 +1,6 @@
-//! How a hub reaches clients.
+//! Access of a hub to clients.
 //!
-//! A hub in the process of the service reaches them directly, one in an app server
+//! A hub in the process of the service reaches clients directly, one in an app server
 //! by messages to the service. Hubs do not know which.
 
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use steadfast_wire::signalr::Protocol;
 use crate::error::Result;
 use crate::payload::{Payload, Protocols};
 
-/// Whom to send to. Whoever is not there is left out silently.
+/// The recipients of a message. Those that are not connected are skipped silently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum To {
-    /// Everybody, except these connections.
+    /// All clients, except these connections.
     All { except: Vec<String> },
     /// The connections of a group, except these.
     Group { name: String, except: Vec<String> },
@@ -27,13 +27,13 @@ pub enum To {
     Connections(Vec<String>),
 }
 
-/// What a hub asks of the service.
+/// Requests of a hub to the service.
 pub trait Reach: Send + Sync + 'static {
-    /// The protocols that clients may speak.
+    /// The protocols that clients may use.
     fn protocols(&self) -> Protocols;
 
-    /// The same for sends that are part of a call of this connection, if that makes a
-    /// difference: they arrive before what the call answers.
+    /// A gateway for messages sent within a call of this connection, if that makes a
+    /// difference: they arrive before the call's completion.
     fn within(&self, connection: &Arc<str>) -> Option<Arc<dyn Reach>> {
         let _ = connection;
         None
@@ -42,13 +42,14 @@ pub trait Reach: Send + Sync + 'static {
     /// Sends a message. Messages of one sender arrive in the order of the calls.
     fn send<'a>(&'a self, to: &'a To, payload: Payload) -> BoxFuture<'a, Result<()>>;
 
-    /// Takes a connection into a group: when it returns, every later send finds it.
+    /// Adds a connection to a group; every send after it returns reaches the
+    /// connection.
     fn join<'a>(&'a self, connection: &'a str, group: &'a str) -> BoxFuture<'a, Result<()>>;
 
-    /// Takes a connection out of a group.
+    /// Removes a connection from a group.
     fn leave<'a>(&'a self, connection: &'a str, group: &'a str) -> BoxFuture<'a, Result<()>>;
 
-    /// Sends a call whose answer is wanted.
+    /// Sends a call that expects a result.
     fn ask<'a>(
         &'a self,
         id: &'a str,
@@ -56,17 +57,18 @@ pub trait Reach: Send + Sync + 'static {
         payload: Payload,
     ) -> BoxFuture<'a, Result<()>>;
 
-    /// A connection has answered what its home has not asked: another node may have.
+    /// A connection has returned a result without a pending call here: the caller may
+    /// be a peer node.
     fn answered(&self, connection: &str, id: &str, protocol: Protocol, message: Bytes) {
         let _ = (connection, id, protocol, message);
     }
 
-    /// Sends a framed message to a connection whose home is here.
+    /// Sends a framed message to a connection of this backend.
     fn data(&self, connection: &str, message: Bytes);
 
-    /// Waits until a connection of ours can take more; `None` if it can.
+    /// Waits until a connection of this backend accepts more; `None` if it does now.
     fn room<'a>(&'a self, connection: &'a str) -> Option<BoxFuture<'a, ()>>;
 
-    /// Ends a connection of ours; it may not come back by itself.
+    /// Closes a connection of this backend; it may not reconnect automatically.
     fn close(&self, connection: &str, error: Option<&str>);
 }

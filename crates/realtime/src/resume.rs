@@ -1,21 +1,21 @@
-//! What has come from a client that may come back.
+//! Received messages of a client with stateful reconnect.
 //!
-//! Its messages are numbered from 1 without saying so. After a loss it says with
-//! which number it goes on; what was handled already is dropped.
+//! Its messages are numbered from 1 implicitly. After a loss it sends the number at
+//! which it continues; messages that were handled before are dropped.
 
 use steadfast_core::limits;
 use tokio::time::Instant;
 
-/// The numbers of a client's messages.
+/// The sequence numbers of a client's messages.
 #[derive(Debug)]
 pub(crate) struct Received {
-    /// The highest that was handled.
+    /// The highest handled number.
     last: u64,
-    /// The number of the next message; unknown until the client says it.
+    /// The number of the next message; unknown until the client sends it.
     next: Option<u64>,
-    /// What the client was told last.
+    /// The last acknowledged number.
     told: u64,
-    /// When it is told more.
+    /// When the next acknowledgement is due.
     pub(crate) ack_at: Option<Instant>,
     /// Its socket is lost.
     pub(crate) is_away: bool,
@@ -34,7 +34,7 @@ impl Default for Received {
 }
 
 impl Received {
-    /// A message has come. False if it was handled before, or cannot be told.
+    /// Counts a message. False if it was handled before, or its number is unknown.
     pub(crate) fn take(&mut self, now: Instant) -> bool {
         let Some(number) = self.next else {
             return false;
@@ -48,7 +48,7 @@ impl Received {
         true
     }
 
-    /// The client says which number comes next. False if some are missing.
+    /// The client sends the number that comes next. False if some are missing.
     pub(crate) fn sequence(&mut self, number: u64) -> bool {
         let is_whole = number >= 1 && number <= self.last + 1;
         if is_whole {
@@ -57,13 +57,13 @@ impl Received {
         is_whole
     }
 
-    /// The client is back, and will say where it goes on.
+    /// The client has reconnected, and will send its next number.
     pub(crate) fn back(&mut self) {
         self.next = None;
         self.is_away = false;
     }
 
-    /// What to acknowledge now, if anything.
+    /// The number to acknowledge now, if any.
     pub(crate) fn ack(&mut self, now: Instant) -> Option<u64> {
         if self.ack_at.is_none_or(|due| now < due) {
             return None;
@@ -85,7 +85,7 @@ mod tests {
         let mut received = Received::default();
         assert!(received.take(now) && received.take(now) && received.take(now));
         received.back();
-        assert!(!received.take(now), "nobody has said which one it is");
+        assert!(!received.take(now), "its number is unknown");
         assert!(!received.sequence(5), "the fourth is missing");
         assert!(received.sequence(2));
         assert!(!received.take(now) && !received.take(now));

@@ -1,4 +1,4 @@
-//! Where the messages of one client go.
+//! The routing state of one client.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,18 +7,18 @@ use bytes::Bytes;
 
 use crate::home::Home;
 
-/// The home of a client, and what waits for another one.
+/// The backend of a client, and messages held for another one.
 #[derive(Default)]
 pub(crate) struct Routing {
     pub(crate) home: Option<Arc<dyn Home>>,
     pub(crate) handshake: Bytes,
-    /// Messages that wait for another home, if they do.
+    /// Messages held for another backend, while there are any.
     pub(crate) held: Option<VecDeque<Bytes>>,
     pub(crate) held_bytes: usize,
-    /// A message that was received and has no place yet.
+    /// A received message that is not delivered yet.
     pub(crate) waiting: Option<Bytes>,
-    /// Not even what belongs to an open call goes to the old home any more.
+    /// The old backend gets no more messages, not even of open calls.
     pub(crate) is_frozen: bool,
-    /// It has gone for good.
+    /// It has disconnected for good.
     pub(crate) has_ended: bool,
 }

@@ -1,4 +1,4 @@
-//! Sends, in the words of app servers and nodes.
+//! Conversion of sends to and from service messages.
 
 use steadfast_wire::signalr::Protocol;
 use steadfast_wire::signalr::service::{GroupData, Message, Payloads, Target};
@@ -6,7 +6,7 @@ use steadfast_wire::signalr::service::{GroupData, Message, Payloads, Target};
 use crate::payload::Payload;
 use crate::reach::To;
 
-/// A send as a message.
+/// Converts a send to a service message.
 pub(crate) fn send(to: &To, payload: &Payload) -> Message {
     let payloads = payloads(payload);
     let to = match to.clone() {
@@ -26,7 +26,7 @@ pub(crate) fn send(to: &To, payload: &Payload) -> Message {
     Message::Send { to, payloads }
 }
 
-/// Whom a message is for.
+/// Converts the target of a service message.
 pub(crate) fn target(to: Target) -> To {
     match to {
         Target::Connections(ids) => To::Connections(ids),
@@ -37,14 +37,14 @@ pub(crate) fn target(to: Target) -> To {
     }
 }
 
-/// A message by the names of its protocols.
+/// Framed messages by the names of their protocols.
 pub(crate) fn payloads(payload: &Payload) -> Payloads {
     let forms = payload.forms().iter();
     let forms = forms.map(|(protocol, bytes)| (protocol.name().to_owned(), bytes.clone()));
     forms.collect()
 }
 
-/// What of it is in a protocol that is known.
+/// The messages in known protocols.
 pub(crate) fn payload(payloads: Payloads) -> Payload {
     let forms = payloads.into_iter();
     let forms = forms.filter_map(|(name, bytes)| Some((Protocol::named(&name)?, bytes)));

@@ -1,7 +1,7 @@
-//! One client as its host sees it.
+//! The call queue of one client at its dispatcher.
 //!
-//! Calls run one at a time and in order; those that stream, either way, run beside
-//! them. Pings, cancellations and answers never wait for a call.
+//! Calls run one at a time and in order; those that stream, either way, run
+//! concurrently. Pings, cancellations and results never wait for a call.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -17,18 +17,18 @@ use tokio_util::sync::CancellationToken;
 use crate::context::Context;
 use crate::upload::{Feed, Raw, upload};
 
-/// A client of a host.
+/// A client of a dispatcher.
 pub(crate) struct Seat {
     pub(crate) connection: Arc<str>,
     pub(crate) protocol: Protocol,
     pub(crate) context: Context,
     queue: Mutex<Queue>,
     streams: Mutex<Streams>,
-    /// Calls whose caller waits.
+    /// Number of running or queued calls that expect a completion.
     open: AtomicUsize,
-    /// A call has begun, or an item of an upload was read.
+    /// A call has started, or an item of an upload was read.
     pub(crate) room: Arc<Notify>,
-    /// The client has gone: streams end.
+    /// The client has disconnected: streams end.
     pub(crate) gone: CancellationToken,
 }
 
@@ -41,13 +41,13 @@ struct Queue {
 
 #[derive(Default)]
 struct Streams {
-    /// What the client sends, by the id that it has chosen.
+    /// Uploads of the client, by the id that it has chosen.
     uploads: HashMap<String, Feed>,
-    /// What it may cancel, by the id of its call.
+    /// Streams that the client may cancel, by the id of their call.
     open: HashMap<String, CancellationToken>,
 }
 
-/// What is done for a client, in order.
+/// Jobs of a client, run in order.
 pub(crate) enum Job {
     Connected,
     Call(Invocation, Vec<Raw>),
@@ -66,13 +66,13 @@ impl Seat {
             streams: Mutex::default(),
             open: AtomicUsize::new(0),
             room: Arc::new(Notify::new()),
-            // One token serves both: what the hub watches, and what ends streams.
+            // One token serves both: the hub observes it, and it ends streams.
             gone: context.aborted().clone(),
             context,
         }
     }
 
-    /// Adds something to do. True if somebody must begin to do it.
+    /// Queues a job. True if the caller must start the worker.
     pub(crate) fn add(&self, job: Job, bytes: usize) -> bool {
         let mut queue = self.queue.lock();
         queue.jobs.push_back((job, bytes));
@@ -80,22 +80,22 @@ impl Seat {
         !std::mem::replace(&mut queue.is_running, true)
     }
 
-    /// A call has come whose caller waits for its answer.
+    /// A call that expects a completion has arrived.
     pub(crate) fn begin_call(&self) {
         self.open.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A call was answered.
+    /// A call was completed.
     pub(crate) fn end_call(&self) {
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Calls whose caller waits.
+    /// Number of calls that expect a completion.
     pub(crate) fn unanswered(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// What is to be done next. With `None` nobody does anything any more.
+    /// The next job; `None` ends the worker.
     pub(crate) fn next(&self) -> Option<Job> {
         let mut queue = self.queue.lock();
         match queue.jobs.pop_front() {
@@ -113,7 +113,7 @@ impl Seat {
         }
     }
 
-    /// Whether nothing more of the client should be read now.
+    /// Whether reading from the client must pause.
     pub(crate) fn is_full(&self) -> bool {
         if self.queue.lock().bytes > limits::CLIENT_CALL_BYTES {
             return true;
@@ -121,7 +121,7 @@ impl Seat {
         self.streams.lock().uploads.values().any(Feed::is_full)
     }
 
-    /// Waits until more can be read.
+    /// Waits until reading may continue.
     pub(crate) async fn wait(&self) {
         loop {
             let made = self.room.notified();
@@ -135,7 +135,7 @@ impl Seat {
         }
     }
 
-    /// Opens the uploads of a call. `None` if there are too many, or one is twice.
+    /// Opens the uploads of a call. `None` if there are too many, or an id is in use.
     pub(crate) fn open_uploads(&self, ids: &[String]) -> Option<Vec<Raw>> {
         let mut streams = self.streams.lock();
         let is_new = |id: &String| !streams.uploads.contains_key(id);
@@ -152,7 +152,7 @@ impl Seat {
         Some(raws)
     }
 
-    /// An item of an upload; one of an upload that has ended is ignored.
+    /// Adds an item to an upload; one of an upload that has ended is ignored.
     pub(crate) fn feed(&self, id: &str, item: bytes::Bytes) {
         let mut streams = self.streams.lock();
         let is_read = streams.uploads.get(id).is_none_or(|feed| feed.put(item));
@@ -161,7 +161,7 @@ impl Seat {
         }
     }
 
-    /// The end of an upload. False if there is none of that id.
+    /// Ends an upload. False if there is none of that id.
     pub(crate) fn end_upload(&self, id: &str, error: Option<String>) -> bool {
         let Some(feed) = self.streams.lock().uploads.remove(id) else {
             return false;
@@ -183,7 +183,7 @@ impl Seat {
     }
 
     /// Opens a stream that the client may cancel. `None` if there are too many, or
-    /// one of that id.
+    /// the id is in use.
     pub(crate) fn open_stream(&self, id: &str) -> Option<CancellationToken> {
         let mut streams = self.streams.lock();
         if streams.open.len() >= limits::CLIENT_STREAMS || streams.open.contains_key(id) {
@@ -194,7 +194,7 @@ impl Seat {
         Some(token)
     }
 
-    /// The client wants no more of a stream.
+    /// The client cancels a stream.
     pub(crate) fn cancel(&self, id: &str) {
         if let Some(token) = self.streams.lock().open.get(id) {
             token.cancel();
@@ -206,7 +206,7 @@ impl Seat {
         self.streams.lock().open.remove(id);
     }
 
-    /// The client has gone.
+    /// The client has disconnected.
     pub(crate) fn end(&self) {
         self.gone.cancel();
         self.streams.lock().uploads.clear();

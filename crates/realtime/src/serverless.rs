@@ -1,8 +1,8 @@
-//! The home of clients without an app server.
+//! The backend of clients without an app server.
 //!
-//! The service answers handshakes and pings itself. Calls go to an upstream if one
-//! wants them, those of one client one after another; others fail. Streams are not
-//! possible.
+//! The service answers handshakes and pings itself. Calls go to an upstream if one is
+//! configured for them, those of one client one after another; others fail. Streams
+//! are not supported.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -38,13 +38,13 @@ struct Work {
     upstream: Arc<dyn Upstream>,
 }
 
-/// One client, and what its upstream is still to be told.
+/// One client, and the queue of its upstream events.
 struct Guest {
     id: Arc<str>,
     caller: Arc<Caller>,
     protocol: Protocol,
     queue: Mutex<Queue>,
-    /// Calls whose caller waits.
+    /// Number of calls that expect a completion.
     open: AtomicUsize,
     room: Notify,
     gone: CancellationToken,
@@ -113,14 +113,16 @@ impl Serverless {
         let refused = if call.is_stream || !call.streams.is_empty() {
             Some("Streams need an app server, and none serves this client.".to_owned())
         } else if !self.wants("messages", target) {
-            Some(format!("No upstream is there for the method '{target}'."))
+            Some(format!(
+                "No upstream is configured for the method '{target}'."
+            ))
         } else {
             None
         };
         if let Some(why) = refused {
             return self.work.complete(guest, call.id.as_deref(), why);
         }
-        // It was just read as a message, so it has a body.
+        // It was just parsed as a message, so it has a body.
         let Ok(body) = frame::body(guest.protocol, message) else {
             return;
         };
@@ -208,7 +210,7 @@ impl Home for Serverless {
 }
 
 impl Guest {
-    /// Adds something to be told. True if somebody must begin to tell.
+    /// Queues a task. True if the caller must start the worker.
     fn add(&self, task: Task) -> bool {
         let mut queue = self.queue.lock();
         queue.bytes += task.bytes();
@@ -247,7 +249,7 @@ impl Guest {
 }
 
 impl Work {
-    /// Tells what there is to tell of one client, until there is nothing.
+    /// Sends a client's events until its queue is empty.
     async fn run(self: Arc<Self>, guest: Arc<Guest>) {
         while let Some(task) = guest.next() {
             match task {
@@ -326,7 +328,7 @@ impl Work {
     }
 }
 
-/// What the caller gets: a completion that the upstream has written, nothing at all,
+/// The outcome of a call: a completion that the upstream has written, a void result,
 /// or an error.
 fn outcome(answer: Result<Answer, String>, protocol: Protocol) -> Result<Option<Bytes>, String> {
     let Answer { status, body } = answer.map_err(|why| format!("Invocation failed, {why}"))?;
@@ -343,7 +345,8 @@ fn outcome(answer: Result<Answer, String>, protocol: Protocol) -> Result<Option<
     }
 }
 
-/// Whether these bytes are one whole completion: anything else would end the client.
+/// Whether these bytes are one whole completion: anything else would break the
+/// client.
 fn is_completion(protocol: Protocol, body: &Bytes) -> bool {
     let mut splitter = Splitter::default();
     splitter.push(body.clone());

@@ -1,4 +1,4 @@
-//! The service: hubs by name, and the way in for clients.
+//! The service: hubs by name, and the entry for clients.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -41,11 +41,11 @@ pub(crate) struct Shared {
     hubs: RwLock<HashMap<String, Hosted>>,
     /// Hubs of app servers.
     remote: RwLock<HashMap<String, Arc<Links>>>,
-    /// Whether hubs that are not hosted here need app servers, and who is told if not.
+    /// The service mode, and the upstream for clients without an app server.
     mode: OnceLock<(Mode, Arc<dyn Upstream>)>,
     pub(crate) tickets: Arc<Tickets>,
     ticks: Arc<Ticks>,
-    /// The other nodes, and links that are carried between them and this one.
+    /// The peer nodes, and the links relayed between them and this node.
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) pipes: Arc<Pipes>,
     leaving: CancellationToken,
@@ -58,7 +58,7 @@ struct Hosted {
     clients: Clients,
 }
 
-/// One link of an app server, for whoever has its socket.
+/// One link of an app server, for the owner of its socket.
 pub struct ServerLink {
     link: Arc<Link>,
     links: Arc<Links>,
@@ -66,12 +66,12 @@ pub struct ServerLink {
 }
 
 impl ServerLink {
-    /// The link, to be written.
+    /// The link, to send from.
     pub fn link(&self) -> &Arc<Link> {
         &self.link
     }
 
-    /// Takes what has come.
+    /// Handles received bytes.
     pub fn take(&mut self, bytes: Bytes) -> std::result::Result<(), LinkEnded> {
         self.links.take(&self.link, &mut self.inlet, bytes)
     }
@@ -83,14 +83,14 @@ impl Drop for ServerLink {
     }
 }
 
-/// How many clients have gone in a drain, and how.
+/// Result of a drain, in numbers of clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Departed {
-    /// Those that went by themselves, or were told to come back elsewhere.
+    /// Those that left by themselves or reconnect elsewhere.
     pub closed: usize,
-    /// Those that did not go in time.
+    /// Those that did not leave in time.
     pub cut_off: usize,
-    /// Calls that were taken of them, and not answered when they were told to go.
+    /// Their calls that had no completion when the drain began.
     pub unanswered: usize,
 }
 
@@ -117,13 +117,13 @@ impl Realtime {
         }
     }
 
-    /// Says whether hubs that are not hosted here need app servers, and who is told of
-    /// clients without one. It counts once, and before clients come.
+    /// Sets the service mode, and the upstream for clients without an app server.
+    /// Only the first call counts, and it must precede all clients.
     pub fn set_mode(&self, mode: Mode, upstream: Arc<dyn Upstream>) {
         let _ = self.shared.mode.set((mode, upstream));
     }
 
-    /// Whether hubs that are not hosted here need app servers.
+    /// The service mode.
     pub fn mode(&self) -> Mode {
         self.shared.mode.get().map_or(Mode::Default, |own| own.0)
     }
@@ -154,7 +154,7 @@ impl Realtime {
         found.ok_or_else(|| Error::new(Kind::NoHub(hub.to_owned())))
     }
 
-    /// The clients of a hub, to be sent to.
+    /// The clients of a hub, to send to.
     pub fn clients(&self, hub: &str) -> Result<Clients> {
         Ok(self.hosted(hub)?.clients)
     }
@@ -170,7 +170,7 @@ impl Realtime {
         Ok(Arc::clone(links.lobby()))
     }
 
-    /// How a hub is hosted. One that is not hosted here may have app servers.
+    /// The options of a hub. One that is not hosted here may have app servers.
     pub fn options(&self, hub: &str) -> HubOptions {
         let hosted = self.hosted(hub).map(|hosted| hosted.options);
         hosted.unwrap_or_else(|_| {
@@ -215,7 +215,7 @@ impl Realtime {
         lobby
     }
 
-    /// The servers of a hub, with those that take no clients any more.
+    /// The servers of a hub, including offline ones.
     pub fn servers(&self, hub: &str) -> Result<Vec<Server>> {
         if let Ok(hosted) = self.hosted(hub) {
             return Ok(vec![Server {
@@ -227,8 +227,8 @@ impl Realtime {
         Ok(self.known_links(hub)?.servers())
     }
 
-    /// Takes all clients away from an app server: it gets no new ones, and those that
-    /// it has are moved to others, if it allows that. How many it has now.
+    /// Drains an app server: it gets no new clients, and its clients are migrated to
+    /// others, if it allows that. Returns the number of its clients.
     pub fn drain_server(&self, hub: &str, server: &str) -> Result<usize> {
         if self.hosted(hub).is_ok() {
             return Err(Error::new(Kind::Hosted(hub.to_owned())));
@@ -238,8 +238,8 @@ impl Realtime {
         begun.ok_or_else(|| Error::new(Kind::NoServer(server.to_owned())))
     }
 
-    /// The connections of a hub that messages are for. Other nodes may have clients of
-    /// one that nobody has heard of here.
+    /// The connections of a hub for sends. A hub unknown to this node may have
+    /// clients on peer nodes.
     pub fn reached(&self, hub: &str) -> Result<Arc<Lobby>> {
         match self.shared.nodes.is_alone() {
             true => self.lobby(hub),
@@ -247,7 +247,7 @@ impl Realtime {
         }
     }
 
-    /// Whether there is something here that belongs to a hub.
+    /// Whether this node has connections or links of a hub.
     pub(crate) fn knows(&self, hub: &str) -> bool {
         self.hosted(hub).is_ok() || self.known_links(hub).is_ok()
     }
@@ -263,7 +263,7 @@ impl Realtime {
         links.ok_or_else(|| Error::new(Kind::NoHub(hub.to_owned())))
     }
 
-    /// How all hubs stand, in the order of their names.
+    /// Gauges and counters of all hubs, in the order of their names.
     pub fn counts(&self) -> Vec<HubCounts> {
         let mut counts: Vec<_> = self.lobbies().iter().map(|own| own.counts()).collect();
         counts.sort_unstable_by(|one, other| one.hub.cmp(&other.hub));
@@ -274,18 +274,18 @@ impl Realtime {
         let own = self.shared.hubs.read();
         let own: Vec<_> = own.values().map(|own| Arc::clone(&own.lobby)).collect();
         let remote = self.shared.remote.read();
-        // A hub that is hosted here may have links too, which are refused.
+        // A hub that is hosted here may have links too, which are rejected.
         let remote = remote.values().map(|links| Arc::clone(links.lobby()));
         let remote = remote.filter(|lobby| !lobby.is_own());
         own.into_iter().chain(remote).collect()
     }
 
-    /// The connections of a hub, also of one that nobody hosts yet.
+    /// The connections of a hub, even if it is not hosted yet.
     pub fn hub(&self, hub: &str) -> Result<Arc<Lobby>> {
         self.any_lobby(hub)
     }
 
-    /// The lobby of a hub that is hosted here, or may have app servers.
+    /// The connections of a hub that is hosted here, or may have app servers.
     fn any_lobby(&self, hub: &str) -> Result<Arc<Lobby>> {
         match self.hosted(hub) {
             Ok(hosted) => Ok(hosted.lobby),
@@ -293,8 +293,8 @@ impl Realtime {
         }
     }
 
-    /// A link of an app server has come. One of this library (`is_ours`) takes
-    /// clients of servers that were lost.
+    /// Accepts a link of an app server. One of this library (`is_ours`) accepts
+    /// clients of lost servers.
     pub fn server(&self, hub: &str, server: &str, is_ours: bool) -> Result<ServerLink> {
         let links = self.links(hub)?;
         let link = links.add(server, is_ours);
@@ -312,7 +312,8 @@ impl Realtime {
         names
     }
 
-    /// Notes that a client will come. Without `is_secret` its public id lets it in.
+    /// Issues a ticket for a new client. Without `is_secret` its public id is the
+    /// token.
     pub fn negotiate(
         &self,
         hub: &str,
@@ -329,12 +330,12 @@ impl Realtime {
         tickets.issue(lobby, caller, wishes, is_secret)
     }
 
-    /// The ticket that a client shows.
+    /// The ticket of a token.
     pub fn ticket(&self, token: &str) -> Option<Arc<Ticket>> {
         self.shared.tickets.find(token)
     }
 
-    /// A client that comes without negotiating.
+    /// Opens a client that connects without negotiation.
     pub fn connect(
         &self,
         hub: &str,
@@ -347,12 +348,12 @@ impl Realtime {
         Ok((client, lobby))
     }
 
-    /// Whether clients are sent elsewhere.
+    /// Whether the node drains.
     pub fn is_leaving(&self) -> bool {
         self.shared.leaving.is_cancelled()
     }
 
-    /// Tells all clients to come back elsewhere, and waits until they have gone.
+    /// Closes all clients, which reconnect elsewhere, and waits until they have left.
     pub async fn drain(&self, limit: Duration) -> Departed {
         self.shared.leaving.cancel();
         let lobbies = self.lobbies();
@@ -372,7 +373,7 @@ impl Realtime {
                 client.gone().await;
             }
         };
-        // Whoever has not gone by then is cut off.
+        // Clients that remain at the time-out are cut off.
         let _ = tokio::time::timeout(limit, all).await;
         let left: Vec<_> = clients.iter().filter(|client| !client.is_gone()).collect();
         for client in &left {

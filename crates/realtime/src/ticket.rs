@@ -1,8 +1,8 @@
-//! Connections that were negotiated.
+//! Tickets of negotiated connections.
 //!
-//! A ticket is what a client shows when it opens the connection, and with every
-//! request of a transport that has several. It is forgotten with its client, or
-//! after a while if nobody comes with it.
+//! A client shows its ticket when it opens the connection, and with every request of
+//! a transport that has several. The ticket is removed with its client, or after a
+//! time-out if no client uses it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
@@ -19,7 +19,7 @@ use crate::id;
 use crate::inlet::Inlet;
 use crate::lobby::Lobby;
 
-/// How bytes travel.
+/// The transport of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     WebSockets,
@@ -27,12 +27,12 @@ pub enum Transport {
     LongPolling,
 }
 
-/// Why a ticket does not open a connection.
+/// The reason why a ticket does not open a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The connection is open, and has its socket.
+    /// The connection is open on another socket.
     Busy,
-    /// The connection is open by another transport.
+    /// The connection is open on another transport.
     Transport,
     /// It has ended.
     Gone,
@@ -42,14 +42,14 @@ pub enum Refused {
 pub struct Ticket {
     /// The public id of the connection.
     pub id: Arc<str>,
-    /// What the client shows.
+    /// The token that the client shows.
     pub token: String,
     /// Its hub.
     pub lobby: Arc<Lobby>,
     caller: Arc<Caller>,
     wishes: Wishes,
     tickets: Weak<Tickets>,
-    /// Its number among those that are not used yet.
+    /// Its number among the unused tickets.
     number: u64,
     open: Mutex<Option<Arc<Open>>>,
 }
@@ -60,7 +60,7 @@ pub struct Open {
     pub client: Arc<Client>,
     /// Requests of one client are handled one after another.
     pub inlet: tokio::sync::Mutex<Inlet>,
-    /// The newest poll; older ones end.
+    /// The number of the newest poll; older ones end.
     pub poll: watch::Sender<u64>,
 }
 
@@ -80,7 +80,7 @@ struct State {
     bytes: usize,
 }
 
-/// A ticket with which no client has come yet.
+/// A ticket that no client has used yet.
 struct Unused {
     token: String,
     user: Option<String>,
@@ -95,9 +95,9 @@ struct Share {
 }
 
 impl State {
-    /// Forgets the oldest unused tickets until there is room for one more: those of the
-    /// same user, then those of the user that has most. Clients without a name share one
-    /// that has no bound of its own.
+    /// Removes the oldest unused tickets until there is room for one more: those of
+    /// the same user, then those of the user that has most. Clients without a user
+    /// name share one budget that has no bound of its own.
     fn make_room(&mut self, user: &Option<String>, bytes: usize) {
         while user.is_some()
             && let Some(share) = self.users.get(user)
@@ -121,7 +121,7 @@ impl State {
         self.all.remove(&unused.token)
     }
 
-    /// A ticket is not among the unused ones any more.
+    /// Removes a ticket from the unused ones.
     fn used(&mut self, number: u64) -> Option<Unused> {
         let unused = self.unused.remove(&number)?;
         self.bytes -= unused.bytes;
@@ -137,7 +137,7 @@ impl State {
 }
 
 impl Tickets {
-    /// Makes a ticket. Without `is_secret` the public id itself is shown.
+    /// Issues a ticket. Without `is_secret` the public id is the token.
     pub(crate) fn issue(
         self: &Arc<Self>,
         lobby: Arc<Lobby>,
@@ -145,7 +145,7 @@ impl Tickets {
         wishes: Wishes,
         is_secret: bool,
     ) -> Result<Arc<Ticket>> {
-        // Other nodes see by its end whose it is.
+        // Peer nodes find its owner by the mark at its end.
         let mark = lobby.nodes().mark();
         let random = || match &mark {
             Some(mark) => format!("{}.{mark}", id::random()),
@@ -160,7 +160,7 @@ impl Tickets {
         self.keep(lobby, token, known)
     }
 
-    /// Keeps a ticket for as long as somebody may come with it.
+    /// Stores a ticket until a client uses it or it expires.
     pub(crate) fn keep(
         self: &Arc<Self>,
         lobby: Arc<Lobby>,
@@ -212,19 +212,19 @@ impl Tickets {
         self.state.lock().all.get(token).cloned()
     }
 
-    /// Takes a ticket away with which nobody has come.
+    /// Takes an unused ticket away.
     pub(crate) fn take(&self, token: &str) -> Option<Arc<Ticket>> {
         let mut state = self.state.lock();
         let number = state.all.get(token)?.number;
         state.forget(number)
     }
 
-    /// A client has come with a ticket. False if it was forgotten.
+    /// A client uses a ticket. False if it has expired.
     fn claim(&self, number: u64) -> bool {
         self.state.lock().used(number).is_some()
     }
 
-    /// Forgets a ticket that nobody has come with.
+    /// Removes a ticket that no client has used in time.
     fn expire(&self, token: &str) {
         self.take(token);
     }
@@ -249,7 +249,7 @@ impl Ticket {
             return Err(Refused::Gone);
         }
         let wishes = Wishes {
-            // Only a socket can be taken over.
+            // Only a WebSocket can be replaced.
             is_stateful: self.wishes.is_stateful && transport == Transport::WebSockets,
             ..self.wishes
         };
@@ -276,18 +276,18 @@ impl Ticket {
         self.open.lock().clone()
     }
 
-    /// What was wanted of it.
+    /// The options of its client.
     pub(crate) fn wishes(&self) -> &Wishes {
         &self.wishes
     }
 
-    /// Who has negotiated it.
+    /// The identity of its client.
     pub fn caller(&self) -> &Arc<Caller> {
         &self.caller
     }
 }
 
-/// The place of a client that has a ticket.
+/// The registry of a client that has a ticket.
 struct Entry {
     lobby: Arc<Lobby>,
     tickets: Weak<Tickets>,

@@ -1,8 +1,8 @@
-//! The time in which app servers are told of changes.
+//! Timestamps of server lists, as .NET counts them.
 //!
-//! SDKs keep the list of servers with the largest time. So times grow with every
-//! answer, also when the wall clock is set back, and from one life of the node to the
-//! next as the wall clock does.
+//! SDKs keep the server list with the largest timestamp. So timestamps grow with
+//! every response, even when the wall clock is set back, and across restarts as the
+//! wall clock does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +29,7 @@ impl Ticks {
         }
     }
 
-    /// Now, and later than every time that was told before.
+    /// The current time, later than all returned before.
     pub(crate) fn next(&self) -> u64 {
         let ms = u64::try_from(self.clock.now().0).unwrap_or(0);
         let now = EPOCH.saturating_add(ms.saturating_mul(MILLISECOND));

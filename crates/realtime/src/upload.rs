@@ -16,7 +16,7 @@ use tokio::sync::{Notify, mpsc};
 use crate::error::{Error, Kind, Result};
 use crate::value;
 
-/// Items that a client sends, in their order. An error is the last thing in it.
+/// Items of a client's stream, in their order. An error is the last item.
 pub struct Upload<T> {
     protocol: Protocol,
     items: mpsc::UnboundedReceiver<Result<Bytes>>,
@@ -25,21 +25,21 @@ pub struct Upload<T> {
     of: PhantomData<fn() -> T>,
 }
 
-/// The end into which the connection puts what comes. It is bounded by whoever
-/// puts: there is a look at [`Feed::is_full`] before more is read.
+/// The sending end of an upload. The sender enforces the bound: it checks
+/// [`Feed::is_full`] before it reads more.
 pub(crate) struct Feed {
     items: mpsc::UnboundedSender<Result<Bytes>>,
     waiting: Arc<AtomicUsize>,
 }
 
-/// What a call gets of an upload before its type is known.
+/// The receiving end of an upload before its type is known.
 pub(crate) struct Raw {
     items: mpsc::UnboundedReceiver<Result<Bytes>>,
     waiting: Arc<AtomicUsize>,
     room: Arc<Notify>,
 }
 
-/// Both ends of an upload; `room` is told when something was read.
+/// Both ends of an upload; `room` is notified when an item was read.
 pub(crate) fn upload(room: &Arc<Notify>) -> (Feed, Raw) {
     let (sender, items) = mpsc::unbounded_channel();
     let waiting = Arc::new(AtomicUsize::new(0));
@@ -56,7 +56,7 @@ pub(crate) fn upload(room: &Arc<Notify>) -> (Feed, Raw) {
 }
 
 impl Feed {
-    /// Adds an item. False if nobody reads any more.
+    /// Adds an item. False if the receiver was dropped.
     pub(crate) fn put(&self, item: Bytes) -> bool {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         self.items.send(Ok(item)).is_ok()
@@ -64,12 +64,12 @@ impl Feed {
 
     /// Ends it with an error.
     pub(crate) fn fail(&self, why: String) {
-        // If nobody reads, nobody needs to know.
+        // A dropped receiver needs no error.
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let _ = self.items.send(Err(Error::new(Kind::Client(why))));
     }
 
-    /// Whether nothing more should be read from the connection now.
+    /// Whether reading from the connection must pause.
     pub(crate) fn is_full(&self) -> bool {
         self.waiting.load(Ordering::SeqCst) >= limits::UPLOAD_ITEMS && !self.items.is_closed()
     }
@@ -112,7 +112,7 @@ impl<T: DeserializeOwned> Stream for Upload<T> {
 
 impl<T> Drop for Upload<T> {
     fn drop(&mut self) {
-        // Nobody reads any more: whoever waits for room may go on.
+        // The receiver is gone: wake the senders that wait for room.
         self.items.close();
         self.room.notify_waiters();
     }

@@ -1,4 +1,4 @@
-//! Values in the protocols of clients.
+//! Values in the hub protocols.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +9,7 @@ use steadfast_wire::signalr::Protocol;
 
 use crate::error::{Error, Kind, Result};
 
-/// Writes a value.
+/// Serializes a value.
 pub(crate) fn write<T: Serialize + ?Sized>(protocol: Protocol, value: &T) -> Result<Bytes> {
     let written = match protocol {
         Protocol::Json => serde_json::to_vec(value).map_err(|error| error.to_string()),
@@ -19,7 +19,7 @@ pub(crate) fn write<T: Serialize + ?Sized>(protocol: Protocol, value: &T) -> Res
     Ok(Bytes::from(written))
 }
 
-/// Writes the arguments of a call: a tuple, a list, or nothing.
+/// Serializes the arguments of a call: a tuple, a list, or nothing.
 pub(crate) fn write_arguments<T: Serialize + ?Sized>(
     protocol: Protocol,
     arguments: &T,
@@ -44,7 +44,7 @@ pub(crate) fn write_arguments<T: Serialize + ?Sized>(
     }
 }
 
-/// Reads a value.
+/// Deserializes a value.
 pub(crate) fn read<T: DeserializeOwned>(protocol: Protocol, raw: &[u8]) -> Result<T> {
     let read = match protocol {
         Protocol::Json => serde_json::from_slice(raw).map_err(|error| error.to_string()),
@@ -53,7 +53,7 @@ pub(crate) fn read<T: DeserializeOwned>(protocol: Protocol, raw: &[u8]) -> Resul
     read.map_err(|why| Error::new(Kind::Value(why)))
 }
 
-/// Bytes as an argument or a result: as they are in MessagePack, base64 in JSON.
+/// Bytes as an argument or a result: binary in MessagePack, base64 in JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Binary(pub Vec<u8>);
 

@@ -1,4 +1,4 @@
-//! One link of an app server to its service.
+//! Writes messages of an app server to its service link.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -23,7 +23,7 @@ pub(crate) struct Wire {
     welcome: Mutex<Option<oneshot::Sender<std::result::Result<(), String>>>>,
     finack: Notify,
     is_acknowledged: AtomicBool,
-    /// The service wants to get sends by other links.
+    /// The service prefers sends on other links.
     is_avoided: AtomicBool,
     heard: Mutex<Instant>,
 }
@@ -34,7 +34,7 @@ struct Out {
     is_ending: bool,
 }
 
-/// How long the service may take to answer.
+/// Response time-out of the service.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Wire {
@@ -53,12 +53,12 @@ impl Wire {
         }
     }
 
-    /// Something has come.
+    /// Notes activity of the service.
     pub(crate) fn heard(&self) {
         *self.heard.lock() = Instant::now();
     }
 
-    /// Says something.
+    /// Queues a message.
     pub(crate) fn tell(&self, message: &Message) {
         let mut out = self.out.lock();
         if !out.is_ending {
@@ -68,7 +68,7 @@ impl Wire {
         self.wake.notify_one();
     }
 
-    /// Nothing more is said.
+    /// Ends the outgoing stream.
     pub(crate) fn end(&self) {
         self.out.lock().is_ending = true;
         self.wake.notify_one();
@@ -80,7 +80,7 @@ impl Wire {
         self.out.lock().is_ending
     }
 
-    /// The service wants to get sends by other links.
+    /// Marks the link to be avoided for sends, as the service has asked.
     pub(crate) fn avoid(&self) {
         self.is_avoided.store(true, Ordering::SeqCst);
     }
@@ -89,7 +89,7 @@ impl Wire {
         self.is_avoided.load(Ordering::SeqCst)
     }
 
-    /// What is to be sent next; `None` at the end, or if the service is silent.
+    /// The next bytes to send; `None` at the end, or if the service is silent.
     pub(crate) async fn outgoing(&self) -> Option<Bytes> {
         loop {
             let woken = self.wake.notified();
@@ -122,7 +122,7 @@ impl Wire {
         out.bytes.len() > limits::SERVER_ROOM_BYTES && !out.is_ending
     }
 
-    /// Waits until little waits to be sent.
+    /// Waits until the queue has room.
     pub(crate) async fn wait(&self) {
         loop {
             let made = self.room.notified();
@@ -133,7 +133,7 @@ impl Wire {
         }
     }
 
-    /// Says something whose acknowledgement is waited for.
+    /// Sends a message and waits for its acknowledgement.
     pub(crate) async fn ask(&self, make: impl FnOnce(i64) -> Message) -> Result<i64> {
         let id = self.next_ack.fetch_add(1, Ordering::Relaxed);
         let (said, waiting) = oneshot::channel();
@@ -145,14 +145,14 @@ impl Wire {
         answer.map_err(|_| lost())?.map_err(|_| lost())
     }
 
-    /// An acknowledgement has come.
+    /// Handles an acknowledgement.
     pub(crate) fn acknowledged(&self, id: i64, status: i64) {
         if let Some(said) = self.acks.lock().remove(&id) {
             let _ = said.send(status);
         }
     }
 
-    /// Introduces the server, and waits until the service has welcomed it.
+    /// Sends the handshake and waits until the service has accepted it.
     pub(crate) async fn greet(&self, greeting: &Message) -> Result<()> {
         let (said, welcome) = oneshot::channel();
         *self.welcome.lock() = Some(said);
@@ -166,14 +166,14 @@ impl Wire {
         }
     }
 
-    /// The service has welcomed the server, or refused it.
+    /// The service has accepted or rejected the server.
     pub(crate) fn welcomed(&self, error: String) {
         if let Some(said) = self.welcome.lock().take() {
             let _ = said.send(if error.is_empty() { Ok(()) } else { Err(error) });
         }
     }
 
-    /// Goes offline: when it returns, no client is given to this link any more.
+    /// Goes offline: when it returns, this link gets no new clients.
     pub(crate) async fn go_offline(&self, how: &str) {
         loop {
             let said = self.finack.notified();

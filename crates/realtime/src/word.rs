@@ -1,7 +1,7 @@
-//! What nodes tell one another about hubs.
+//! Messages between nodes about hubs.
 //!
-//! Most of it is what app servers say too, in their words: a node asks another one
-//! to do what a server asks of the service.
+//! Most of them wrap messages of the service protocol: a node asks a peer to do what
+//! an app server asks of the service.
 
 use bytes::Bytes;
 use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
@@ -12,27 +12,27 @@ use steadfast_wire::signalr::service::{Message, read, write};
 
 use crate::batch::text;
 
-/// One word.
+/// One message to a peer node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Word {
-    /// Do this for your clients of a hub.
+    /// Execute this for your clients of a hub.
     Say { hub: String, message: Message },
     /// Clients of a hub wait here for an app server.
     Want { hub: String },
-    /// An app server has come whose link is for you.
+    /// An app server has connected whose link is for you.
     Link {
         id: String,
         hub: String,
         server: String,
         is_ours: bool,
     },
-    /// What the server of such a link says.
+    /// Bytes from the server of such a link.
     Up { id: String, bytes: Bytes },
-    /// What it is told.
+    /// Bytes to the server of such a link.
     Down { id: String, bytes: Bytes },
     /// Such a link has ended.
     End { id: String },
-    /// How many clients has a hub, and which app servers?
+    /// Return the number of clients and the app servers of a hub.
     Census { hub: String },
 }
 
@@ -107,21 +107,21 @@ fn put(out: &mut Vec<u8>, tag: u8, texts: &[&String]) {
     }
 }
 
-/// What a node answers.
+/// The response of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reply {
-    /// How many were found, or ended.
+    /// How many were found, or closed.
     pub(crate) count: u64,
     /// Members of a group with their users.
     pub(crate) members: Vec<(String, Option<String>)>,
-    /// There are more of them.
+    /// There are more members.
     pub(crate) has_more: bool,
     /// App servers of a hub.
     pub(crate) servers: Vec<String>,
 }
 
 impl Reply {
-    /// Something was found, or not.
+    /// A response of 1 if something was found, else 0.
     pub(crate) fn found(is_found: bool) -> Self {
         Self {
             count: u64::from(is_found),

@@ -205,7 +205,7 @@ async fn realtime_21_clients_answer_hubs_or_fail_or_go() {
         (&json!("name"), &json!([]))
     );
     let id = question["invocationId"].clone();
-    // Whoever was not asked is ignored.
+    // A result of a client that was not called is ignored.
     asker
         .say(json!({"type": 3, "invocationId": id, "result": "a liar"}))
         .await;
@@ -451,7 +451,7 @@ async fn realtime_16_what_is_sent_ends_with_a_whole_message() {
     let mut talker = desk.json("a").await;
     let clients = desk.realtime.clients("room").unwrap();
     for size in [1, 60_000, 10 << 20, 70_000, 3] {
-        // The queue is full after the large one; whoever reads makes room.
+        // The queue is full after the large one; reading makes room.
         if size == 70_000 {
             assert!(talker.bytes().await.ends_with(b"\x1e"));
             assert!(talker.bytes().await.ends_with(b"\x1e"));

@@ -1,36 +1,36 @@
-//! Has the allocator of a server give memory back.
+//! Allocator settings that return memory to the system.
 //!
-//! glibc gives a large allocation pages of its own, which go back to the system when
-//! it is freed. But whenever one is freed that was larger than any before, it raises
-//! the size from which on that is so, up to 32 MiB. After some large payloads they all
-//! come from the arenas of the threads, where one small row behind them keeps them: a
-//! server that used 0.4 GB held 1.4 GB. With the size set, it stays as it is.
+//! glibc maps a large allocation separately and returns it to the system when it is freed.
+//! But each time it frees one that is larger than any before, it raises the threshold for
+//! separate mapping, up to 32 MiB. After some large payloads all payloads come from the
+//! arenas of the threads, where one small row behind them keeps them: a server that used
+//! 0.4 GB held 1.4 GB. An explicit threshold does not change.
 //!
-//! Smaller allocations come from arenas, of which glibc makes up to eight per processor;
-//! each keeps what was freed between rows that stay. One per processor is enough.
+//! Smaller allocations come from arenas, of which glibc creates up to eight per processor;
+//! each keeps the memory freed between live rows. One per processor is enough.
 //!
-//! glibc reads the settings when a process starts, so the server starts itself anew,
-//! once and under the same process id. Settings of an operator win.
+//! glibc reads the settings when a process starts, so the server re-executes itself once,
+//! under the same process id. Settings of an operator take precedence.
 
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// The size from which on an allocation has pages of its own, and what may be free at
-/// the end of an arena: both are the first values of glibc. The last one is a mark of
-/// ours: glibc takes its own settings out of the environment of a program with special
-/// rights, and that must not be started anew again and again.
+/// The threshold for separate mapping, and how much may be free at the end of an arena:
+/// both have the initial values of glibc. The last one is our own mark: glibc removes its
+/// settings from the environment of a program with special rights, which must not
+/// re-execute itself endlessly.
 const SETTINGS: [(&str, &str); 3] = [
     ("MALLOC_MMAP_THRESHOLD_", "131072"),
     ("MALLOC_TRIM_THRESHOLD_", "131072"),
     ("MALLOC_SET_BY", "steadfast"),
 ];
 
-/// Arenas on a machine with few processors: a server has threads beside its workers.
+/// Minimum number of arenas: a server has threads beside its workers.
 const FEWEST_ARENAS: usize = 2;
 
-/// Starts this process anew with the settings, unless it has some. If that is not
-/// possible, it goes on without.
+/// Re-executes this process with the settings, unless it has some. On failure it continues
+/// without them.
 pub(crate) fn set_up() {
     let is_glibc = cfg!(all(target_os = "linux", target_env = "gnu"));
     if !is_glibc || std::env::vars_os().any(|(name, _)| is_setting(&name)) {
@@ -44,7 +44,7 @@ pub(crate) fn set_up() {
     if let Some(name) = arguments.next() {
         command.arg0(name);
     }
-    // This returns only if it has failed.
+    // `exec` returns only on failure.
     let _ = command
         .args(arguments)
         .envs(SETTINGS)
@@ -52,7 +52,7 @@ pub(crate) fn set_up() {
         .exec();
 }
 
-/// How many arenas threads share.
+/// The number of arenas.
 fn arenas() -> usize {
     let processors = std::thread::available_parallelism();
     processors

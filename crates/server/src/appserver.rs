@@ -17,10 +17,10 @@ use crate::table::{Output, Table};
 
 const COLUMNS: &[&str] = &["server", "state", "clients", "links", "moves", "moved"];
 
-/// How often a drain is looked at.
+/// The polling interval of a drain.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How wide the progress bar is.
+/// The width of the progress bar.
 const WIDTH: usize = 30;
 
 #[derive(Subcommand)]
@@ -30,33 +30,33 @@ pub(crate) enum Command {
         /// Which hub
         hub: String,
     },
-    /// Take all clients away from a server, and give it no new ones
+    /// Drain a server: move its clients away and give it no new ones
     ///
-    /// Clients of a server that allows it (mode MigrateClients) are moved to others
-    /// between two messages; those of another one stay until they go. Shows the
-    /// balance at the end, and fails if clients are left then.
+    /// Clients of a server in mode MigrateClients move to other servers between two
+    /// messages; other clients stay until they disconnect. Prints a summary at the end,
+    /// and fails if clients are left.
     Drain {
         /// Which hub
         hub: String,
         /// Which server
         server: String,
-        /// How long it may take, in seconds
+        /// Time limit of the drain, in seconds
         #[arg(long, value_name = "SECONDS", default_value_t = 30)]
         limit: u64,
     },
 }
 
-/// What became of the clients of a server.
+/// The progress of a drain.
 #[derive(Clone, Copy, Default)]
 struct Balance {
-    /// How many there were.
+    /// The number of clients at the start.
     clients: u64,
     moved: u64,
     left: u64,
 }
 
 impl Balance {
-    /// Those that went by themselves.
+    /// The clients that disconnected.
     fn closed(&self) -> u64 {
         self.clients.saturating_sub(self.moved + self.left)
     }
@@ -72,7 +72,7 @@ impl Balance {
     }
 }
 
-/// Asks the service.
+/// Runs the command.
 pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<()> {
     let remote = Remote::new(target)?;
     match command {
@@ -89,7 +89,10 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
             let balance = drain(&remote, hub, server, limit)?;
             show(server, &balance, output)?;
             if balance.left > 0 {
-                bail!("{} clients are left; they stay until they go", balance.left);
+                bail!(
+                    "{} clients are left; they stay until they disconnect",
+                    balance.left
+                );
             }
             Ok(())
         }
@@ -101,12 +104,14 @@ fn servers(remote: &Remote, hub: &str) -> Result<Value> {
     remote.ask(Method::GET, &path, None)
 }
 
-/// Begins the drain, and watches it until the server has no client.
+/// Starts the drain and polls until the server has no clients.
 fn drain(remote: &Remote, hub: &str, server: &str, limit: Duration) -> Result<Balance> {
     let (hub_part, server_part) = (segment(hub)?, segment(server)?);
     let path = format!("/v1/hubs/{hub_part}/servers/{server_part}/drain");
     let begun: Value = remote.ask(Method::POST, &path, None)?;
-    let clients = begun["clients"].as_u64().context("no count came")?;
+    let clients = begun["clients"]
+        .as_u64()
+        .context("the server's response has no client count")?;
     let mut balance = Balance {
         clients,
         left: clients,
@@ -118,7 +123,7 @@ fn drain(remote: &Remote, hub: &str, server: &str, limit: Duration) -> Result<Ba
         let answer = servers(remote, hub)?;
         let all = rows(&answer, "servers")?;
         let own = all.iter().find(|own| own["server"] == server);
-        // A server that has left has no clients any more.
+        // A server that is gone has no clients.
         balance.left = own.and_then(|own| own["clients"].as_u64()).unwrap_or(0);
         if let Some(moved) = own.and_then(|own| own["moved"].as_u64()) {
             balance.moved = moved;

@@ -1,4 +1,4 @@
-//! `steadfast audit`: what was changed, refused and revoked.
+//! `steadfast audit`: key changes, refusals, revocations.
 
 use anyhow::{Context as _, Result};
 use clap::Subcommand;
@@ -15,15 +15,15 @@ const COLUMNS: &[&str] = &[
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Show the newest events of the audit, the newest first
+    /// Show the latest audit events, newest first
     List {
-        /// How many events
+        /// Number of events
         #[arg(long, default_value_t = 100)]
         limit: usize,
     },
 }
 
-/// Asks the server.
+/// Runs the command.
 pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<()> {
     let Command::List { limit } = command;
     let remote = Remote::new(target)?;
@@ -36,7 +36,7 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
         }
         let page: Value = remote.ask(Method::GET, &path, None)?;
         let events = page["events"].as_array();
-        let events = events.context("the server answered no list of events")?;
+        let events = events.context("the server's response has no list of events")?;
         left -= events.len().min(left);
         for event in events {
             table.row(event.clone());
@@ -49,5 +49,5 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
     table.print(output)
 }
 
-/// Events that are asked for at a time.
+/// Events per request.
 const PAGE: usize = 1000;

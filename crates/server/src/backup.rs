@@ -20,13 +20,13 @@ use crate::remote::Remote;
 use crate::result::{Facts, print, timed};
 use crate::table::{Output, shown};
 
-/// Backups of much state take long.
+/// The time limit of a backup or restore; large state takes long.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 /// The file in a data folder with the secret of its server.
 const SECRET_FILE: &str = "secret.key";
 
-/// How often a server that restarts is asked.
+/// The polling interval while a server restarts.
 const PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Args)]
@@ -36,22 +36,22 @@ pub(crate) struct Backup {
     command: Option<Check>,
     #[command(flatten)]
     target: Target,
-    /// A data folder that nobody has open, or
+    /// A data folder that is not in use, or
     /// postgres://user:password@host1,host2,host3/database, instead of a running server
     #[arg(long, value_name = "PLACE")]
     data: Option<Address>,
-    /// Who keeps the second copy of what a database acknowledges
+    /// How the database keeps the second copy of an acknowledged commit
     #[arg(long, value_enum, default_value_t = Durability::Quorum)]
     durability: Durability,
-    /// The folder of backups; it is made if need be. With a running server, below its
+    /// The folder of backups, created if missing. With a running server, below its
     /// `backup.root`
     #[arg(long, value_name = "DIR", required = true)]
     to: Option<PathBuf>,
-    /// Only what has changed since the newest backup there
+    /// Back up only changes since the newest backup in the folder
     #[arg(long)]
     incremental: bool,
-    /// A file with the key that seals the backup; secret.key in the data folder unless said.
-    /// A running server has its own
+    /// A file with the key that seals the backup; secret.key in the data folder by default.
+    /// A running server uses its own
     #[arg(long, value_name = "FILE", requires = "data")]
     key: Option<PathBuf>,
     /// Do not seal the backup
@@ -61,12 +61,12 @@ pub(crate) struct Backup {
 
 #[derive(Subcommand)]
 enum Check {
-    /// Read a backup and all that it builds on, and compare every byte
+    /// Verify a backup and all backups it builds on, byte by byte
     Verify {
-        /// A backup, or a folder of backups: then the newest one
+        /// A backup, or a folder of backups for the newest one
         #[arg(value_name = "DIR")]
         from: PathBuf,
-        /// A file with the key that sealed it; without it, only damage is found
+        /// A file with the key that sealed it; without it, only damage is detected
         #[arg(long, value_name = "FILE")]
         key: Option<PathBuf>,
     },
@@ -74,7 +74,7 @@ enum Check {
 
 #[derive(Args)]
 pub(crate) struct Restore {
-    /// A backup, or a folder of backups: then the newest one. With a running server,
+    /// A backup, or a folder of backups for the newest one. With a running server,
     /// below its `backup.root`
     #[arg(long, value_name = "DIR")]
     from: PathBuf,
@@ -85,14 +85,14 @@ pub(crate) struct Restore {
     /// of a running server
     #[arg(long, value_name = "PLACE")]
     data: Option<Address>,
-    /// Who keeps the second copy of what a database acknowledges
+    /// How the database keeps the second copy of an acknowledged commit
     #[arg(long, value_enum, default_value_t = Durability::Quorum)]
     durability: Durability,
-    /// Give up whatever is there
+    /// Overwrite any state in the target
     #[arg(long)]
     force: bool,
-    /// A file with the key that sealed the backup; secret.key in the data folder unless said.
-    /// A running server has its own
+    /// A file with the key that sealed the backup; secret.key in the data folder by default.
+    /// A running server uses its own
     #[arg(long, value_name = "FILE", requires = "data")]
     key: Option<PathBuf>,
 }
@@ -126,7 +126,7 @@ pub(crate) fn run(arguments: &Backup, output: Output) -> Result<()> {
     print(&facts, output)
 }
 
-/// Brings a backup back.
+/// Restores a backup.
 pub(crate) fn run_restore(arguments: &Restore, output: Output) -> Result<()> {
     let Some(data) = &arguments.data else {
         return restore_remote(arguments, output);
@@ -152,7 +152,7 @@ pub(crate) fn run_restore(arguments: &Restore, output: Output) -> Result<()> {
     print(&facts, output)
 }
 
-/// The key in a file, or that of the server whose data folder this is.
+/// The key in a file, or the key of the server that owns the data folder.
 fn key(file: Option<&Path>, data: &Address) -> Result<Option<BackupKey>> {
     let own = match data {
         Address::Folder(path) => Some(path.join(SECRET_FILE)),
@@ -174,7 +174,7 @@ fn unsealed(to: &Path) -> Error {
     })
 }
 
-/// Has a running server back itself up.
+/// Backs up a running server.
 fn back_up_remote(arguments: &Backup, to: &Path, output: Output) -> Result<()> {
     let remote = Remote::new(&arguments.target)?;
     let order = json!({"to": to, "incremental": arguments.incremental});
@@ -182,14 +182,14 @@ fn back_up_remote(arguments: &Backup, to: &Path, output: Output) -> Result<()> {
     print_object(&saved, output)
 }
 
-/// Has a running server bring a backup back, and waits until it serves again.
+/// Restores a running server, and waits until it serves again.
 fn restore_remote(arguments: &Restore, output: Output) -> Result<()> {
     let remote = Remote::new(&arguments.target)?;
     let order = json!({"from": arguments.from, "force": arguments.force});
     let accepted: Value = remote.ask(Method::POST, "/v1/restore", Some(&order))?;
     let clock = SystemClock::new();
     while clock.monotonic() < PATIENCE {
-        // While it restarts it does not answer.
+        // The server does not answer while it restarts.
         let status: Result<Status> = remote.ask(Method::GET, "/v1/status", None);
         let done = status.ok().and_then(|status| status.restore);
         match done.filter(|done| json!(done.number) == accepted["number"]) {
@@ -200,7 +200,7 @@ fn restore_remote(arguments: &Restore, output: Output) -> Result<()> {
             None => std::thread::sleep(PAUSE),
         }
     }
-    Err(Failure::TimedOut("the server has not come back".to_owned()).into())
+    Err(Failure::TimedOut("the server did not restart in time".to_owned()).into())
 }
 
 fn print_object(object: &Value, output: Output) -> Result<()> {

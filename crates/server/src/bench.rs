@@ -14,66 +14,66 @@ use crate::table::Output;
 
 #[derive(Subcommand)]
 pub(crate) enum Area {
-    /// Commits, event streams, recovery and reopen of the local engine
+    /// Measure commits, event streams, recovery and reopen of the local engine
     ///
     /// Measures the disk's limits, fjall and Steadfast in turn, several times, and
     /// shows medians. A goal that is not met is shown as MISSED. Takes minutes and
-    /// a few gigabytes of disk, which are given back.
+    /// a few gigabytes of disk, which are freed.
     Storage(Measure),
-    /// Transactions, reads and scans of reliable collections
+    /// Measure transactions, reads and scans of reliable collections
     ///
     /// Measures the disk's limits, the bare ledger and the collections in turn,
     /// durable and volatile, several times, and shows medians. A goal that is not
     /// met is shown as MISSED. Takes minutes and a few gigabytes of disk, which are
-    /// given back.
+    /// freed.
     Collections(Measure),
-    /// Commands, timers and messages of the partition runtime
+    /// Measure commands, timers and messages of the partition runtime
     ///
     /// Measures the machine's limits and Steadfast in turn, several times, and shows
     /// medians. A goal that is not met is shown as MISSED. Takes minutes and a few
-    /// gigabytes of disk, which are given back.
+    /// gigabytes of disk, which are freed.
     Runtime(Measure),
-    /// Entities, locked transfers, activities and restart of task hubs
+    /// Measure entities, locked transfers, activities and restart of task hubs
     ///
     /// Measures with workers in the same process and over gRPC, everything durable,
     /// and, where Restate is installed (NODE_PATH), its server with the same counter.
     /// A goal that is not met is shown as MISSED. Takes minutes and a few gigabytes of
-    /// disk, which are given back.
+    /// disk, which are freed.
     Durable(Measure),
-    /// Events in and out by AMQP, idle consumers, restart
+    /// Measure events in and out by AMQP, idle consumers and restart
     ///
     /// Measures the limits of disk and loopback, Steadfast in a process of its own
     /// and, where redis-server is installed, Redis Streams in turn, several times,
     /// and shows medians. A goal that is not met is shown as MISSED. Takes minutes
-    /// and a few gigabytes of disk, which are given back.
+    /// and a few gigabytes of disk, which are freed.
     Events(Measure),
-    /// Dispatch, lateness, bursts and restart of jobs
+    /// Measure dispatch, lateness, bursts and restart of jobs
     ///
     /// Measures with a receiver on the same machine and durable claims and, where
     /// redis-server and BullMQ are installed (NODE_PATH), BullMQ beside it. A goal
     /// that is not met is shown as MISSED. Takes minutes and a few gigabytes of disk,
-    /// which are given back.
+    /// which are freed.
     Jobs(Measure),
-    /// Idle connections, broadcasts, calls and moves of SignalR clients
+    /// Measure idle connections, broadcasts, calls and moves of SignalR clients
     ///
     /// Measures with the service and its app servers in processes of their own and,
     /// where node is installed with socket.io and ws (NODE_PATH), both beside it. A
     /// goal that is not met is shown as MISSED. Takes minutes, and as many open files
     /// as there are clients.
     Realtime(Measure),
-    /// Commits, events and takeover of the engine on PostgreSQL
+    /// Measure commits, events and takeover of the engine on PostgreSQL
     ///
     /// Measures the bare commit statement and Steadfast in turn, several times, on
     /// a cluster that is running already, in two schemas of its own, which it drops
     /// before and after. A goal that is not met is shown as MISSED.
     Postgres(Postgres),
-    /// Commits over three nodes, the cost of a hop, and tails across nodes
+    /// Measure commits over three nodes, the cost of a hop, and tails across nodes
     ///
     /// Measures the bare commit statement, loopback and three nodes of one process in
     /// turn, several times, on a cluster of PostgreSQL that is running already, in two
     /// schemas of its own, which it drops before and after.
     Cluster(Postgres),
-    /// Fills a folder, says READY and waits to be killed
+    /// Fill a folder, print READY and wait to be killed
     #[command(hide = true)]
     StorageChild {
         /// The folder to fill
@@ -81,41 +81,41 @@ pub(crate) enum Area {
         /// How many keys to put
         keys: u64,
     },
-    /// Serves a folder, says READY and waits to be killed
+    /// Serve a folder, print READY and wait to be killed
     #[command(hide = true)]
     RuntimeChild {
         /// The folder to serve
         folder: PathBuf,
     },
-    /// Serves the task hubs of a folder, says READY and waits to be killed
+    /// Serve the task hubs of a folder, print READY and wait to be killed
     #[command(hide = true)]
     DurableChild {
         /// The folder to serve
         folder: PathBuf,
     },
-    /// Serves the task hubs of a folder by gRPC, says READY and a port, waits to be
+    /// Serve the task hubs of a folder by gRPC, print READY and a port, wait to be
     /// killed
     #[command(hide = true)]
     DurableServer {
         /// The folder to serve
         folder: PathBuf,
     },
-    /// Serves the event hubs of a folder, says READY and a port, waits to be killed
+    /// Serve the event hubs of a folder, print READY and a port, wait to be killed
     #[command(hide = true)]
     EventsChild {
         /// The folder to serve
         folder: PathBuf,
     },
-    /// Serves the jobs of a folder, says READY and waits to be killed
+    /// Serve the jobs of a folder, print READY and wait to be killed
     #[command(hide = true)]
     JobsChild {
         /// The folder to serve
         folder: PathBuf,
     },
-    /// Serves SignalR clients, says READY and a port, waits to be killed
+    /// Serve SignalR clients, print READY and a port, wait to be killed
     #[command(hide = true)]
     RealtimeChild,
-    /// Is an app server of a service, says READY, and leaves when its input closes
+    /// Run an app server of a service, print READY, shut down when the input closes
     #[command(hide = true)]
     RealtimeApp {
         /// Host and port of the service
@@ -123,10 +123,10 @@ pub(crate) enum Area {
         /// Its name
         name: String,
     },
-    /// Takes rows and says by how many MB it has grown
+    /// Hold rows and print by how many MB the process has grown
     #[command(hide = true)]
     CollectionsChild {
-        /// How many rows to take
+        /// Number of rows
         rows: u64,
         /// The folder to fill; without it the rows are volatile
         folder: Option<PathBuf>,
@@ -135,7 +135,7 @@ pub(crate) enum Area {
 
 #[derive(Args)]
 pub(crate) struct Measure {
-    /// Only show that everything works: short, and no number can be trusted
+    /// Run briefly to check that everything works; the numbers are not reliable
     #[arg(long)]
     quick: bool,
     /// How long each measurement takes, in seconds
@@ -154,7 +154,7 @@ pub(crate) struct Postgres {
     /// The cluster is one server without standbys
     #[arg(long)]
     single: bool,
-    /// Only show that everything works: short, and no number can be trusted
+    /// Run briefly to check that everything works; the numbers are not reliable
     #[arg(long)]
     quick: bool,
 }
@@ -306,7 +306,7 @@ fn show(report: &Report, output: Output, is_quick: bool) -> Result<()> {
     }
     print!("{report}");
     if is_quick {
-        println!("\nA quick run: it shows that everything works, and no number can be trusted.");
+        println!("\nA quick run: it shows that everything works; the numbers are not reliable.");
     }
     Ok(())
 }

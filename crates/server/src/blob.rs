@@ -14,7 +14,7 @@ use crate::result::print;
 use crate::table::{Output, Table};
 use crate::taskhub::encoded;
 
-/// How long the server may take to delete a container or a page of blobs.
+/// The time limit for deleting a container or a page of blobs.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 #[derive(Subcommand)]
@@ -23,14 +23,14 @@ pub(crate) enum Command {
     List {
         /// Which container: ACCOUNT/CONTAINER
         container: Option<String>,
-        /// Only blobs whose names begin with this
+        /// Show only blobs whose names begin with this
         #[arg(long, requires = "container")]
         prefix: Option<String>,
-        /// Show so many blobs at most
+        /// Maximum number of blobs to show
         #[arg(long, value_name = "N", default_value_t = 1000, requires = "container")]
         limit: usize,
     },
-    /// Delete a blob, blobs whose names begin alike, or a whole container
+    /// Delete a blob, all blobs with a prefix, or a whole container
     #[command(group = clap::ArgGroup::new("which").required(true))]
     Delete {
         /// Which container: ACCOUNT/CONTAINER
@@ -38,16 +38,16 @@ pub(crate) enum Command {
         /// Which blob
         #[arg(group = "which")]
         blob: Option<String>,
-        /// All blobs whose names begin with this
+        /// Delete all blobs whose names begin with this
         #[arg(long, group = "which")]
         prefix: Option<String>,
-        /// The container itself, with all its blobs
+        /// Delete the container itself, with all its blobs
         #[arg(long, group = "which")]
         all: bool,
     },
 }
 
-/// Asks the server.
+/// Runs the command.
 pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<()> {
     let remote = Remote::new(target)?;
     match command {
@@ -92,7 +92,7 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
     }
 }
 
-/// Where a container is.
+/// The path of a container.
 fn place(container: &str) -> String {
     format!("/v1/blobs/{}", encoded(container))
 }
@@ -132,7 +132,7 @@ fn list(
     Ok(())
 }
 
-/// Deletes page by page. Answers how many blobs there were.
+/// Deletes page by page. Returns the number of blobs deleted.
 fn delete_all(remote: &Remote, container: &str, prefix: &str) -> Result<u64> {
     let (body, path) = (
         json!({"prefix": prefix}),

@@ -1,4 +1,4 @@
-//! `steadfast client`: who is connected to hubs.
+//! `steadfast client`: clients of SignalR hubs.
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
@@ -34,7 +34,7 @@ pub(crate) enum Command {
         /// Which client
         id: String,
     },
-    /// Close a client; it may not come back by itself
+    /// Close a client connection; the client may not reconnect automatically
     Close {
         /// Which hub
         hub: String,
@@ -49,30 +49,30 @@ pub(crate) enum Command {
         method: String,
         /// Arguments, as JSON or as text
         arguments: Vec<String>,
-        /// Only of this user
+        /// Call only connections of this user
         #[arg(long, conflicts_with_all = ["group", "connection"])]
         user: Option<String>,
-        /// Only of this group
+        /// Call only connections of this group
         #[arg(long, conflicts_with = "connection")]
         group: Option<String>,
-        /// Only of this connection
+        /// Call only this connection
         #[arg(long)]
         connection: Option<String>,
     },
-    /// Make a token for a client, signed with the key of this command
+    /// Create a token for a client, signed with the key of this command
     Token {
         /// Which hub
         hub: String,
-        /// Whose connections they are
+        /// User id of the client
         #[arg(long)]
         user: Option<String>,
-        /// For how many seconds it counts
+        /// Lifetime of the token, in seconds
         #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
         lifetime: u64,
     },
 }
 
-/// Asks the server.
+/// Runs the command.
 pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<()> {
     let remote = Remote::new(target)?;
     match command {
@@ -121,7 +121,9 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
             if output == Output::Json {
                 return out(&serde_json::to_string_pretty(&answer)?);
             }
-            let token = answer["token"].as_str().context("no token came")?;
+            let token = answer["token"]
+                .as_str()
+                .context("the server's response has no token")?;
             out(&token)
         }
     }
@@ -135,7 +137,7 @@ fn place(hub: &str, id: &str) -> Result<String> {
     ))
 }
 
-/// What is no JSON is a text.
+/// Parses JSON; any other text is a string.
 fn value(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
 }

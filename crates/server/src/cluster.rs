@@ -1,4 +1,4 @@
-//! `steadfast cluster`: nodes, and who serves what.
+//! `steadfast cluster`: nodes and their partitions.
 
 use std::time::Duration;
 
@@ -20,12 +20,12 @@ use crate::table::{Output, Table};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Show all nodes, and how many partitions each serves
+    /// Show all nodes and how many partitions each serves
     Status,
-    /// Have a node take a partition
+    /// Move a partition to another node
     ///
-    /// The owner completes what is under way and hands it over. The plan may move it
-    /// again when nodes come or go.
+    /// The owner completes the work in flight and hands the partition over. The cluster
+    /// may move it again when nodes join or leave.
     Move {
         /// Index of the partition
         partition: u16,
@@ -35,34 +35,34 @@ pub(crate) enum Command {
     },
     /// Move partitions to another database, while no node runs
     ///
-    /// Everything is compared before a partition is in the new place. What was
-    /// interrupted is ended by the next run. A database that is new at the end of the
-    /// addresses joins; nodes must then name it, too.
+    /// The copy is compared before a partition switches to the new database. The next
+    /// run completes an interrupted one. A new database at the end of the addresses
+    /// joins the store; all nodes must then name it, too.
     MoveShard(MoveShard),
-    /// Check log, rows and events on every server of every database
+    /// Verify log, rows and events on every server of every database
     Scrub,
 }
 
 #[derive(Args)]
 pub(crate) struct MoveShard {
-    /// All databases in their order, with spaces between them
+    /// All databases in order, separated by spaces
     #[arg(long, value_name = "ADDRESSES")]
     data: String,
-    /// Who keeps the second copy of what a database acknowledges
+    /// How the database keeps the second copy of an acknowledged commit
     #[arg(long, value_enum, default_value_t = Durability::Quorum)]
     durability: Durability,
-    /// Index of a partition that moves; can be given several times
+    /// Index of a partition to move; may be repeated
     #[arg(long, value_name = "INDEX", required_unless_present = "from")]
     partition: Vec<u16>,
-    /// The database that all partitions leave, by its place in the addresses from 0 on
+    /// Move all partitions off this database, by its index in the addresses from 0
     #[arg(long, value_name = "PLACE", conflicts_with = "partition")]
     from: Option<u16>,
-    /// The database that gets them
+    /// The database to move them to
     #[arg(long, value_name = "PLACE")]
     to: u16,
 }
 
-/// Scrubbing reads everything.
+/// The time limit of a scrub, which reads everything.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<()> {
@@ -108,7 +108,7 @@ fn move_shard(arguments: &MoveShard, output: Output) -> Result<()> {
     print(&facts, output)
 }
 
-/// Has all replicas checked; fails if one is not fit to be promoted.
+/// Verifies all replicas; fails if one is not fit to be promoted.
 fn scrub(remote: &Remote, output: Output) -> Result<()> {
     let found: Value = remote.ask_within(PATIENCE, Method::POST, "/v1/cluster/scrub", None)?;
     let replicas = found["replicas"].as_array().cloned().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `steadfast completions`: for shells.
+//! `steadfast completions`: shell completions.
 
 use anyhow::Result;
 use clap::{Args, CommandFactory};

@@ -15,19 +15,19 @@ use steadfast::config::{Config, Layers, template};
 use crate::result::print;
 use crate::table::{Output, Table};
 
-/// The file that is read if it is there and no other is named.
+/// The default configuration file, which may be missing.
 const FILE: &str = "steadfast.toml";
 
-/// Where settings come from.
+/// The sources of settings.
 #[derive(Args, Clone, Default)]
 pub(crate) struct Settings {
-    /// The configuration file; steadfast.toml if it is there
+    /// The configuration file; steadfast.toml by default, if it exists
     #[arg(long, env = "STEADFAST_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// The data folder
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// A setting that wins over file and environment
+    /// A setting that overrides file and environment
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
 }
@@ -36,13 +36,13 @@ pub(crate) struct Settings {
 pub(crate) enum Command {
     /// Write a configuration file with every setting as a comment
     Init {
-        /// Where to
+        /// The file to write
         #[arg(default_value = FILE)]
         file: PathBuf,
     },
-    /// Say whether the settings can be used
+    /// Check the settings
     Check(Settings),
-    /// Show every setting, its value, and the layer that it comes from
+    /// Show every setting with its value and source
     Show(Settings),
 }
 
@@ -55,7 +55,7 @@ impl Settings {
         if let Some(file) = named.or(found) {
             layers = layers.file(file)?;
         }
-        // A variable that is no text is none of ours.
+        // A variable that is not UTF-8 is not a setting.
         let variables = env::vars_os();
         let texts = variables.filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
@@ -90,7 +90,7 @@ pub(crate) fn run(command: &Command, output: Output) -> Result<()> {
 }
 
 fn init(file: &Path, output: Output) -> Result<()> {
-    // It may come to hold keys, so it is for its owner only.
+    // Keys may be added to the file, so only its owner can read it.
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
     let written = options

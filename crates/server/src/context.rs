@@ -1,6 +1,6 @@
-//! Named servers: where they are and with which key.
+//! `steadfast context`: named servers and their keys.
 //!
-//! They stand in a file that only its owner can read. Without any, commands go to
+//! They are stored in a file that only its owner can read. Without contexts, commands use
 //! the development server on this machine.
 
 use std::collections::BTreeMap;
@@ -20,11 +20,11 @@ use crate::exit::Failure;
 use crate::result::{Facts, print};
 use crate::table::{Output, Table};
 
-/// Where the development server listens, and its key.
+/// The address and key of the development server.
 const DEVELOPMENT_URL: &str = "http://127.0.0.1:7070";
 const DEVELOPMENT_KEY: &str = "SAS_KEY_VALUE";
 
-/// Which server a command is for.
+/// The server that a command uses.
 #[derive(Args, Clone, Default)]
 pub(crate) struct Target {
     /// The server of this name; see `steadfast context`
@@ -38,7 +38,7 @@ pub(crate) struct Target {
         conflicts_with = "context"
     )]
     url: Option<String>,
-    /// The key to show to the server
+    /// The access key for the server
     #[arg(
         long,
         env = "STEADFAST_KEY",
@@ -50,21 +50,21 @@ pub(crate) struct Target {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Remember a server
+    /// Add a server
     Add {
-        /// What to call it
+        /// Name of the context
         name: String,
-        /// Where it is: https://host:7070
+        /// Address of the server: https://host:7070
         #[arg(long)]
         url: String,
-        /// The key to show; read from standard input if it is `-`
+        /// The access key; read from standard input if it is `-`
         #[arg(long)]
         key: String,
-        /// A PEM file with the authority that has signed its certificate
+        /// A PEM file with the authority that signed its certificate
         #[arg(long, value_name = "FILE")]
         ca: Option<PathBuf>,
     },
-    /// Use a server unless another is named
+    /// Select the default server
     Use {
         /// Which one
         name: String,
@@ -79,7 +79,7 @@ pub(crate) enum Command {
         #[arg(long)]
         strings: bool,
     },
-    /// Forget a server
+    /// Remove a server
     Remove {
         /// Which one
         name: String,
@@ -106,7 +106,7 @@ struct Contexts {
 }
 
 impl Target {
-    /// The server that is meant.
+    /// Resolves the server.
     pub(crate) fn server(&self) -> Result<Server> {
         let mut server = match (&self.url, &self.context) {
             (Some(url), _) => Server {
@@ -124,7 +124,7 @@ impl Target {
     }
 }
 
-/// Asks a server for the name of its context's key and for the strings of that key.
+/// Fetches the key name of a context and the connection strings of that key.
 pub(crate) type AskStrings = fn(Server) -> Result<(String, Vec<ConnectionString>)>;
 
 /// Changes or shows the list of servers.
@@ -270,7 +270,7 @@ fn store(contexts: &Contexts) -> Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
     }
-    // Whole or not at all, and for its owner only.
+    // Written atomically, and readable by its owner only.
     let next = file.with_extension(format!("{}.next", std::process::id()));
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);

@@ -1,4 +1,4 @@
-//! `steadfast doctor`: what ails this machine.
+//! `steadfast doctor`: checks of this machine.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -17,16 +17,16 @@ use steadfast::protocols::listen::holder_of;
 use crate::config::Settings;
 use crate::table::{Output, Table};
 
-/// Free space below which a folder is soon full.
+/// Free disk space below which the check warns.
 const LITTLE_SPACE: u64 = 1 << 30;
 
-/// A sync that takes longer makes every commit slow.
+/// A slower sync makes every commit slow.
 const SLOW_SYNC: Duration = Duration::from_millis(20);
 
-/// How many syncs are measured.
+/// The number of syncs to measure.
 const SYNCS: usize = 50;
 
-/// Files that are open beside connections.
+/// Files open beside connections.
 const OTHER_FILES: u64 = 256;
 
 #[derive(Args)]
@@ -35,7 +35,7 @@ pub(crate) struct Doctor {
     settings: Settings,
 }
 
-/// What was found.
+/// The result of one check.
 struct Finding {
     subject: &'static str,
     health: Health,
@@ -58,7 +58,7 @@ fn finding(subject: &'static str, health: Health, what: impl Into<String>) -> Fi
     }
 }
 
-/// Looks at everything; fails if something would keep a server from running.
+/// Runs all checks; fails if a server could not run.
 pub(crate) fn run(arguments: &Doctor, output: Output) -> Result<()> {
     let config = arguments.settings.config()?;
     let mut findings = Vec::new();
@@ -89,13 +89,13 @@ pub(crate) fn run(arguments: &Doctor, output: Output) -> Result<()> {
 
 /// Whether the folder can be written, has room, and syncs quickly.
 fn folder(data: &Path) -> Vec<Finding> {
-    // A folder that is not there yet is judged by the one that will hold it.
+    // For a missing folder, check the one that will contain it.
     let place = data.ancestors().find(|place| place.is_dir());
     let place = place.map_or_else(|| PathBuf::from("."), Path::to_owned);
     let probe = place.join(format!(".steadfast-doctor-{}", std::process::id()));
     let shown = place.display();
     let measured = sync_speed(&probe);
-    // It may never have been made.
+    // The probe file may not exist.
     let _ = fs::remove_file(&probe);
     let p50 = match measured {
         Ok(p50) => p50,
@@ -146,7 +146,7 @@ fn sync_speed(probe: &Path) -> std::io::Result<Duration> {
     Ok(times[SYNCS / 2])
 }
 
-/// Files that those who keep the clock leave.
+/// Files that clock synchronization daemons create.
 const CLOCK_KEEPERS: [&str; 4] = [
     "/run/systemd/timesync/synchronized",
     "/run/chrony/chronyd.pid",
@@ -168,7 +168,7 @@ fn clock() -> Finding {
 
 fn files(config: &Config) -> Finding {
     let wanted = config.connections as u64 + OTHER_FILES;
-    // A server raises its own limit as far as it may.
+    // A server raises its own limit to the maximum.
     match getrlimit(Resource::Nofile).maximum {
         Some(limit) if limit < wanted => finding(
             "files",

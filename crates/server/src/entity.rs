@@ -15,19 +15,19 @@ use crate::taskhub::{Hub, TaskHub, payload};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Have an entity run an operation some time soon
+    /// Send an operation to an entity without waiting for the result
     Signal {
         #[command(flatten)]
         asked: Asked,
-        /// Not before this time, such as 2026-01-31T12:00:00Z
+        /// Earliest time, such as 2026-01-31T12:00:00Z
         #[arg(long, value_name = "TIME")]
         at: Option<String>,
     },
-    /// Have an entity run an operation, and print what came of it
+    /// Call an operation of an entity and print its result
     Call {
         #[command(flatten)]
         asked: Asked,
-        /// How long to wait for it, in seconds
+        /// Time-out, in seconds
         #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(..=230))]
         wait: u64,
     },
@@ -35,14 +35,14 @@ pub(crate) enum Command {
     Get {
         /// The name of the entity
         name: String,
-        /// Its key; $ is the empty one
+        /// The key of the entity; $ is the empty key
         key: String,
     },
     /// Show entities
     List {
-        /// Only those of this name
+        /// Show only entities of this name
         name: Option<String>,
-        /// How many at most
+        /// Maximum number to show
         #[arg(long, value_name = "N", default_value_t = 100)]
         top: usize,
     },
@@ -52,36 +52,36 @@ pub(crate) enum Command {
 pub(crate) struct Asked {
     /// The name of the entity
     name: String,
-    /// Its key; $ is the empty one
+    /// The key of the entity; $ is the empty key
     key: String,
     /// The operation
     operation: String,
-    /// What the operation gets, as JSON
+    /// Input of the operation, as JSON
     #[arg(long, value_name = "JSON")]
     input: Option<String>,
 }
 
 #[derive(Subcommand)]
 pub(crate) enum Locks {
-    /// Show all locks: who holds them, since when, and how many wait
+    /// Show all locks with holder, time and number of waiters
     List,
-    /// Take a lock from its holder
+    /// Release a lock that its holder cannot release
     ///
-    /// Whoever holds it goes on without knowing: only for locks that nothing else
-    /// releases. The critical section is the one that `lock list` shows, so that
-    /// nobody takes away a lock that has changed hands meanwhile.
+    /// The holder is not notified and continues: use it only for locks that nothing else
+    /// releases. The critical section is the one that `lock list` shows, so that a lock
+    /// that has changed hands since is not released.
     Release {
         /// The name of the entity
         name: String,
-        /// Its key; $ is the empty one
+        /// The key of the entity; $ is the empty key
         key: String,
-        /// The critical section that it is locked for
+        /// The critical section that holds the lock
         #[arg(long, value_name = "ID")]
         section: String,
     },
 }
 
-/// Asks the server about entities.
+/// Runs a command on entities.
 pub(crate) fn run(command: &Command, hub: &Hub, target: &Target, output: Output) -> Result<()> {
     let hub = TaskHub::new(hub, target)?;
     match command {
@@ -138,7 +138,7 @@ fn list(hub: &TaskHub, name: Option<&str>, top: usize, output: Output) -> Result
     table.print(output)
 }
 
-/// Asks the server about locks.
+/// Runs a command on locks.
 pub(crate) fn locks(command: &Locks, hub: &Hub, target: &Target, output: Output) -> Result<()> {
     let hub = TaskHub::new(hub, target)?;
     match command {

@@ -14,44 +14,44 @@ use crate::result::print;
 use crate::table::Output;
 use crate::tail::{self, Tail};
 
-/// Events of one publication, when each line is one.
+/// Maximum number of lines in one publication.
 const LINES: usize = 1000;
 
-/// Bytes of lines in one publication; what is added to each still fits.
+/// Maximum bytes of lines in one publication; leaves room for the properties.
 const LINE_BYTES: usize = 512 * 1024;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Send an event, or one for each line of a file or of standard input
     Send(Send),
-    /// Show events, and go on as they come
+    /// Show events and follow new ones
     Tail(Tail),
 }
 
 #[derive(Args)]
 pub(crate) struct Send {
-    /// To which event hub
+    /// The event hub to send to
     hub: String,
-    /// What the event says; without it, each line of the file is an event
+    /// Body of the event; without it, each line of the file is an event
     body: Option<String>,
-    /// Read the lines from this file; standard input unless named
+    /// Read the lines from this file; standard input by default
     #[arg(long, value_name = "FILE", conflicts_with = "body")]
     file: Option<PathBuf>,
-    /// To this partition
+    /// Send to this partition
     #[arg(long, value_name = "N", conflicts_with = "key")]
     partition: Option<u32>,
-    /// With this partition key
+    /// Partition key of the events
     #[arg(long)]
     key: Option<String>,
     /// An application property; may be repeated
     #[arg(long = "property", value_name = "NAME=VALUE", value_parser = parse_property)]
     properties: Vec<(String, Value)>,
-    /// What the body is, such as application/json
+    /// Content type of the body, such as application/json
     #[arg(long, value_name = "TYPE")]
     content_type: Option<String>,
 }
 
-/// Asks the server.
+/// Runs the command.
 pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<()> {
     let remote = Remote::new(target)?;
     match command {
@@ -76,7 +76,7 @@ impl Send {
         let text = lines(self.file.as_deref())?;
         let lines: Vec<_> = text.lines().filter(|line| !line.is_empty()).collect();
         if lines.is_empty() {
-            bail!("there is nothing to send: name a body, or give lines");
+            bail!("there is nothing to send: pass a body or lines");
         }
         let mut rest = lines.as_slice();
         while !rest.is_empty() {
@@ -97,7 +97,7 @@ impl Send {
     }
 }
 
-/// How many lines go into one publication.
+/// The number of lines that fit into one publication.
 fn batch(lines: &[&str]) -> usize {
     let mut bytes = 0;
     let fits = |line: &&&str| {
@@ -123,7 +123,7 @@ fn lines(file: Option<&Path>) -> Result<String> {
     }
 }
 
-/// A number or a boolean is one; everything else is a text.
+/// Parses numbers and booleans; any other value is a string.
 fn parse_property(text: &str) -> Result<(String, Value), String> {
     let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
     let parsed = serde_json::from_str(value).ok();

@@ -1,4 +1,4 @@
-//! `steadfast eventhub`: make, change and delete event hubs.
+//! `steadfast eventhub`: create, change, delete event hubs.
 
 use anyhow::{Result, anyhow};
 use clap::Subcommand;
@@ -14,20 +14,20 @@ use crate::table::{Output, Table, shown};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Make an event hub and show connection strings, ready to paste
+    /// Create an event hub and show its connection strings
     Create {
         /// Its name
         name: String,
-        /// How many partitions it has, for good
+        /// Number of partitions; cannot be changed later
         #[arg(long, value_name = "N", default_value_t = 4)]
         partitions: u32,
         /// A consumer group beside `$Default`; may be repeated
         #[arg(long = "group", value_name = "NAME")]
         groups: Vec<String>,
-        /// How long events are kept, such as 1d; for ever unless set
+        /// Retention time of events, such as 1d; unlimited unless set
         #[arg(long, value_name = "TIME", value_parser = seconds)]
         retention: Option<u64>,
-        /// How much of each partition is kept, such as 1GiB; everything unless set
+        /// Retention size of each partition, such as 1GiB; unlimited unless set
         #[arg(long, value_name = "SIZE", value_parser = bytes)]
         retention_size: Option<u64>,
     },
@@ -38,28 +38,28 @@ pub(crate) enum Command {
         /// Which event hub
         name: String,
     },
-    /// Change how much an event hub keeps; what is not named stays as it is
+    /// Change the retention of an event hub; unnamed options keep their value
     Update {
         /// Which event hub
         name: String,
-        /// How long events are kept, such as 7d, or `forever`
+        /// Retention time of events, such as 7d, or `forever`
         #[arg(long, value_name = "TIME", value_parser = new_seconds)]
         retention: Option<Bound>,
-        /// How much of each partition is kept, such as 1GiB, or `all`
+        /// Retention size of each partition, such as 1GiB, or `all`
         #[arg(long, value_name = "SIZE", value_parser = new_bytes)]
         retention_size: Option<Bound>,
     },
-    /// Make a policy and show its connection string, or change its rights
+    /// Create a policy and show its connection string, or change its rights
     PutPolicy {
         /// Which event hub
         hub: String,
-        /// The policy; its keys stay if it is there already
+        /// Name of the policy; an existing one keeps its keys
         policy: String,
-        /// What it permits: send, listen or manage; may be repeated
+        /// A right: send, listen or manage; may be repeated
         #[arg(long = "right", value_name = "RIGHT", required = true)]
         rights: Vec<String>,
     },
-    /// Delete a policy: its keys no longer count
+    /// Delete a policy and revoke its keys
     DeletePolicy {
         /// Which event hub
         hub: String,
@@ -73,11 +73,11 @@ pub(crate) enum Command {
     },
 }
 
-/// A bound on what is kept; `None` means no bound.
+/// A limit of the retention; `None` is unlimited.
 #[derive(Clone, Copy)]
 pub(crate) struct Bound(Option<u64>);
 
-/// Asks the server.
+/// Runs the command.
 pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<()> {
     let remote = Remote::new(target)?;
     match command {
@@ -142,7 +142,7 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
     }
 }
 
-/// Deletes what is at a path.
+/// Deletes the resource at a path.
 pub(crate) fn delete(remote: &Remote, path: &str) -> Result<()> {
     let Value::Null = remote.ask(Method::DELETE, path, None)? else {
         anyhow::bail!("the server answered more than it should");
@@ -176,7 +176,7 @@ fn put_policy(
     print(&facts, output)
 }
 
-/// A list of rows in an answer.
+/// A list of rows in a response.
 pub(crate) fn rows<'a>(answer: &'a Value, name: &str) -> Result<&'a Vec<Value>> {
     let rows = answer[name].as_array();
     rows.ok_or_else(|| anyhow!("the server's answer has no '{name}'"))
@@ -242,7 +242,7 @@ fn facts(hub: &Value) -> Facts {
 }
 
 fn seconds(text: &str) -> Result<u64, String> {
-    // Days are what people keep events for.
+    // Retention is often given in days.
     let days = text
         .strip_suffix('d')
         .and_then(|days| days.trim().parse::<u64>().ok());

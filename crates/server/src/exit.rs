@@ -1,16 +1,16 @@
-//! Failures that have an exit code of their own.
+//! Errors with their own exit code.
 
 use std::fmt;
 use std::process::ExitCode;
 
-/// Why a command did not do what was asked.
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// There is no such thing.
+    /// The resource does not exist.
     NotFound(String),
-    /// It took too long.
+    /// The command timed out.
     TimedOut(String),
-    /// An orchestration ended, but did not complete.
+    /// An orchestration ended without completing.
     Incomplete(String),
 }
 

@@ -27,7 +27,7 @@ pub(crate) enum Command {
         #[arg(default_value = "$Default")]
         group: String,
     },
-    /// Make a consumer group; nothing changes if it is there
+    /// Create a consumer group, unless it exists
     Create {
         /// Which event hub
         hub: String,
@@ -41,22 +41,22 @@ pub(crate) enum Command {
         /// Which group
         group: String,
     },
-    /// Move checkpoints, forwards or back
+    /// Move checkpoints forward or back
     Reset {
         /// Which event hub
         hub: String,
         /// Which group
         group: String,
-        /// The next event: start, end, a sequence number, or a time
+        /// The next event to read: start, end, a sequence number, or a time
         #[arg(long)]
         to: Origin,
-        /// Only of this partition
+        /// Reset only this partition
         #[arg(long, value_name = "N")]
         partition: Option<u32>,
     },
 }
 
-/// Asks the server.
+/// Runs the command.
 pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<()> {
     let remote = Remote::new(target)?;
     match command {

@@ -1,7 +1,7 @@
-//! `steadfast inspect`: what a server or a place holds.
+//! `steadfast inspect`: contents of a server or a store.
 //!
-//! Each partition of a folder or a database is taken as its owner would take it,
-//! because only an owner sees what is committed but not yet in the tables. That
+//! Each partition of a folder or a database is acquired as its owner would acquire it,
+//! because only the owner sees commits that are not flushed to the tables yet. That
 //! raises its epoch; no row and no event is written.
 
 use std::path::Path;
@@ -27,30 +27,30 @@ use crate::place::{Address, Durability};
 use crate::remote::Remote;
 use crate::table::Output;
 
-/// Counting everything takes time.
+/// The time limit; counting all rows takes long.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 #[derive(Args)]
 pub(crate) struct Inspect {
     #[command(flatten)]
     target: Target,
-    /// A data folder that nobody has open, or
+    /// A data folder that is not in use, or
     /// postgres://user:password@host1,host2,host3/database, instead of a running server
     #[arg(long, value_name = "PLACE")]
     data: Option<Address>,
-    /// Who keeps the second copy of what a database acknowledges
+    /// How the database keeps the second copy of an acknowledged commit
     #[arg(long, value_enum, default_value_t = Durability::Quorum)]
     durability: Durability,
-    /// `collections` lists them all; a name shows what one holds
+    /// `collections` to list all collections, or a name to show its entries
     #[arg(value_name = "collections|NAME")]
     what: Option<String>,
-    /// Only this partition; an index of space 0, or SPACE/INDEX
+    /// Show only this partition; an index of space 0, or SPACE/INDEX
     #[arg(long, value_name = "N", value_parser = parse_partition)]
     partition: Option<Partition>,
-    /// Only the entry with this key, as it is shown
+    /// Show only the entry with this key, as JSON
     #[arg(long, value_name = "JSON", requires = "what", value_parser = parse_json)]
     key: Option<Value>,
-    /// How many entries to show at most
+    /// Maximum number of entries to show
     #[arg(long, value_name = "N", default_value_t = 100)]
     limit: usize,
 }
@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: &Inspect, output: Output) -> Result<()> {
     }
 }
 
-/// Opens the folder, takes its partitions, and looks.
+/// Opens the folder, acquires its partitions and inspects them.
 async fn look_inside(folder: &Path, arguments: &Inspect) -> Result<Sheet> {
     let engine = Local::open_existing(folder, &local::Options::default())?;
     let partitions = chosen(engine.partitions(), arguments)?;
@@ -85,7 +85,7 @@ async fn look_inside(folder: &Path, arguments: &Inspect) -> Result<Sheet> {
         incarnation: incarnation(),
     };
     let mut options = Options::new(owner);
-    // Nothing is written, so nothing need be flushed.
+    // Nothing is written, so nothing has to be flushed.
     options.log_target = u64::MAX;
     let store = Store::start(Arc::new(engine), options);
     let mut inspectors = Vec::new();
@@ -97,7 +97,7 @@ async fn look_inside(folder: &Path, arguments: &Inspect) -> Result<Sheet> {
     sheet
 }
 
-/// Takes the partitions of a database that no node uses, and looks.
+/// Acquires the partitions of a database that no node uses, and inspects them.
 async fn look_into(options: &postgres::Options, arguments: &Inspect) -> Result<Sheet> {
     let mut hold = Hold::begin(options).await?;
     let sheet = async {
@@ -112,7 +112,7 @@ async fn look_into(options: &postgres::Options, arguments: &Inspect) -> Result<S
     sheet
 }
 
-/// The partitions that were asked for.
+/// The selected partitions.
 fn chosen(mut partitions: Vec<Partition>, arguments: &Inspect) -> Result<Vec<Partition>> {
     let Some(only) = arguments.partition else {
         return Ok(partitions);
@@ -133,7 +133,7 @@ async fn answer(inspectors: &[Inspector], arguments: &Inspect) -> Result<Sheet> 
     })
 }
 
-/// Asks a running server.
+/// Inspects a running server.
 fn ask(arguments: &Inspect) -> Result<Sheet> {
     let remote = Remote::new(&arguments.target)?;
     let mut body = serde_json::to_value(arguments.question())?;
@@ -214,7 +214,7 @@ fn parse_partition(text: &str) -> Result<Partition, String> {
     Ok(Partition::new(number(space)?, number(index)?))
 }
 
-/// A life that no owner had before.
+/// A new incarnation.
 fn incarnation() -> u128 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(0).into()

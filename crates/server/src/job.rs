@@ -1,4 +1,4 @@
-//! `steadfast job` and `collection`: jobs of a server.
+//! `steadfast job` and `collection`: scheduler jobs.
 
 use std::path::PathBuf;
 
@@ -14,10 +14,10 @@ use crate::table::{Output, Table};
 
 const VERSION: &str = "api-version=2016-03-01";
 
-/// Where a collection is.
+/// The scope of a job collection.
 #[derive(Args)]
 pub(crate) struct Place {
-    /// The subscription, which is a name like any other here
+    /// The subscription, which may be any name
     #[arg(long, global = true, default_value = "main")]
     subscription: String,
     /// The resource group
@@ -27,14 +27,14 @@ pub(crate) struct Place {
 
 #[derive(Subcommand)]
 pub(crate) enum Collections {
-    /// Make a collection
+    /// Create a collection
     Create {
         /// Its name
         name: String,
-        /// What bounds its jobs: Free, Standard, P10Premium or P20Premium
+        /// The plan that limits its jobs: Free, Standard, P10Premium or P20Premium
         #[arg(long, default_value = "Standard")]
         sku: String,
-        /// How many jobs it may have
+        /// Maximum number of jobs
         #[arg(long)]
         max_jobs: Option<u32>,
     },
@@ -55,7 +55,7 @@ pub(crate) enum Collections {
         /// Which one
         name: String,
     },
-    /// Remove a collection and its jobs
+    /// Delete a collection and its jobs
     Delete {
         /// Which one
         name: String,
@@ -64,7 +64,7 @@ pub(crate) enum Collections {
 
 #[derive(Subcommand)]
 pub(crate) enum Jobs {
-    /// Make or replace a job
+    /// Create or replace a job
     Create(Create),
     /// Show the jobs of a collection
     List {
@@ -75,19 +75,19 @@ pub(crate) enum Jobs {
     Show(Which),
     /// Run a job now
     Run(Which),
-    /// Let a job run when it is due
+    /// Enable a job
     Enable(Which),
-    /// Keep a job from running
+    /// Disable a job
     Disable(Which),
-    /// Remove a job and its history
+    /// Delete a job and its history
     Delete(Which),
-    /// Show what was tried, newest first
+    /// Show the attempts of a job, newest first
     History(Which),
-    /// Show when something would run, without making a job
+    /// Show when a job would run, without creating it
     Preview(Preview),
-    /// Take over jobs that were exported from Azure Scheduler
+    /// Import jobs that were exported from Azure Scheduler
     Import {
-        /// The collection that gets them
+        /// The collection to import into
         collection: String,
         /// The exported JSON
         file: PathBuf,
@@ -103,7 +103,7 @@ pub(crate) struct Which {
     name: String,
 }
 
-/// What a job does and when.
+/// The action and the schedule of a job.
 #[derive(Args)]
 pub(crate) struct Create {
     #[command(flatten)]
@@ -111,10 +111,10 @@ pub(crate) struct Create {
     /// The address to call
     #[arg(long, value_name = "ADDRESS", required_unless_present_any = ["file", "publish"])]
     call: Option<String>,
-    /// The event hub of this server to publish to, in place of a call
+    /// The event hub of this server to publish to, instead of a call
     #[arg(long, value_name = "EVENTHUB", conflicts_with_all = ["call", "file"])]
     publish: Option<String>,
-    /// The partition key of what is published
+    /// The partition key of the published event
     #[arg(long, requires = "publish")]
     key: Option<String>,
     /// The method of the call
@@ -123,20 +123,20 @@ pub(crate) struct Create {
     /// The body of the call, or of the event
     #[arg(long)]
     body: Option<String>,
-    /// The properties of the job as JSON, for everything that has no option
+    /// The properties of the job as JSON, for properties without an option
     #[arg(long, value_name = "FILE", conflicts_with = "call")]
     file: Option<PathBuf>,
     #[command(flatten)]
     timing: Timing,
 }
 
-/// When something runs.
+/// The schedule of a job.
 #[derive(Args)]
 pub(crate) struct Timing {
-    /// The first moment, such as 2030-01-01T05:00:00Z
+    /// First run, such as 2030-01-01T05:00:00Z
     #[arg(long)]
     start: Option<String>,
-    /// How often: [N]minute, hour, day, week or month, such as `15minute` or `day`
+    /// Interval: [N]minute, hour, day, week or month, such as `15minute` or `day`
     #[arg(long, conflicts_with = "cron")]
     every: Option<String>,
     /// A cron expression of 5 or 6 fields
@@ -145,7 +145,7 @@ pub(crate) struct Timing {
     /// An IANA time zone
     #[arg(long)]
     zone: Option<String>,
-    /// How many runs at most
+    /// Maximum number of runs
     #[arg(long)]
     count: Option<u32>,
 }
@@ -155,7 +155,7 @@ pub(crate) struct Timing {
 pub(crate) struct Preview {
     #[command(flatten)]
     timing: Timing,
-    /// How many runs to show
+    /// Number of runs to show
     #[arg(long, default_value_t = 10)]
     top: u32,
 }
@@ -184,7 +184,7 @@ impl Place {
 }
 
 impl Timing {
-    /// The members that say when, for a job or a preview.
+    /// The schedule as JSON members of a job or a preview.
     fn members(&self) -> Result<Map<String, Value>> {
         let mut members = Map::new();
         if let Some(start) = &self.start {
@@ -192,7 +192,7 @@ impl Timing {
         }
         let mut repeat = self.every.as_deref().map(every).transpose()?;
         if self.cron.is_some() && self.count.is_some() {
-            // With a cron expression it only carries the count.
+            // With a cron expression, the recurrence only carries the count.
             repeat = Some(json!({"frequency": "Day"}));
         }
         if let (Some(repeat), Some(count)) = (&mut repeat, self.count) {
@@ -217,7 +217,7 @@ impl Timing {
     }
 }
 
-/// Reads `15minute`.
+/// Parses `15minute`.
 fn every(text: &str) -> Result<Value> {
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
     let number = &text[..text.len() - unit.len()];
@@ -230,7 +230,7 @@ fn every(text: &str) -> Result<Value> {
     Ok(json!({"frequency": unit.trim_end_matches('s'), "interval": interval}))
 }
 
-/// Asks the server about collections.
+/// Runs a command on job collections.
 pub(crate) fn collections(
     command: &Collections,
     place: &Place,
@@ -295,7 +295,7 @@ fn show_collection(found: &Value, output: Output) -> Result<()> {
     print(&facts, output)
 }
 
-/// Asks the server about jobs.
+/// Runs a command on jobs.
 pub(crate) fn jobs(command: &Jobs, place: &Place, target: &Target, output: Output) -> Result<()> {
     let remote = Remote::new(target)?;
     match command {
@@ -346,7 +346,7 @@ fn make(remote: &Remote, place: &Place, create: &Create, output: Output) -> Resu
     show(&remote.ask(Method::PUT, &path, Some(&body))?, output)
 }
 
-/// What the job does, by the options.
+/// The action of the job, from the options.
 fn action(create: &Create) -> Value {
     if let Some(hub) = &create.publish {
         let (body, key) = (&create.body, &create.key);
@@ -394,7 +394,7 @@ fn list(remote: &Remote, home: &str, output: Output) -> Result<()> {
                 "failures": status["failureCount"],
             }));
         }
-        // Links are absolute; the path and what follows is ours.
+        // Links are absolute; use the path and the query only.
         let next = page["nextLink"]
             .as_str()
             .and_then(|link| link.find("/subscriptions/").map(|at| &link[at..]));

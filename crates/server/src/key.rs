@@ -1,4 +1,4 @@
-//! `steadfast key`: who may do what.
+//! `steadfast key`: access keys and their rights.
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -13,29 +13,29 @@ use crate::table::{Output, Table};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Make a key and show its secret, this once
+    /// Create a key and show its secret once
     Create {
         /// Its name
         name: String,
-        /// What it may do: '<right> <area>[/<entity>]', such as 'send events/houses'
+        /// A right: '<right> <area>[/<entity>]', such as 'send events/houses'
         #[arg(long = "right", value_name = "RIGHT", required = true)]
         rights: Vec<String>,
     },
     /// Show all keys, without secrets
     List,
-    /// Give a key a new secret; the former one counts until the next time
+    /// Rotate a key: create a new secret and keep the previous one until the next rotation
     Rotate {
         /// Which key
         name: String,
     },
-    /// Remove a key
+    /// Delete a key
     Delete {
         /// Which key
         name: String,
     },
 }
 
-/// Asks the server.
+/// Runs the command.
 pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<()> {
     let remote = Remote::new(target)?;
     match command {

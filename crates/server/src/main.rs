@@ -1,7 +1,6 @@
 //! The `steadfast` command.
 //!
-//! Exit codes: 0 if it did what was asked, 1 if it failed, 2 if it was not
-//! understood, 3 if there is no such thing, 4 if it took too long.
+//! Exit codes: 0 success, 1 failure, 2 invalid arguments, 3 resource not found, 4 time-out.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -58,7 +57,7 @@ use table::Output;
 struct Arguments {
     #[command(subcommand)]
     command: Command,
-    /// How to print the result
+    /// Output format
     #[arg(short, long, global = true, value_enum, default_value_t = Output::Table)]
     output: Output,
     /// Short for `--output json`
@@ -68,7 +67,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a server for development, with keys that everybody knows
+    /// Run a development server with well-known keys
     ///
     /// It listens on loopback only, keeps its data in ./steadfast-data, and prints
     /// every address and connection string, ready to paste.
@@ -76,32 +75,32 @@ enum Command {
     /// Run a server
     ///
     /// It refuses to listen beyond loopback without keys, and without TLS unless
-    /// told. SIGTERM drains it, a second one ends it at once; SIGHUP has it read
-    /// keys, certificate and log level again.
+    /// tls.allow_plain is set. SIGTERM drains it, a second one ends it at once; SIGHUP
+    /// reloads keys, certificate and log level.
     Serve(serve::Serve),
-    /// Show how a running server is
+    /// Show server status
     Status(Target),
-    /// Have a running server leave: complete or hand over everything, then end
+    /// Drain a server: finish in-flight work, hand over partitions, exit
     Drain(node::Drain),
-    /// Have a running server read keys, certificate and log level again
+    /// Reload keys, certificate and log level of a running server
     Reload(Target),
-    /// Show the nodes of a cluster, and move partitions between them
+    /// Show the nodes of a cluster and move partitions between them
     Cluster {
         #[command(subcommand)]
         command: cluster::Command,
         #[command(flatten)]
         target: Target,
     },
-    /// Show a pair of regions, and move its jobs from one to the other
+    /// Show a region pair and move its jobs between the regions
     Region {
         #[command(subcommand)]
         command: region::Command,
         #[command(flatten)]
         target: Target,
     },
-    /// Look for what would keep a server from running well here
+    /// Check this machine for problems that affect a server
     Doctor(doctor::Doctor),
-    /// Make, list, rotate and delete the keys of a running server
+    /// Create, list, rotate and delete access keys
     Key {
         #[command(subcommand)]
         command: key::Command,
@@ -115,7 +114,7 @@ enum Command {
         #[command(flatten)]
         target: Target,
     },
-    /// Make, list, enable, disable and delete collections of jobs
+    /// Create, list, enable, disable and delete job collections
     Collection {
         #[command(subcommand)]
         command: job::Collections,
@@ -124,7 +123,7 @@ enum Command {
         #[command(flatten)]
         target: Target,
     },
-    /// Make, run, show and preview jobs
+    /// Create, run, show and preview jobs
     Job {
         #[command(subcommand)]
         command: job::Jobs,
@@ -133,7 +132,7 @@ enum Command {
         #[command(flatten)]
         target: Target,
     },
-    /// Make, show and delete event hubs
+    /// Create, show and delete event hubs
     #[command(name = "eventhub")]
     EventHub {
         #[command(subcommand)]
@@ -141,14 +140,14 @@ enum Command {
         #[command(flatten)]
         target: Target,
     },
-    /// Send events, and show them as they come
+    /// Send and follow events
     Event {
         #[command(subcommand)]
         command: event::Command,
         #[command(flatten)]
         target: Target,
     },
-    /// Show and move how far consumer groups have come
+    /// Show and move the checkpoints of consumer groups
     Group {
         #[command(subcommand)]
         command: group::Command,
@@ -162,14 +161,14 @@ enum Command {
         #[command(flatten)]
         target: Target,
     },
-    /// Show, tell and close clients of hubs, and make tokens for them
+    /// Show, call and close SignalR clients, and create tokens for them
     Client {
         #[command(subcommand)]
         command: client::Command,
         #[command(flatten)]
         target: Target,
     },
-    /// Show app servers of hubs
+    /// Show and drain app servers of SignalR hubs
     #[command(name = "appserver")]
     AppServer {
         #[command(subcommand)]
@@ -177,14 +176,14 @@ enum Command {
         #[command(flatten)]
         target: Target,
     },
-    /// Show events that nobody could handle, and have them handled again
+    /// Show and replay dead letters: events that processors could not handle
     Parked {
         #[command(subcommand)]
         command: parked::Command,
         #[command(flatten)]
         target: Target,
     },
-    /// Start, show, explain and steer orchestrations
+    /// Start, show, diagnose and control orchestrations
     Orchestration {
         #[command(subcommand)]
         command: orchestration::Command,
@@ -211,36 +210,37 @@ enum Command {
         #[command(flatten)]
         target: Target,
     },
-    /// Write, check and show configuration
+    /// Write, check and show the configuration
     #[command(subcommand)]
     Config(config::Command),
-    /// Name servers, so that commands find them
+    /// Manage named servers for commands
     #[command(subcommand)]
     Context(context::Command),
-    /// Back a running server, a data folder or a database up
+    /// Back up a running server, a data folder or a database
     ///
-    /// A backup is a folder inside DIR, and an incremental one builds on the newest
-    /// that is there. A running server goes on working meanwhile; its DIR is on its own
-    /// machine. Data that is named must not be in use.
+    /// A backup is a folder inside DIR; an incremental backup builds on the newest one
+    /// there. A running server keeps serving; its DIR is on the server's machine. A data
+    /// folder or database must not be in use.
     Backup(backup::Backup),
-    /// Bring a backup back into a running server, a data folder or a database
+    /// Restore a backup into a running server, a data folder or a database
     ///
-    /// A running server leaves, restores and starts again. Everything is verified before anything is written, and compared after it. An
-    /// unfinished restore cannot be opened: run it again.
+    /// A running server drains, restores and starts again. The backup is verified before
+    /// anything is written, and the result is compared with it. An unfinished restore
+    /// cannot be opened: run it again.
     Restore(backup::Restore),
     /// Move a store between a data folder and PostgreSQL
     ///
-    /// A full copy into an empty place, which is then read back and compared. Nobody
-    /// may use either place meanwhile. The old state stays as it is.
+    /// Copies everything into an empty target, reads it back and compares it. Neither
+    /// store may be in use. The source is not changed.
     Migrate(migrate::Migrate),
     /// Show what a running server or a data folder holds
     ///
-    /// Without a name: its partitions. Nobody else may have a data folder open.
+    /// Without a name it shows the partitions. A data folder must not be in use.
     Inspect(inspect::Inspect),
     /// Measure this machine, a peer and Steadfast side by side
     #[command(subcommand)]
     Bench(bench::Area),
-    /// Print what a shell needs to complete commands
+    /// Print completions for a shell
     Completions(completions::Completions),
 }
 
@@ -261,10 +261,10 @@ impl Command {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    // Whoever encrypts in this process does it with ring; it can only be set once.
+    // All TLS in this process uses ring; the provider can be installed only once.
     let _ = rustls::crypto::ring::default_provider().install_default();
     if arguments.command.keeps_state() {
-        // Also for files that other libraries make, such as those of tables.
+        // Also applies to files that libraries create, such as tables.
         rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     }
     match run(&arguments) {

@@ -1,4 +1,4 @@
-//! `steadfast migrate`: a store moves to another engine.
+//! `steadfast migrate`: moves a store to another engine.
 
 use std::path::{Path, PathBuf};
 
@@ -14,23 +14,23 @@ use crate::table::Output;
 
 #[derive(Args)]
 pub(crate) struct Migrate {
-    /// Where the state is: local:DIR or postgres://user:password@host1,host2,host3/database
+    /// The source: local:DIR or postgres://user:password@host1,host2,host3/database
     #[arg(long, value_name = "PLACE")]
     from: Address,
-    /// Where it goes, in the same form; it must be empty
+    /// The target, in the same form; it must be empty
     #[arg(long, value_name = "PLACE")]
     to: Address,
-    /// Who keeps the second copy of what a database acknowledges
+    /// How the database keeps the second copy of an acknowledged commit
     #[arg(long, value_enum, default_value_t = Durability::Quorum)]
     durability: Durability,
-    /// The folder for a copy that is removed afterwards, as large as the state
+    /// The folder for a temporary copy, as large as the state
     ///
-    /// Beside the data folder if not said, or here if there is none.
+    /// By default beside the data folder, or the current folder if there is none.
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
 }
 
-/// Copies a store to another place and compares it there.
+/// Copies a store to another engine and compares the copy.
 pub(crate) fn run(arguments: &Migrate, output: Output) -> Result<()> {
     let migration = Migration {
         from: arguments.from.place(arguments.durability),
@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &Migrate, output: Output) -> Result<()> {
     print(&facts, output)
 }
 
-/// A folder of this run's own.
+/// A temporary folder of this run.
 fn scratch(arguments: &Migrate) -> PathBuf {
     let beside = |address: &Address| match address {
         Address::Folder(path) => path.parent().map(Path::to_path_buf),

@@ -15,22 +15,22 @@ use crate::remote::Remote;
 use crate::result::{Facts, print};
 use crate::table::Output;
 
-/// How much longer than its limit a drain may take to answer.
+/// Time that is added to the limit of a drain for its response.
 const MARGIN: Duration = Duration::from_secs(15);
 
 #[derive(Args)]
 pub(crate) struct Drain {
     #[command(flatten)]
     target: Target,
-    /// The node to drain; the one that answers unless named
+    /// The node to drain; by default the one that receives the request
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
-    /// How long it may take, in seconds; the server's own limit unless set
+    /// Time limit, in seconds; the server's own limit by default
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=86_400))]
     limit: Option<u64>,
 }
 
-/// Shows how a server is.
+/// Shows the status of a server.
 pub(crate) fn status(target: &Target, output: Output) -> Result<()> {
     let remote = Remote::new(target)?;
     let status: Status = remote.ask(Method::GET, "/v1/status", None)?;
@@ -59,7 +59,7 @@ pub(crate) fn status(target: &Target, output: Output) -> Result<()> {
     print(&facts, output)
 }
 
-/// Has a server leave, and shows what became of everything.
+/// Drains a server and shows the report.
 pub(crate) fn drain(arguments: &Drain, output: Output) -> Result<()> {
     let remote = Remote::new(&arguments.target)?;
     let body = json!({"limit_s": arguments.limit, "node": arguments.node});
@@ -79,7 +79,7 @@ pub(crate) fn drain(arguments: &Drain, output: Output) -> Result<()> {
     }
 }
 
-/// Has a server read keys, certificate and log level again.
+/// Reloads keys, certificate and log level of a server.
 pub(crate) fn reload(target: &Target, output: Output) -> Result<()> {
     let remote = Remote::new(target)?;
     let read: Value = remote.ask(Method::POST, "/v1/reload", None)?;
@@ -89,7 +89,7 @@ pub(crate) fn reload(target: &Target, output: Output) -> Result<()> {
     )
 }
 
-/// A balance sheet, as it is printed.
+/// The report of a drain, as it is printed.
 pub(crate) fn facts(sheet: &DrainSheet) -> Facts {
     vec![
         ("moved", json!(sheet.moved)),

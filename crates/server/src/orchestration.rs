@@ -1,4 +1,4 @@
-//! `steadfast orchestration`: start, show and steer them.
+//! `steadfast orchestration`: starts and controls them.
 
 use std::time::Duration;
 
@@ -30,67 +30,67 @@ pub(crate) enum Command {
         /// Its input, as JSON
         #[arg(long, value_name = "JSON")]
         input: Option<String>,
-        /// Its id; one is made unless it is set
+        /// Its id; generated unless set
         #[arg(long, value_name = "ID")]
         id: Option<String>,
-        /// Wait for its end, so many seconds at most, and print what it came to
+        /// Wait up to this many seconds for its end and print the output
         #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=230))]
         wait: Option<u64>,
     },
-    /// Show orchestrations, the oldest first
+    /// Show orchestrations, oldest first
     List {
-        /// Only those in these states, such as Running,Failed
+        /// Show only these states, such as Running,Failed
         #[arg(long, value_name = "STATES")]
         status: Option<String>,
-        /// Only those whose id begins like this
+        /// Show only ids that begin with this
         #[arg(long, value_name = "TEXT")]
         prefix: Option<String>,
-        /// How many at most
+        /// Maximum number to show
         #[arg(long, value_name = "N", default_value_t = 100)]
         top: usize,
     },
-    /// Show an orchestration, and its history as a timeline
+    /// Show an orchestration and the timeline of its history
     Show {
         /// Its id
         id: String,
     },
-    /// Say what an orchestration waits for
+    /// Show what an orchestration waits for
     Why {
         /// Its id
         id: String,
     },
-    /// Raise an event at an orchestration
+    /// Raise an event for an orchestration
     Raise {
         /// Its id
         id: String,
         /// The name of the event
         event: String,
-        /// What the event carries, as JSON
+        /// Payload of the event, as JSON
         #[arg(long, value_name = "JSON", default_value = "null")]
         data: String,
     },
-    /// End an orchestration
+    /// Terminate an orchestration
     Terminate {
         /// Its id
         id: String,
-        /// Becomes its output
+        /// The reason, which becomes its output
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
-        /// End its children too
+        /// Terminate its children too
         #[arg(long)]
         recursive: bool,
     },
-    /// Let an orchestration rest
+    /// Suspend an orchestration
     Suspend(Reasoned),
-    /// Let it go on
+    /// Resume an orchestration
     Resume(Reasoned),
-    /// Set a failed orchestration back to before its failures
+    /// Rewind a failed orchestration to before its failures
     Rewind(Reasoned),
-    /// Forget an orchestration that has ended
+    /// Purge an orchestration that has ended
     Purge {
         /// Its id
         id: String,
-        /// Forget its children too
+        /// Purge its children too
         #[arg(long)]
         recursive: bool,
     },
@@ -110,7 +110,7 @@ pub(crate) struct Reasoned {
     reason: Option<String>,
 }
 
-/// Asks the server.
+/// Runs the command.
 pub(crate) fn run(command: &Command, hub: &Hub, target: &Target, output: Output) -> Result<()> {
     let hub = TaskHub::new(hub, target)?;
     match command {
@@ -182,7 +182,7 @@ fn start(
     }
 }
 
-/// Waits for the end of an orchestration, and prints its output, or its status if it did
+/// Waits for the end of an orchestration and prints its output, or its status if it did
 /// not complete.
 fn wait_for(hub: &TaskHub, id: &str, seconds: u64, output: Output) -> Result<()> {
     let query = [("timeout", seconds.to_string())];
@@ -265,7 +265,7 @@ fn show(hub: &TaskHub, id: &str, output: Output) -> Result<()> {
     }
 }
 
-/// An event in one line: when, what, and what it tells.
+/// An event in one line: time, type and details.
 fn line(event: &Value) -> String {
     let mut told = Vec::new();
     for (name, value) in event.as_object().into_iter().flatten() {

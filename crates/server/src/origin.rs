@@ -1,16 +1,16 @@
-//! A place in a partition, as people write it.
+//! A position in a partition, as written by users.
 
 use std::str::FromStr;
 
 use steadfast::jobs::iso::parse_time;
 
-/// Where to begin.
+/// The position to start at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     Start,
     End,
     Sequence(u64),
-    /// As it was written; the server reads it.
+    /// As written; the server parses it.
     Time(String),
 }
 

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use anyhow::{Context, Result};
 
-/// Writes a text and a line end to standard output. Nobody needs to read it.
+/// Writes a line to standard output. A closed pipe is not an error.
 pub(crate) fn out(text: &impl Display) -> Result<()> {
     let mut stdout = io::stdout().lock();
     let written = writeln!(stdout, "{text}").and_then(|()| stdout.flush());

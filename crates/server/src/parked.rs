@@ -1,4 +1,4 @@
-//! `steadfast parked`: events that nobody could handle.
+//! `steadfast parked`: dead letters of consumer groups.
 
 use anyhow::{Result, bail};
 use clap::Subcommand;
@@ -13,31 +13,31 @@ use crate::table::{Output, Table};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Show events that a group has put aside, and why
+    /// Show the dead letters of a group with their errors
     List {
         /// Which event hub
         hub: String,
         /// Which group
         #[arg(default_value = "$Default")]
         group: String,
-        /// Only of this partition
+        /// Use only this partition
         #[arg(long, value_name = "N")]
         partition: Option<u32>,
     },
-    /// Have the group's processors handle them again
+    /// Replay dead letters to the group's processors
     Replay {
         /// Which event hub
         hub: String,
         /// Which group
         #[arg(default_value = "$Default")]
         group: String,
-        /// Only of this partition
+        /// Use only this partition
         #[arg(long, value_name = "N")]
         partition: Option<u32>,
     },
 }
 
-/// Asks the server.
+/// Runs the command.
 pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<()> {
     let remote = Remote::new(target)?;
     match command {

@@ -1,4 +1,4 @@
-//! Where state is, as it is written on the command line.
+//! The address of a store on the command line.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -8,20 +8,20 @@ use clap::ValueEnum;
 use steadfast::storage::backup::Place;
 use steadfast::storage::postgres;
 
-/// A folder, with or without `local:` before it, or the address of a database; of
-/// several, with spaces between them.
+/// A folder, with or without `local:` before it, or the address of a database, or of
+/// several, separated by spaces.
 #[derive(Clone)]
 pub(crate) enum Address {
     Folder(PathBuf),
     Database(String),
 }
 
-/// Who keeps the second copy of what a database acknowledges.
+/// How a database keeps the second copy of an acknowledged commit.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Durability {
     /// A standby of PostgreSQL, by synchronous replication
     Quorum,
-    /// Nobody: one server
+    /// No second copy: one server
     Single,
     /// The provider, below PostgreSQL
     Provider,
@@ -50,7 +50,7 @@ impl FromStr for Address {
 }
 
 impl Address {
-    /// The place at this address.
+    /// The storage location of this address.
     pub(crate) fn place(&self, durability: Durability) -> Place {
         let url = match self {
             Self::Folder(path) => return Place::Folder(path.clone()),

@@ -1,7 +1,7 @@
-//! Progress of long work, for whoever watches.
+//! Progress of long operations on a terminal.
 //!
-//! Shown on standard error, and only if that is a terminal: what is written to
-//! files and pipes is the result alone.
+//! Shown on standard error, and only if that is a terminal: files and pipes receive only
+//! the result.
 
 use std::future::Future;
 use std::io::{IsTerminal, Write};
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// Shows the progress of some work until it is done.
+/// Shows the progress of an operation until it is complete.
 pub(crate) async fn show<T>(
     progress: &watch::Sender<Progress>,
     work: impl Future<Output = T>,
@@ -35,10 +35,10 @@ pub(crate) async fn show<T>(
     }
 }
 
-/// Draws a line over the former one.
+/// Draws a line over the previous one.
 pub(crate) fn draw(line: &str) {
     let mut terminal = std::io::stderr();
-    // A terminal that has gone away needs no progress.
+    // Errors of a closed terminal are ignored.
     let _ = write!(terminal, "\r\x1b[2K{line}");
     let _ = terminal.flush();
 }

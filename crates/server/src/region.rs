@@ -1,4 +1,4 @@
-//! `steadfast region`: who runs the jobs of a pair.
+//! `steadfast region`: owners of the jobs of a pair.
 
 use std::time::Duration;
 
@@ -15,23 +15,23 @@ use crate::table::{Output, Table};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Show who owns the jobs of each home, and whether both regions have everything
+    /// Show the owner of each home's jobs and the state of replication
     Status,
-    /// Have the region of the server that is asked own all jobs of the pair
+    /// Move all jobs of the pair to the region of the addressed server
     ///
-    /// If the owner is there it hands them over, without a loss. If it is not, this
-    /// region takes them as soon as nobody is promised them any more.
+    /// If the owner is reachable, it hands them over without loss. Otherwise this region
+    /// takes them over as soon as the promise of the voters to the owner has expired.
     Failover {
-        /// Only the jobs that have their home there
+        /// Move only the jobs of this home
         #[arg(long)]
         home: Option<String>,
-        /// Also if the owner worked alone: what only it has is lost
+        /// Move them even if the owner worked alone; changes that only it has are lost
         #[arg(long)]
         accept_loss: bool,
     },
-    /// Have each home own its jobs again
+    /// Move the jobs back to their home regions
     Failback {
-        /// Only the jobs that have their home there
+        /// Move only the jobs of this home
         #[arg(long)]
         home: Option<String>,
     },
@@ -53,7 +53,7 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
     }
 }
 
-/// Calls under way are waited for, and then the other region takes over.
+/// The time limit of a move: calls in flight complete before the other region takes over.
 const MOVING: Duration = Duration::from_secs(40);
 
 fn moved(remote: &Remote, path: &str, body: &Value) -> Result<()> {

@@ -1,4 +1,4 @@
-//! A running server, by its REST interface.
+//! A client of the REST interface of a server.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use serde_json::Value;
 use crate::context::{Server, Target};
 use crate::exit::Failure;
 
-/// How long an ordinary answer may take.
+/// The time-out of an ordinary request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A server that can be asked.
+/// A blocking client of a server.
 pub(crate) struct Remote {
     way: Way,
     runtime: tokio::runtime::Runtime,
 }
 
-/// The way to a server.
+/// The HTTP client and the server that it uses.
 #[derive(Clone)]
 struct Way {
     server: Server,
@@ -27,12 +27,12 @@ struct Way {
 }
 
 impl Remote {
-    /// The server that is meant; it is not asked anything yet.
+    /// Creates a client of the target server, without connecting.
     pub(crate) fn new(target: &Target) -> Result<Self> {
         Self::of(target.server()?)
     }
 
-    /// This server; it is not asked anything yet.
+    /// Creates a client of this server, without connecting.
     pub(crate) fn of(server: Server) -> Result<Self> {
         let mut client = Client::builder().connect_timeout(PATIENCE);
         if let Some(ca) = &server.ca {
@@ -49,12 +49,12 @@ impl Remote {
         })
     }
 
-    /// Where it is.
+    /// The URL of the server.
     pub(crate) fn url(&self) -> &str {
         &self.way.server.url
     }
 
-    /// Asks something that is answered at once.
+    /// Sends a request with the ordinary time-out.
     pub(crate) fn ask<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -64,7 +64,7 @@ impl Remote {
         self.ask_within(PATIENCE, method, path, body)
     }
 
-    /// Asks something that may take this long.
+    /// Sends a request with this time-out.
     pub(crate) fn ask_within<T: DeserializeOwned>(
         &self,
         limit: Duration,
@@ -80,12 +80,12 @@ impl Remote {
         serde_json::from_str(text).with_context(|| format!("{url} is not a Steadfast server"))
     }
 
-    /// Runs something that asks in its own time.
+    /// Runs a future to completion.
     pub(crate) fn block<T>(&self, work: impl Future<Output = T>) -> T {
         self.runtime.block_on(work)
     }
 
-    /// Asks beside other questions.
+    /// Sends a GET request that may run concurrently with others.
     pub(crate) fn get(
         &self,
         limit: Duration,
@@ -142,7 +142,7 @@ impl Way {
     }
 }
 
-/// The last cause: those above it only repeat that something failed.
+/// The root cause: the errors above it only repeat that the request failed.
 fn root(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
@@ -169,7 +169,7 @@ fn refused(status: StatusCode, text: &str) -> anyhow::Error {
     }
 }
 
-/// A name as a part of a path.
+/// Encodes a name as a path segment.
 pub(crate) fn segment(name: &str) -> Result<String> {
     if matches!(name, "" | "." | "..") || name.contains(['/', '?', '#', '%']) {
         bail!("'{name}' is not a name");

@@ -1,4 +1,4 @@
-//! What a command prints when it is done.
+//! Printing of command results.
 
 use std::fmt::Display;
 
@@ -11,10 +11,10 @@ use tokio::sync::watch;
 use crate::out::out;
 use crate::table::Output;
 
-/// Names and values.
+/// Named values.
 pub(crate) type Facts = Vec<(&'static str, Value)>;
 
-/// Runs some work on a runtime of its own; answers how long it took.
+/// Runs a future on a new runtime and measures its duration.
 pub(crate) fn timed<T>(
     work: impl AsyncFnOnce(&watch::Sender<Progress>) -> steadfast::storage::Result<T>,
 ) -> Result<(T, f64)> {

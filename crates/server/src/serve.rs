@@ -1,6 +1,6 @@
 //! `steadfast dev` and `steadfast serve`.
 //!
-//! A node runs until a signal ends it.
+//! The node runs until a signal stops it.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::out::out;
 use crate::result::print;
 use crate::table::Output;
 
-/// How long connections may take to end after everything else has.
+/// The time limit for closing connections after the drain.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
@@ -34,16 +34,16 @@ pub(crate) struct Serve {
     settings: Settings,
 }
 
-/// Which kind of server.
+/// The kind of server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Known keys, loopback only.
+    /// Well-known keys, loopback only.
     Development,
-    /// Keys of one's own.
+    /// Configured keys.
     Production,
 }
 
-/// Runs a node until it is told to end.
+/// Runs a node until it is stopped.
 pub(crate) fn run(arguments: &Serve, mode: Mode, output: Output) -> Result<()> {
     allocator::set_up();
     let config = arguments.settings.config()?;
@@ -53,20 +53,20 @@ pub(crate) fn run(arguments: &Serve, mode: Mode, output: Output) -> Result<()> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.enable_all().build().context("start a runtime")?;
     let served = runtime.block_on(serve(arguments, config, &telemetry, mode, output));
-    // What still runs is cut off: it has had its time.
+    // Tasks that still run are cut off: their time limit has passed.
     runtime.shutdown_timeout(Duration::from_millis(100));
     telemetry.end();
     served
 }
 
-/// Lets the process open as many files as it may: every connection is one.
+/// Raises the limit of open files to the maximum: every connection is a file.
 fn allow_files() {
     let limit = getrlimit(Resource::Nofile);
     let all = Rlimit {
         current: limit.maximum,
         maximum: limit.maximum,
     };
-    // If it stays as it is, `steadfast doctor` says so.
+    // On failure the limit stays; `steadfast doctor` reports it.
     let _ = setrlimit(Resource::Nofile, all);
 }
 
@@ -102,7 +102,7 @@ async fn serve(
             node = builder.start() => node?,
             () = signals.ends.next() => bail!("ended by a signal before it was ready"),
         };
-        // After a restore it listens where it did before.
+        // After a restore it listens on the same port.
         config.http_port = node.http_port().unwrap_or(config.http_port);
         let sheet = live(&node, limit, telemetry, &mut signals, mode, output).await?;
         restored = node.restore().await;
@@ -113,7 +113,7 @@ async fn serve(
     }
 }
 
-/// One life of the node, until it has left.
+/// Runs the node once, until it is drained and stopped.
 async fn live(
     node: &Node,
     limit: Duration,
@@ -142,7 +142,7 @@ async fn live(
         node.stop(LAST_WORDS).await;
         sheet
     };
-    // The second signal means: now.
+    // The second signal stops the node at once.
     let now = async {
         if !is_signalled {
             signals.ends.next().await;
@@ -152,7 +152,7 @@ async fn live(
     tokio::select! {
         sheet = leaving => Ok(sheet),
         () = now => bail!("ended by a second signal, {NOT_LOST}"),
-        // Somebody else may have begun to drain it, with more patience.
+        // A drain over REST may have a longer limit.
         () = tokio::time::sleep(limit + 2 * LAST_WORDS) => {
             let seconds = limit.as_secs();
             let message = format!("ended after {seconds} s, {NOT_LOST}");
@@ -161,7 +161,7 @@ async fn live(
     }
 }
 
-/// What is true whenever a server ends too early.
+/// The end of every message about an early stop.
 const NOT_LOST: &str = "before everything was handed over; nothing durable is lost";
 
 struct Signals {
@@ -169,7 +169,7 @@ struct Signals {
     hangup: Signal,
 }
 
-/// Signals by which somebody wants the server to end.
+/// The signals that stop the server.
 struct Ends {
     term: Signal,
     interrupt: Signal,
@@ -198,9 +198,9 @@ impl Ends {
     }
 }
 
-/// Reads keys, certificate and log level again. What cannot be read stays as it is.
+/// Reloads keys, certificate and log level. A part that cannot be read stays unchanged.
 async fn reload(node: &Node) {
-    // systemd takes the state only together with the time at which it began.
+    // systemd accepts the state only together with its start time.
     match NotifyState::monotonic_usec_now() {
         Ok(now) => tell_systemd(&[NotifyState::Reloading, now]),
         Err(error) => tracing::warn!(event = "node.notify_failed", %error),
@@ -219,7 +219,7 @@ fn tell_systemd(state: &[NotifyState<'_>]) {
     }
 }
 
-/// Prints every address, and what to paste.
+/// Prints every address and connection string.
 fn greet(node: &Node, mode: Mode, output: Output) -> Result<()> {
     let strings = match mode {
         Mode::Development => node.connection_strings(),

@@ -1,7 +1,7 @@
 //! Connection strings for the key of a context.
 //!
-//! The server tells the name of the key, its rights and its ports. The secret is the
-//! context's own: no server sends one back.
+//! The server returns the name of the key, its rights and its ports. The secret comes from
+//! the context: no server returns one.
 
 use anyhow::{Context as _, Result};
 use reqwest::Method;
@@ -12,7 +12,7 @@ use steadfast::protocols::rest::Identity;
 use crate::context::Server;
 use crate::remote::Remote;
 
-/// The name of a context's key, and the strings that it opens the server with.
+/// The name of a context's key and its connection strings.
 pub(crate) fn strings(server: Server) -> Result<(String, Vec<ConnectionString>)> {
     let (url, secret) = (server.url.clone(), server.key.clone());
     let identity: Identity = Remote::of(server)?.ask(Method::GET, "/v1/me", None)?;
@@ -31,7 +31,7 @@ pub(crate) fn strings(server: Server) -> Result<(String, Vec<ConnectionString>)>
         secondary: None,
     };
     let keys = match development {
-        // Its secret is too short for some SDKs: the emulators have others beside it.
+        // Its secret is too short for some SDKs, so the emulator keys are listed too.
         true if name == ROOT => ClientKeys::known(&development_ring()),
         true => Some(ClientKeys::of(key).open()),
         false => Some(ClientKeys::of(key)),

@@ -1,4 +1,4 @@
-//! Rows for people, or one JSON object for programs.
+//! Tables for users, or one JSON object for programs.
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use crate::out::out;
 
-/// How to print a result.
+/// The output format of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
-    /// Lines for people
+    /// A table
     #[default]
     Table,
     /// One JSON object
@@ -25,7 +25,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// No rows yet. The name is that of the list in JSON.
+    /// An empty table. The name is that of the list in JSON.
     pub(crate) fn new(name: &'static str, columns: &'static [&'static str]) -> Self {
         Self {
             name,
@@ -39,7 +39,7 @@ impl Table {
         self.name
     }
 
-    /// Adds a row: an object with the columns as fields, and more if it likes.
+    /// Adds a row: an object with the columns as fields; JSON output prints further fields.
     pub(crate) fn row(&mut self, row: Value) {
         self.rows.push(row);
     }
@@ -62,7 +62,7 @@ impl Table {
     }
 }
 
-/// A value as people read it.
+/// A value in a table cell.
 pub(crate) fn shown(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),

@@ -1,7 +1,7 @@
 //! `steadfast event tail`: follow an event hub.
 //!
-//! Every partition has one request under way, which the server answers when there
-//! is something. So events of one partition come in order.
+//! Every partition has one long-poll request in flight, which the server answers when
+//! there are events. So the events of one partition stay in order.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -18,45 +18,45 @@ use crate::out::out;
 use crate::remote::{Remote, segment};
 use crate::table::Output;
 
-/// How long the server waits before it says that nothing came.
+/// How long the server waits for events, in seconds.
 const WAIT: u64 = 20;
 
-/// How much longer an answer may take than the server waits.
+/// Time that is added to the server's wait for the response.
 const MARGIN: Duration = Duration::from_secs(15);
 
 #[derive(Args)]
 pub(crate) struct Tail {
     /// Which event hub
     hub: String,
-    /// Only this partition; may be repeated
+    /// Follow only this partition; may be repeated
     #[arg(long = "partition", value_name = "N")]
     partitions: Vec<u32>,
-    /// Where to begin: start, end, a sequence number, or a time
+    /// Position to start at: start, end, a sequence number, or a time
     #[arg(long, default_value = "end")]
     from: Origin,
-    /// How to show events; JSON if the output is
+    /// Format of events; JSON if the output is JSON
     #[arg(long, value_enum)]
     format: Option<Form>,
-    /// End after so many events
+    /// Stop after this many events
     #[arg(long, value_name = "N")]
     count: Option<u64>,
-    /// End when a partition has had nothing new for so many seconds; 0 shows what is there
+    /// Stop when no events arrive for this many seconds; 0 shows the existing events only
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=30))]
     wait: Option<u64>,
 }
 
-/// How to show an event.
+/// The format of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Form {
-    /// One line of JSON with all that is known
+    /// One line of JSON with all fields
     Json,
-    /// Where it is, its key, and its body
+    /// Position, key and body
     Text,
-    /// Where it is, its key, and the bytes of its body
+    /// Position, key and the bytes of the body
     Hex,
 }
 
-/// Shows events until there are enough.
+/// Shows events until a limit is reached.
 pub(crate) fn run(tail: &Tail, remote: &Remote, output: Output) -> Result<()> {
     let form = tail.format.unwrap_or(match output {
         Output::Json => Form::Json,
@@ -117,7 +117,7 @@ async fn follow(
 }
 
 impl Tail {
-    /// Where the first request begins.
+    /// The start position of the first request.
     fn first(&self) -> String {
         match &self.from {
             Origin::Start => "&from=start".to_owned(),
@@ -127,7 +127,7 @@ impl Tail {
         }
     }
 
-    /// Where the others begin. A time that is still to come stays a bound.
+    /// The start position of the following requests. A time in the future stays a bound.
     fn next(&self, sequence: i64) -> String {
         format!("&from_sequence={sequence}{}", self.time())
     }

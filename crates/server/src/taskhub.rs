@@ -1,4 +1,4 @@
-//! A task hub of a running server, by HTTP.
+//! An HTTP client of a task hub.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use serde_json::Value;
 use crate::context::Target;
 use crate::remote::Remote;
 
-/// Where the interface lies.
+/// The base path of the interface.
 const BASE: &str = "/runtime/webhooks/durabletask";
 
-/// How much longer than a server a command waits.
+/// Time that is added to the server's time-out.
 const MARGIN: Duration = Duration::from_secs(10);
 
-/// Which task hub.
+/// The task hub to use.
 #[derive(Args)]
 pub(crate) struct Hub {
     /// The task hub
@@ -32,7 +32,7 @@ pub(crate) struct TaskHub {
 }
 
 impl TaskHub {
-    /// The task hub that is meant; nothing is asked yet.
+    /// Creates a client of the task hub, without connecting.
     pub(crate) fn new(hub: &Hub, target: &Target) -> Result<Self> {
         Ok(Self {
             remote: Remote::new(target)?,
@@ -40,8 +40,8 @@ impl TaskHub {
         })
     }
 
-    /// Asks something that is answered within `patience`. The path is made of texts
-    /// that may hold anything.
+    /// Sends a request with the time-out `patience`. The segments of the path may contain any
+    /// characters.
     pub(crate) fn ask(
         &self,
         patience: Duration,
@@ -62,7 +62,7 @@ impl TaskHub {
         self.remote.ask_within(limit, method, &address, body)
     }
 
-    /// Asks something that is answered at once.
+    /// Sends a request with a short time-out.
     pub(crate) fn quick(
         &self,
         method: Method,
@@ -74,12 +74,12 @@ impl TaskHub {
     }
 }
 
-/// A text as a part of a path or a query.
+/// Percent-encodes a text for a path or a query.
 pub(crate) fn encoded(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
 
-/// A payload that somebody typed.
+/// Parses a payload from the command line.
 pub(crate) fn payload(text: Option<&String>) -> Result<Option<Value>> {
     let read = text.map(|text| serde_json::from_str(text));
     read.transpose()

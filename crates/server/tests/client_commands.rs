@@ -120,12 +120,12 @@ fn clients_of_an_app_server_are_listed_told_and_closed() {
     assert_eq!(shown["server"], "two");
     let servers = json(&server, &["appserver", "list", "chat"]);
     assert_eq!(servers["servers"][0]["state"], "offline");
-    assert_eq!(ask(&server, &["appserver", "drain", "chat", "nobody"]).0, 3);
+    assert_eq!(ask(&server, &["appserver", "drain", "chat", "absent"]).0, 3);
     assert_eq!(ask(&server, &["client", "close", "chat", &id]).0, 0);
     let closed = runtime.block_on(socket.next()).unwrap().unwrap();
     let expected = "{\"type\":7,\"error\":\"Closed by an operator.\"}\u{1e}";
     assert_eq!(closed, Message::text(expected));
-    assert_eq!(ask(&server, &["client", "show", "chat", "nobody"]).0, 3);
+    assert_eq!(ask(&server, &["client", "show", "chat", "absent"]).0, 3);
     assert_eq!(ask(&server, &["client", "list", "nothing"]).0, 3);
     let left = runtime.block_on(app.shutdown());
     assert_eq!(left, 0);

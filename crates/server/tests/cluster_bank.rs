@@ -264,7 +264,7 @@ fn check_journals(nodes: &[Server], noted: &BTreeMap<(usize, String), bool>) {
             assert!(is_right, "{id} is there {times} times, told: {is_noted}");
             unknown += u64::from(times == 1 && !is_noted);
         }
-        assert!(found.is_empty(), "nobody has written {found:?}");
+        assert!(found.is_empty(), "no client has written {found:?}");
     }
     let told = noted.values().filter(|is_noted| **is_noted).count();
     println!("journals: {told} notes acknowledged, {unknown} more have happened, none twice");

@@ -130,7 +130,7 @@ fn a_partition_has_one_owner_of_a_group_at_all_nodes() {
     assert_eq!(said(&a.run(&create)).0, 0);
     let mut slowest = Duration::ZERO;
     for partition in 0..PARTITIONS {
-        // Whoever owns it, the higher epoch wins, and the lower one is not let in.
+        // Whichever node owns it, the higher epoch wins, and the lower one is rejected.
         let mut first = Reader::attach(a, partition, 1);
         let mut second = Reader::attach(b, partition, 2);
         let began = now();

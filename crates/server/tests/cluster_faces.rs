@@ -32,7 +32,7 @@ fn every_node_serves_every_client() {
     orchestrations(a, b, c);
 }
 
-/// Made here, published there, read elsewhere; also by whoever waits.
+/// Created on one node, published on another, read on a third, also by a waiting reader.
 fn events(a: &Server, b: &Server, c: &Server) {
     done(a, &["eventhub", "create", "houses", "--partitions", "6"]);
     for partition in 0..6 {

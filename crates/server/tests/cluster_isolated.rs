@@ -42,8 +42,8 @@ fn a_node_that_the_others_do_not_reach_gives_up_what_it_has() {
         let (status, answer) = put(&c, &format!("before{number}"), "k", "v");
         assert_eq!(status, StatusCode::OK, "{answer}");
     }
-    // From now on nothing comes to it; its own words still reach the others. Somebody
-    // wants what it has all the time.
+    // From now on it receives nothing; its own messages still reach the others. Clients
+    // request its partitions all the time.
     proxy.freeze(true);
     let began = now();
     let is_over = AtomicBool::new(false);
@@ -65,7 +65,7 @@ fn a_node_that_the_others_do_not_reach_gives_up_what_it_has() {
         });
     });
     println!("given up and taken after {:?}", began.elapsed());
-    // It is not reached because somebody asks it to take one.
+    // A request to take a partition does not count as being reached.
     let (code, _, error) = said(&c.run(&["cluster", "move", "0", "--to", "c"]));
     assert_ne!(code, 0, "{error}");
     for number in 0..PARTITIONS {

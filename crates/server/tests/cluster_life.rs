@@ -63,7 +63,7 @@ fn nodes_join_leave_and_are_killed() {
             write(server, "life", &slot, 0);
         }
     }
-    // A clean leave, while somebody writes.
+    // A clean drain during writes.
     let mut leaving = nodes.pop().unwrap();
     let stop = AtomicBool::new(false);
     let (gap, left) = std::thread::scope(|scope| {
@@ -115,7 +115,7 @@ fn nodes_join_leave_and_are_killed() {
         let found = read(&first, "life", &format!("s{slot}"));
         assert_eq!(found, (StatusCode::OK, value.clone()), "slot {slot}");
     }
-    // And somebody new.
+    // And a new node.
     let fresh = node("d", &database).ready();
     settled(&fresh, 2);
     let fresh_caller = Caller::of(&fresh);
@@ -219,7 +219,7 @@ fn a_partition_is_moved_by_hand() {
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("NODE") && text.contains(" up "), "{text}");
     assert_eq!(get(&b, "hand", "k").1, json!("v"));
-    let nobody = running::said(&a.run(&[
+    let refused = running::said(&a.run(&[
         "cluster",
         "--access-key",
         KNOWN,
@@ -228,5 +228,5 @@ fn a_partition_is_moved_by_hand() {
         "--to",
         "x",
     ]));
-    assert_ne!(nobody.0, 0);
+    assert_ne!(refused.0, 0);
 }

@@ -37,7 +37,7 @@ fn lag_fences_and_unknown_outcomes_are_counted() {
     lag_shows_and_goes(&mut database, &first, &asked);
     let counts = || ["entries_fenced", "entries_unknown"].map(|name| metric(&first, name));
     assert_eq!(counts(), [0.0, 0.0]);
-    // Written, but nobody heard of it: the connection is lost before the answer.
+    // Written, but not answered: the connection is lost before the response.
     let mut commits = || {
         let primary = database.primary();
         let commits = "select sum(commit_no) from steadfast.sf_partition";
@@ -60,7 +60,7 @@ fn lag_fences_and_unknown_outcomes_are_counted() {
     let [fenced, unknown] = counts();
     assert!(fenced == 0.0 && unknown >= 1.0, "{fenced} {unknown}");
     assert_eq!(read(&asked, "counted", "s1"), (StatusCode::OK, json!(7)));
-    // Somebody else has had every partition meanwhile.
+    // Other nodes have owned every partition since.
     let primary = database.primary();
     let others = "update steadfast.sf_partition set epoch = epoch + 1";
     database.server(primary).sql(others).unwrap();

@@ -257,14 +257,14 @@ fn memberships(nodes: &[Server], [x, y, z]: [&mut Client; 3]) {
     let (a, b, c) = (&nodes[0], &nodes[1], &nodes[2]);
     let member = format!("/groups/h/connections/{}", y.id);
     assert_eq!(manage(a, Method::PUT, &member, None), StatusCode::OK);
-    let nobody = "/groups/h/connections/nobody";
-    assert_eq!(manage(a, Method::PUT, nobody, None), StatusCode::NOT_FOUND);
+    let absent = "/groups/h/connections/absent";
+    assert_eq!(manage(a, Method::PUT, absent, None), StatusCode::NOT_FOUND);
     let one = format!("/connections/{}", y.id);
     for node in [a, b, c] {
         for path in ["/groups/h", "/users/bob", &one] {
             assert_eq!(manage(node, Method::HEAD, path, None), StatusCode::OK);
         }
-        for path in ["/groups/i", "/users/carol", "/connections/nobody"] {
+        for path in ["/groups/i", "/users/carol", "/connections/absent"] {
             assert_eq!(
                 manage(node, Method::HEAD, path, None),
                 StatusCode::NOT_FOUND
@@ -309,8 +309,8 @@ fn questions(nodes: &[Server], [x, y, _]: [&mut Client; 3]) {
     };
     let (told, ()) = a.block(async { tokio::join!(asking, answering) });
     assert_eq!(told, "bob");
-    // Whoever is not there is told to be missing, at once.
-    let call = json!({"type": 1, "invocationId": "2", "target": "ask", "arguments": ["nobody"]});
+    // A call to an unknown client fails at once.
+    let call = json!({"type": 1, "invocationId": "2", "target": "ask", "arguments": ["absent"]});
     let done = b.block(async {
         y.say(&call).await;
         y.next().await

@@ -85,7 +85,7 @@ fn three_servers_with_tls_are_one() {
             assert_eq!(found, (StatusCode::OK, json!(path)));
         }
     }
-    // Whoever has no key is not let in.
+    // A client without a key is rejected.
     let (status, _) = servers[1].ask(Method::GET, "/v1/cluster", "Bearer no", None);
     assert_eq!(status, StatusCode::UNAUTHORIZED);
 }
@@ -115,7 +115,7 @@ fn a_node_is_reached_where_it_says() {
         assert_eq!(status, StatusCode::OK, "{answer}");
         assert_eq!(nodes::get(&b, &service, "k").1, json!("v"));
     }
-    assert!(proxy.connections() > 0, "nobody came through");
+    assert!(proxy.connections() > 0, "no connection came through");
     let _inside = runtime.enter();
     drop(proxy);
 }

@@ -40,7 +40,7 @@ fn strangers_are_refused_with_a_code_and_change_nothing() {
     assert!(error.contains("STF-7014"), "{error}");
     let short = node("b", &database).set("cluster.key=short");
     assert!(refused(short).contains("STF-7002"));
-    // Nobody was disturbed.
+    // The other nodes were not disturbed.
     settled(&a, 1);
     let (status, found) = get(&a, "kept", "k");
     assert_eq!((status, found), (StatusCode::OK, json!("v")));

@@ -173,7 +173,7 @@ fn jobs_46_48_a_killed_region_is_followed_and_gets_its_jobs_back() {
     pair.heard_from(home, &["/every/0", "/fail/0"]);
     let count_before = pair.heard().len();
     let before = shown(&pair, home);
-    // Somebody makes jobs until the last moment.
+    // A client creates jobs until the last moment.
     let making = pair.make_until_lost(home);
     running::until("some jobs are made", || {
         let status = pair.get(other, "/jobs/near9").0;
@@ -264,7 +264,7 @@ fn jobs_46_48_a_killed_region_is_followed_and_gets_its_jobs_back() {
     let asking = pair.begin_command(other, &["region", "failback"]);
     pair.resting(other);
     pair.owned_by(other);
-    assert!(!asking.is_finished(), "nobody waited for the call");
+    assert!(!asking.is_finished(), "the call was not waited for");
     pair.answer_the_patient();
     let (code, said) = asking.join().unwrap();
     assert_eq!(code, 0, "{said}");

@@ -55,7 +55,7 @@ fn a_cluster_is_backed_up_while_it_runs() {
         .set(&format!("data={data}"))
         .set(&format!("partitions={PARTITIONS}"));
     expect_all(&Caller::of(&alone.ready()));
-    // Nobody was disturbed.
+    // The other nodes were not disturbed.
     settled(&nodes[0], 2);
 }
 
@@ -161,7 +161,7 @@ fn databases_share_the_partitions_and_one_more_joins() {
     assert_eq!(primaries.count(), 2, "{found}");
     let (code, _, error) = said(&nodes[0].run(&["backup", "--to", "backups"]));
     assert!(code != 0 && error.contains("STF-7056"), "{error}");
-    // Whoever names the databases otherwise is not let in.
+    // A node with other databases is rejected.
     let exchanged = format!("{} {}", urls[1], urls[0]);
     assert!(refused(node("c", &exchanged)).contains("STF-7051"));
     assert!(refused(node("c", &urls[0])).contains("STF-7050"));
@@ -187,7 +187,7 @@ fn databases_share_the_partitions_and_one_more_joins() {
         assert_eq!(server.ended().0, 0);
     }
     // Their leases end soon.
-    let moved = until("nobody to be there", || {
+    let moved = until("no node to be there", || {
         let (code, moved, _) = said(&run(folder.path(), &order));
         (code == 0).then_some(moved)
     });
@@ -271,7 +271,7 @@ fn a_database_that_dies_holds_up_only_what_is_in_it() {
         until_written("it still goes on", &written, PARTITIONS / 2);
         assert!(
             counts().eq(before),
-            "somebody acknowledged without a primary"
+            "a commit was acknowledged without a primary"
         );
         databases[1].promote_by_rule().unwrap();
         until_written("all go on", &written, PARTITIONS);
@@ -342,7 +342,7 @@ fn a_move_that_is_killed_is_ended_by_the_next_one() {
         moving.kill().unwrap();
         kills += 1;
         for url in &urls {
-            // Thirty seconds later nobody waits for the one that was killed.
+            // Thirty seconds later no node waits for the one that was killed.
             let has_schema = sql(url, "select to_regclass('steadfast.sf_node') is not null");
             if has_schema == "t" {
                 sql(

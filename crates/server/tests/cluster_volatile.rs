@@ -157,7 +157,7 @@ impl Book {
 }
 
 /// A node leaves, one joins, one is killed with -9 and another one after it: what was
-/// acknowledged is there, and nobody is told of a loss.
+/// acknowledged is there, and no loss is reported.
 #[test]
 fn c66_acknowledged_volatile_state_survives_its_owners() {
     let database = database();
@@ -212,7 +212,7 @@ fn c66_acknowledged_volatile_state_survives_its_owners() {
 }
 
 /// A node stands still for longer than its lease; when it goes on, it neither shows what
-/// it remembers nor acknowledges what nobody else has.
+/// it remembers nor acknowledges what no other node has.
 #[test]
 fn c61_a_frozen_owner_of_volatile_state_acknowledges_nothing() {
     let database = database();
@@ -322,7 +322,7 @@ fn c66_the_loss_of_all_holders_is_told_once() {
             assert_eq!(*diary.0.lock().unwrap(), vec![2; PARTITIONS]);
         }
     });
-    // It goes on, empty; nobody else is told, wherever its slots move.
+    // It continues, empty; the loss is reported once, wherever its slots move.
     let fresh = node("e", &database).ready();
     settled(&fresh, 2);
     let asked = Caller::of(&fresh);

@@ -49,7 +49,7 @@ fn orchestrations_are_started_explained_steered_and_forgotten() {
         &["orchestration", "suspend", "one", "--reason", "a pause"],
     );
     let why = ok(&server, &["orchestration", "why", "one"]);
-    assert_eq!(why.trim(), "somebody has suspended it");
+    assert_eq!(why.trim(), "it is suspended");
     ok(&server, &["orchestration", "resume", "one"]);
     ok(
         &server,

@@ -373,7 +373,7 @@ fn a_tail_from_the_end_shows_what_comes_afterwards_in_every_partition() {
     command.env("STEADFAST_URL", &server.url);
     command.args(["event", "tail", "houses", "--count", "4"]);
     let mut tail = Process::spawn(command).unwrap();
-    // Nobody says when it looks on, so it is told until it has heard.
+    // There is no signal that it follows, so send until it has received an event.
     let heard = |tail: &mut Process, partition: &str| {
         running::until("an event", || {
             done(

@@ -417,7 +417,7 @@ fn an_unknown_key_name_is_answered_like_a_wrong_secret() {
     for path in ["/v1/status", "/houses/messages"] {
         let (status, words) = refused(path, "root");
         assert_eq!(status, StatusCode::UNAUTHORIZED, "{path}: {words}");
-        assert_eq!(refused(path, "nobody"), (status, words));
+        assert_eq!(refused(path, "absent"), (status, words));
     }
     let port = server.port_of_with("blob", ROOT);
     let blob = |account: &str| {
@@ -431,7 +431,7 @@ fn an_unknown_key_name_is_answered_like_a_wrong_secret() {
             (answer.status(), code)
         })
     };
-    assert_eq!(blob("root"), blob("nobody"));
+    assert_eq!(blob("root"), blob("absent"));
     assert!(!blob("root").0.is_success());
 }
 

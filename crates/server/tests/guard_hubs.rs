@@ -28,7 +28,7 @@ fn try_token(server: &Server, client_token: &str, route: &Route, is_client: bool
     };
     assert_eq!(ask(None), Unauthenticated, "{name}");
     assert_eq!(
-        web(audience, LATER, "nobody"),
+        web(audience, LATER, "absent"),
         Unauthenticated,
         "{name}: wrong"
     );

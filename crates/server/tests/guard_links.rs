@@ -159,7 +159,7 @@ fn every_operation_on_blobs_asks_for_its_rights() {
         let by = |key: &str| ask(verb, rest, key, &secret(key), &date);
         let wrong = ask(verb, rest, "eventsmanage", &secret("wrong"), &date);
         assert_eq!(wrong, Unauthenticated, "{name}: wrong");
-        let unknown = ask(verb, rest, "nobody", &secret("nobody"), &date);
+        let unknown = ask(verb, rest, "absent", &secret("absent"), &date);
         assert_eq!(unknown, Unauthenticated, "{name}: unknown");
         let old = "Thu, 01 Jan 2015 00:00:00 GMT";
         let old = ask(verb, rest, "root", &secret("root"), old);
@@ -324,7 +324,7 @@ const ADDRESSES: [&str; 5] = [
 /// Tries every key by a proof of its name and secret.
 fn try_keys(name: &str, to: &str, by: &dyn Fn(&str, &str) -> Verdict) {
     let needed = needs(&address::parse(to).unwrap());
-    for (key, wrong) in [("eventsmanage", "wrong"), ("nobody", "wrong")] {
+    for (key, wrong) in [("eventsmanage", "wrong"), ("absent", "wrong")] {
         assert_eq!(by(key, wrong), Unauthenticated, "{name}: wrong");
     }
     assert_eq!(by("none", &secret("none")), Unauthenticated, "{name}: none");

@@ -227,7 +227,7 @@ fn looking_changes_nothing() {
     let after = ["houses", "orders", "mail", "audit"].map(|name| seen(folder.path(), &[name]));
     assert_eq!(before, after);
     assert_eq!(seen(folder.path(), &[]), partitions);
-    // And whoever owns the folder goes on with it.
+    // And the owner of the folder continues to use it.
     with(&data, async |[first, _]| {
         let orders: Queue<String> = first.state().get_or_add("orders").await.unwrap();
         let mut tx = first.begin();

@@ -22,7 +22,7 @@ fn jobs_are_made_run_and_shown() {
     );
     let found = json(&server, &["collection", "list"]);
     assert_eq!(found["collections"][0]["max_jobs"], 3);
-    // Nobody listens there.
+    // No process listens there.
     let call = [
         "--call",
         "http://127.0.0.1:9/",

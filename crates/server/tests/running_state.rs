@@ -243,7 +243,7 @@ fn a_volatile_service_begins_a_new_life_with_its_process() {
     assert_eq!(put(&server, ALICE, json!(1)), StatusCode::CREATED);
     let bank = json!({"scheme": "singleton", "volatile": false});
     assert_eq!(server.get("/v1/state/bank").1, bank);
-    assert_eq!(server.get("/v1/state/nobody").0, StatusCode::NOT_FOUND);
+    assert_eq!(server.get("/v1/state/absent").0, StatusCode::NOT_FOUND);
     server.process.kill().unwrap();
     let server = Start::new("dev")
         .set(&format!("data={}", folder.display()))

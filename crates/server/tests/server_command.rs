@@ -106,7 +106,7 @@ fn exit_codes_say_what_kind_of_failure_it_was() {
     assert_eq!(code(&["nonsense"]), 2);
     assert_eq!(code(&["status", "-o", "yaml"]), 2);
     assert_eq!(code(&[]), 2);
-    assert_eq!(code(&["status", "--context", "nobody"]), 3);
+    assert_eq!(code(&["status", "--context", "absent"]), 3);
     // 4, a time-out, takes its time: see the tests of drain.
 }
 
@@ -156,7 +156,7 @@ fn a_context_is_used_unless_another_is_named() {
         fs::metadata(file).unwrap().permissions().mode() & 0o777,
         0o600
     );
-    assert_eq!(said(&run(folder, &["context", "remove", "nobody"])).0, 3);
+    assert_eq!(said(&run(folder, &["context", "remove", "absent"])).0, 3);
     assert_eq!(
         said(&run(
             folder,

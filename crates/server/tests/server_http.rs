@@ -132,7 +132,7 @@ fn every_route_of_the_document_is_there_and_guarded() {
     let (_, document) = server.ask(Method::GET, "/openapi.json", "", None);
     let mut count = 0;
     for (path, item) in document["paths"].as_object().unwrap() {
-        let place = path.replace("{name}", "nobody");
+        let place = path.replace("{name}", "absent");
         for (method, operation) in item.as_object().unwrap() {
             let verb: Method = method.to_uppercase().parse().unwrap();
             let (without, _) = server.ask(verb.clone(), &place, "", None);

@@ -310,8 +310,8 @@ fn a_context_is_shown_without_its_key() {
         let (_, printed, _) = show(name);
         assert_eq!(printed, format!("name  far\nurl   {url}\nca    ca.pem\n"));
     }
-    assert_eq!(show(&["nobody"]).0, 3);
-    assert_eq!(show(&["nobody", "--strings"]).0, 3);
+    assert_eq!(show(&["absent"]).0, 3);
+    assert_eq!(show(&["absent", "--strings"]).0, 3);
 }
 
 #[tokio::test]

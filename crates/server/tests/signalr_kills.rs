@@ -139,7 +139,7 @@ fn nothing_is_missed_when_an_app_server_is_killed() {
     assert_eq!(after, before, "no broadcast is missed, doubled or late");
     let process = server.block(stateful.call(100, "process", json!([])));
     assert_ne!(process["result"], first.id());
-    // Whoever cannot be held is told to come back, and does.
+    // Clients that cannot be kept are asked to reconnect, and do.
     let closed = server.block(plain.next());
     assert_eq!(
         (&closed["type"], &closed["allowReconnect"]),

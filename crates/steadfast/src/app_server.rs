@@ -1,4 +1,4 @@
-//! App servers: hubs in processes of their own.
+//! App servers: SignalR hubs in separate processes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use uuid::Uuid;
 use crate::config::Error as ConfigError;
 use crate::node::{Error, Result};
 
-/// Something that is done when a server leaves, with the clients of a hub.
+/// A hook that runs with the clients of a hub when the server shuts down.
 type Hook = Box<dyn FnOnce(Clients) -> Pending<()> + Send>;
 type Pending<T> = std::pin::Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Hubs of this process, linked to a service that keeps the clients.
+/// Hubs of this process, linked to a service that holds the client connections.
 ///
-/// Several servers may host the same hubs. One that leaves goes offline, runs its
-/// hooks, waits for its clients or has them moved to another server, and closes.
+/// Several servers may host the same hubs. On shutdown a server goes offline, runs its
+/// hooks, waits for its clients to close or move to another server, and closes.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -48,7 +48,7 @@ type Pending<T> = std::pin::Pin<Box<dyn Future<Output = T> + Send>>;
 ///     })
 ///     .start()?;
 /// server.ready().await;
-/// // ... and when it is time to go:
+/// // ... and to shut down:
 /// let left = server.shutdown().await;
 /// assert_eq!(left, 0);
 /// # Ok(())
@@ -65,7 +65,7 @@ struct Running {
     hooks: Vec<Hook>,
 }
 
-/// A hub whatever its type.
+/// A linked hub of any type.
 trait Linked: Send + Sync {
     fn clients(&self) -> Clients;
     fn count(&self) -> usize;
@@ -92,7 +92,7 @@ impl<H: Hub> Linked for Dialed<H> {
 }
 
 impl AppServer {
-    /// A server of the service that this connection string names.
+    /// Returns a builder for the service of a connection string.
     pub fn builder(connection_string: &str) -> AppServerBuilder {
         AppServerBuilder {
             service: connection_string.to_owned(),
@@ -107,27 +107,28 @@ impl AppServer {
         }
     }
 
-    /// Waits until the service has welcomed all hubs.
+    /// Waits until all hubs are linked to the service.
     pub async fn ready(&self) {
         for hub in &self.hubs {
             hub.dialed.ready().await;
         }
     }
 
-    /// The clients of a hub, wherever they are connected.
+    /// The clients of a hub, on all nodes of the service.
     pub fn clients(&self, hub: &str) -> Option<Clients> {
         let mut hubs = self.hubs.iter();
         let found = hubs.find(|own| own.name.eq_ignore_ascii_case(hub))?;
         Some(found.dialed.clients())
     }
 
-    /// How many clients this server has.
+    /// The number of clients that this server handles.
     pub fn count(&self) -> usize {
         self.hubs.iter().map(|hub| hub.dialed.count()).sum()
     }
 
-    /// Leaves, all hubs side by side: offline, hooks in the order in which they were
-    /// added, waiting or moving, close. How many clients were left at the limit.
+    /// Shuts down all hubs concurrently: goes offline, runs the hooks in the order in which
+    /// they were added, waits for or moves the clients, closes. Returns how many clients
+    /// were left at the limit.
     pub async fn shutdown(self) -> usize {
         let limit = self.limit;
         let leaving = self.hubs.into_iter().map(|hub| {
@@ -148,7 +149,7 @@ impl AppServer {
     }
 }
 
-/// What an app server will be.
+/// Configures an app server.
 pub struct AppServerBuilder {
     service: String,
     name: String,
@@ -161,42 +162,42 @@ pub struct AppServerBuilder {
     clock: Arc<dyn Clock>,
 }
 
-/// Begins to dial for one hub.
+/// Starts the links of one hub.
 type Start =
     Box<dyn FnOnce(DialOptions, Arc<dyn Clock>) -> std::result::Result<Box<dyn Linked>, String>>;
 
 impl AppServerBuilder {
-    /// Its name, which no other server has; random unless set.
+    /// Sets the name, which must be unique among the servers; random unless set.
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
         self
     }
 
-    /// What becomes of clients when it leaves.
+    /// Sets how clients are handled on shutdown.
     #[must_use]
     pub fn shutdown_mode(mut self, mode: ShutdownMode) -> Self {
         self.mode = mode;
         self
     }
 
-    /// How long leaving may take; 30 seconds unless set.
+    /// Sets the time limit of the shutdown; 30 seconds unless set.
     #[must_use]
     pub fn shutdown_limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
-    /// How many links each hub has; one unless set. With one, everything that this
-    /// server says keeps its order. With several, what one client gets does, and a
-    /// broken link takes fewer clients with it.
+    /// Sets the number of links of each hub; one unless set. With one, all messages of this
+    /// server keep their order. With several, the messages to one client do, and a broken
+    /// link disconnects fewer clients.
     #[must_use]
     pub fn links(mut self, links: usize) -> Self {
         self.links = links;
         self
     }
 
-    /// Trusts these authorities, in PEM, beside those of the system.
+    /// Trusts these certificate authorities, in PEM, beside those of the system.
     #[must_use]
     pub fn authorities(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.authorities = Some(pem.into());
@@ -209,7 +210,7 @@ impl AppServerBuilder {
         self.hub_with(name, H::default(), HubOptions::default())
     }
 
-    /// Hosts a hub that is there already, or otherwise than usual.
+    /// Like [`AppServerBuilder::hub`], with an existing hub value and explicit options.
     #[must_use]
     pub fn hub_with<H: Hub>(mut self, name: &str, hub: H, options: HubOptions) -> Self {
         let start: Start = Box::new(move |dial, clock| {
@@ -220,8 +221,8 @@ impl AppServerBuilder {
         self
     }
 
-    /// Does something when the server leaves, after no client can come any more and
-    /// before those that are there go.
+    /// Adds a hook that runs on shutdown, after the server stops accepting clients and
+    /// before the connected clients are closed or moved.
     #[must_use]
     pub fn on_shutdown<F, T>(mut self, hub: &str, hook: F) -> Self
     where
@@ -233,7 +234,7 @@ impl AppServerBuilder {
         self
     }
 
-    /// Begins to dial, and goes on dialing while the service cannot be reached.
+    /// Starts the links and retries while the service cannot be reached.
     pub fn start(self) -> Result<AppServer> {
         let service = service(&self.service)?;
         let mut hubs = Vec::new();
@@ -269,7 +270,7 @@ impl AppServerBuilder {
     }
 }
 
-/// What a connection string says.
+/// A parsed connection string.
 #[derive(Debug, PartialEq, Eq)]
 struct Service {
     /// Host and port.
@@ -292,13 +293,13 @@ fn service(text: &str) -> Result<Service> {
     let wrong =
         |why: &str| Error::Config(ConfigError::value("connection string", "the program", why));
     let endpoint = part("ServerEndpoint").or_else(|| part("Endpoint"));
-    let endpoint = endpoint.ok_or_else(|| wrong("it names no Endpoint"))?;
+    let endpoint = endpoint.ok_or_else(|| wrong("it has no Endpoint"))?;
     let secret = part("AccessKey").ok_or_else(|| wrong("it has no AccessKey"))?;
     let (scheme, host) = endpoint.split_once("://").unwrap_or(("", endpoint));
     let is_encrypted = match scheme {
         "http" => false,
         "https" => true,
-        _ => return Err(wrong("the Endpoint begins with http:// or https://")),
+        _ => return Err(wrong("the Endpoint must begin with http:// or https://")),
     };
     let host = host.trim_end_matches('/');
     let usual = if is_encrypted { "443" } else { "80" };

@@ -1,8 +1,8 @@
 //! Orchestrations, activities and entities.
 //!
 //! An entity is a type whose methods are its operations. An orchestration is an
-//! async function that survives its process: it is replayed from what happened, so
-//! it awaits only what its [`Context`] gives.
+//! async function that survives its process: it is replayed from its history, so
+//! it may await only futures of its [`Context`].
 //!
 //! ```
 //! use serde::{Deserialize, Serialize};
@@ -57,8 +57,8 @@
 //! # }
 //! ```
 //!
-//! The same functions run in a process of their own, as a [`Worker`] of a server
-//! elsewhere; a [`Client`] does there what a [`TaskHub`] does here.
+//! The same functions can run in another process, as a [`Worker`] of a server; there a
+//! [`Client`] takes the place of the [`TaskHub`].
 
 pub use steadfast_durable::native::*;
 pub use steadfast_durable::*;

@@ -1,6 +1,6 @@
-//! What collections hold, for tools.
+//! Inspection of the contents of collections, for tools.
 //!
-//! The same answer whether a folder or a running node is asked.
+//! The result is the same for a data folder and for a running node.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use steadfast_collections::{Entry, Error as CollectionError, Inspector, Summary};
 
-/// What to look at.
+/// What to inspect.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Question {
     /// `collections` lists them all, a name shows what one holds; without it the
@@ -20,7 +20,7 @@ pub struct Question {
     pub limit: usize,
 }
 
-/// The name of a sheet of entries; only they have a limit.
+/// The name of the table of entries, the only one with a limit.
 pub(crate) const ENTRIES: &str = "entries";
 
 /// Rows of one kind.
@@ -32,14 +32,14 @@ pub struct Sheet {
     pub columns: Vec<String>,
     /// The rows.
     pub rows: Vec<Map<String, Value>>,
-    /// Whether the limit has left some out.
+    /// Whether the limit has cut off rows.
     pub has_more: bool,
 }
 
-/// Why there is no answer.
+/// Why an inspection failed.
 #[derive(Debug)]
 pub enum Error {
-    /// There is no such thing.
+    /// The partition, collection or key does not exist.
     NotFound(String),
     /// A collection cannot be read.
     Collection(CollectionError),
@@ -64,12 +64,12 @@ impl From<CollectionError> for Error {
 
 type Result<T> = std::result::Result<T, Error>;
 
-/// Answers a question about these partitions.
+/// Inspects these partitions.
 pub async fn look(inspectors: &[Inspector], question: &Question) -> Result<Sheet> {
     whole(look_at_part(inspectors, question).await?, question)
 }
 
-/// The answer, once all partitions were asked: a key that none of them has is missing.
+/// Completes the result of all partitions: a key that none of them has is an error.
 pub(crate) fn whole(sheet: Sheet, question: &Question) -> Result<Sheet> {
     match (&question.what, &question.key) {
         (Some(name), Some(key)) if sheet.rows.is_empty() => {
@@ -79,7 +79,7 @@ pub(crate) fn whole(sheet: Sheet, question: &Question) -> Result<Sheet> {
     }
 }
 
-/// Answers a question about some of the partitions; others may have the key.
+/// Inspects some of the partitions; other partitions may have the key.
 pub(crate) async fn look_at_part(inspectors: &[Inspector], question: &Question) -> Result<Sheet> {
     match (question.what.as_deref(), &question.key) {
         (None, _) => list_partitions(inspectors).await,
@@ -151,7 +151,7 @@ async fn list_entries(inspectors: &[Inspector], name: &str, limit: usize) -> Res
     let mut is_known = false;
     let mut rows = Vec::new();
     for inspector in inspectors {
-        // One more than is shown tells whether there are more.
+        // One row more than the limit shows whether there are more.
         let wanted = limit.saturating_add(1) - rows.len();
         if let Some(found) = inspector.entries(name, wanted).await? {
             is_known = true;

@@ -24,12 +24,12 @@
 //! # }
 //! ```
 //!
-//! - [`Node::builder`] says where state is kept ([`Builder::data`],
+//! - [`Node::builder`] sets where state is kept ([`Builder::data`],
 //!   [`Builder::memory`], [`Builder::postgres`]), what runs in it
 //!   ([`Builder::service`], [`Builder::processor`]) and whether ports are opened ([`Builder::serve`]).
 //! - [`Node::service`] opens partitioned services of [`collections`].
 //! - [`durable`] has orchestrations and entities.
-//! - [`Node::drain`] leaves, and says what became of everything.
+//! - [`Node::drain`] shuts a node down in order and reports the outcome.
 //! - [`Builder::hub`] hosts hubs for SignalR clients, [`AppServer`] links hubs of other
 //!   processes to a node.
 //! - [`config`] reads settings in layers: defaults, a file, the environment, flags.
@@ -48,7 +48,7 @@ pub use app_server::{AppServer, AppServerBuilder};
 pub use bytes::Bytes;
 pub use node::{Address, Builder, Error, Node, Result, Slot, StatefulService};
 pub use steadfast_collections as collections;
-/// What can be stored: each name is the trait and its derive.
+/// Types that can be stored: each name is the trait and its derive.
 pub use steadfast_collections::schema::{Key, Record, Unknown, UnknownVariant};
 pub use steadfast_core::{clock, error, id};
 pub use steadfast_events as events;

@@ -1,6 +1,6 @@
 //! Processors of nodes that are killed, with exact totals.
 //!
-//! Two of three nodes are processes that are killed while somebody publishes. Each
+//! Two of three nodes are processes that are killed during publication. Each
 //! event is handled once, by the node that owns its partition at that time.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
@@ -72,7 +72,7 @@ fn child(name: &str, url: &str) -> Process {
     child
 }
 
-/// Publishes to all partitions for ever. What fails may have been published, or not.
+/// Publishes to all partitions endlessly. A failed batch may have been published, or not.
 async fn publish(node: &Node) {
     let mut publishing = JoinSet::new();
     for slot in 0..SLOTS {
@@ -114,7 +114,7 @@ fn totals_are_exact_while_nodes_are_killed() {
             again.kill().unwrap();
         });
         tokio::select! {
-            () = publish(&node) => unreachable!("it publishes for ever"),
+            () = publish(&node) => unreachable!("it publishes endlessly"),
             done = kills => done.unwrap(),
         }
         tokio::time::timeout(PATIENCE, caught_up(&node))

@@ -29,7 +29,7 @@ async fn write(slot: steadfast::Slot, last: Arc<AtomicU64>) {
     let numbers: Dictionary<String, u64> = slot.state().get_or_add("numbers").await.unwrap();
     loop {
         let next = last.load(Ordering::SeqCst) + 1;
-        // Nobody may see a number before it is written.
+        // No reader may see a number before it is written.
         last.store(next, Ordering::SeqCst);
         let mut tx = slot.replica().begin();
         for key in 0..KEYS {

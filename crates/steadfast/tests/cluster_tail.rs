@@ -54,8 +54,8 @@ async fn publish(
     acknowledged
 }
 
-/// Reads a partition from its beginning until somebody has counted so many of its
-/// events; begins again behind the last one if it is cut off.
+/// Reads a partition from its beginning until this many of its events are counted;
+/// resumes behind the last one if it is disconnected.
 async fn follow(
     hubs: EventHubs,
     slot: u32,

@@ -31,7 +31,7 @@ impl Counter {
         self.value
     }
 
-    /// Waits until somebody lets it pass.
+    /// Waits until the test releases it.
     async fn pass(&mut self) -> i64 {
         let _permit = GATE.acquire().await;
         self.value
@@ -94,7 +94,7 @@ async fn a_worker_at_one_node_runs_everything() {
         assert_eq!(ended.status, Status::Completed, "{ended:?}");
         assert_eq!(ended.output.as_deref(), Some("3"), "{ended:?}");
     }
-    // Answers of entities come back to whoever asked, wherever that was.
+    // Answers of entities come back to the caller, on any node.
     for number in 0..12 {
         let counter = Counter::at(&format!("k{number}")).unwrap();
         for (hub, expected) in [(&hub, 4), (&waiting, 5)] {

@@ -61,7 +61,7 @@ async fn durable_03_a_leaving_node_takes_results_and_ends_streams_with_ok() {
     let waiting = {
         let hub = hub.clone();
         let request = wire::GetInstanceRequest {
-            instance_id: "nobody".into(),
+            instance_id: "absent".into(),
             get_inputs_and_outputs: false,
         };
         let method = "WaitForInstanceCompletion";
@@ -446,7 +446,7 @@ async fn refusals_have_their_status_and_change_nothing() {
     };
     for method in ["SuspendInstance", "ResumeInstance", "RewindInstance"] {
         assert_eq!(
-            code(hub.tell(method, named("nobody")).await),
+            code(hub.tell(method, named("absent")).await),
             Err(Code::NotFound)
         );
     }
@@ -705,7 +705,7 @@ async fn waits_end_with_the_patience_of_their_client() {
             .await;
         assert_eq!(late.unwrap_err().code(), Code::DeadlineExceeded);
         let unknown = hub
-            .call::<_, wire::GetInstanceResponse>(method, wait("nobody"))
+            .call::<_, wire::GetInstanceResponse>(method, wait("absent"))
             .await;
         assert!(!unknown.unwrap().exists);
     }
@@ -718,7 +718,7 @@ async fn skipped_terminations_are_told() {
     hub.start("f", "live").await.unwrap();
     let request = wire::SkipGracefulOrchestrationTerminationsRequest {
         instance_batch: Some(wire::InstanceBatch {
-            instance_ids: vec!["live".into(), "nobody".into(), "@a@b".into()],
+            instance_ids: vec!["live".into(), "absent".into(), "@a@b".into()],
         }),
         reason: Some("\"enough\"".into()),
     };
@@ -726,7 +726,7 @@ async fn skipped_terminations_are_told() {
     let answer =
         hub.call::<_, wire::SkipGracefulOrchestrationTerminationsResponse>(method, request);
     let answer = answer.await.unwrap();
-    assert_eq!(answer.unterminated_instance_ids, ["nobody", "@a@b"]);
+    assert_eq!(answer.unterminated_instance_ids, ["absent", "@a@b"]);
     let state = hub.ended("live").await;
     assert_eq!(
         state.orchestration_status(),
@@ -839,12 +839,12 @@ async fn keys_open_what_they_may() {
         let hub = Caller::new(&node, "durable").with("taskhub", name);
         hub.with("authorization", format!("Bearer {key}"))
     };
-    let nobody = Caller::new(&node, "durable");
+    let anonymous = Caller::new(&node, "durable");
     assert_eq!(
-        nobody.start("f", "a").await.unwrap_err().code(),
+        anonymous.start("f", "a").await.unwrap_err().code(),
         Code::Unauthenticated
     );
-    let hello = nobody.tell("Hello", wire::Empty {}).await;
+    let hello = anonymous.tell("Hello", wire::Empty {}).await;
     assert_eq!(hello.unwrap_err().code(), Code::Unauthenticated);
     let wrong = hub("no secret of theirs", "blue");
     assert_eq!(

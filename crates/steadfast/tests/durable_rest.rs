@@ -160,7 +160,7 @@ async fn durable_63_instances_are_started_shown_and_ended() {
         .await;
     let history = shown["historyEvents"].as_array().unwrap();
     assert_eq!(history.last().unwrap()["Result"], json!({"b": 2}));
-    assert_eq!(rest.get("/instances/nobody").await.0, 404);
+    assert_eq!(rest.get("/instances/absent").await.0, 404);
     assert_eq!(rest.get("/instances/one?showInput=perhaps").await.0, 400);
 }
 
@@ -200,7 +200,7 @@ async fn durable_63_instances_are_steered() {
         202
     );
     assert_eq!(
-        rest.post("/instances/nobody/raiseEvent/go", &json!(1))
+        rest.post("/instances/absent/raiseEvent/go", &json!(1))
             .await
             .0,
         404
@@ -247,7 +247,7 @@ async fn durable_63_instances_are_steered() {
             "{verb}"
         );
         assert_eq!(
-            rest.status(Method::POST, &format!("/instances/nobody/{verb}"))
+            rest.status(Method::POST, &format!("/instances/absent/{verb}"))
                 .await,
             404,
             "{verb}"
@@ -269,7 +269,7 @@ async fn durable_63_instances_are_steered() {
         .await;
     assert_eq!((same.0, same.2["id"].as_str()), (202, Some("x")));
     assert_eq!(
-        rest.status(Method::POST, "/instances/nobody/restart").await,
+        rest.status(Method::POST, "/instances/absent/restart").await,
         400
     );
 }
@@ -350,7 +350,7 @@ async fn durable_63_instances_are_listed_and_purged() {
         json!({"instancesDeleted": 2})
     );
     assert_eq!(rest.status(Method::DELETE, all).await, 404);
-    assert_eq!(rest.status(Method::DELETE, "/instances/nobody").await, 404);
+    assert_eq!(rest.status(Method::DELETE, "/instances/absent").await, 404);
 }
 
 /// Runs the next batch: results are given, the state is theirs.

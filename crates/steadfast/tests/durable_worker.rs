@@ -207,7 +207,7 @@ async fn a_worker_elsewhere_runs_whatever_an_orchestration_waits_for() {
 
     start(&client, "down", "countdown", &5u64).await;
     assert_eq!(output(&client, "down").await, "\"done\"");
-    // The failure of an operation reaches whoever called.
+    // The failure of an operation reaches the caller.
     let broke = Account::at("tour-b")
         .unwrap()
         .add(&client, -99)
@@ -366,7 +366,7 @@ rights = ["manage durable"]
     );
     let client = Client::connect(&known).unwrap();
     assert_eq!(client.get("none", false).await.unwrap(), None);
-    // Nobody else believes this certificate, and nothing is sent in the clear.
+    // Other clients do not trust this certificate, and nothing is sent in the clear.
     let plain = endpoint.replace("https://", "http://");
     for connection in [
         format!("Endpoint={endpoint};{secret}"),

@@ -109,7 +109,7 @@ async fn what_is_under_way_is_completed_and_the_rest_is_told() {
         (sheet.moved, sheet.left, sheet.cut_off, sheet.lost),
         (8, 0, 0, 0)
     );
-    // Nobody waits for ever: every writer was told.
+    // No writer waits indefinitely: each one got an answer.
     for writer in writers {
         writer.await.unwrap();
     }
@@ -225,7 +225,7 @@ fn kill_during_the_drain() {
         child
             .wait_for(|line| note(line) > 0 && line == "draining", PATIENCE)
             .unwrap();
-        // Somewhere between the first moment and the end of the drain.
+        // At some time between the start and the end of the drain.
         std::thread::sleep(Duration::from_micros(round * 1500));
         child.kill().unwrap();
         let mut is_over = false;

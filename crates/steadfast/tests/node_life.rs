@@ -55,7 +55,7 @@ async fn a_dropped_node_closes_its_port_and_lets_go_of_its_folder() {
     let clone = node.clone();
     let port = port(&node);
     drop(node);
-    // A clone is the same node; somebody who is connected does not keep it.
+    // A clone is the same node; a connected client does not keep it.
     let idle = TcpStream::connect(("127.0.0.1", port)).unwrap();
     drop(clone);
     let again = start_again(&config).await;
@@ -187,7 +187,7 @@ async fn an_owner_hears_of_a_loss_that_others_saw_first() {
             let slot = cache.slot_with(SlotKey::Only, &diary).await.unwrap();
             assert_eq!(slot.incarnation(), life);
         }
-        // Nobody else has what goes with this node, and it says so.
+        // No other node has a copy of this node's state, and the report says so.
         let sheet = node.drain(Duration::from_secs(10)).await;
         assert_eq!((sheet.left, sheet.lost), (0, 1));
     }

@@ -1,7 +1,7 @@
-//! Work behind the scenes: long, and nobody waits for it.
+//! Long work on a background thread.
 //!
-//! Folding and freeing a generation of a million rows takes a while. It is done on
-//! one thread of low priority, so that flushing never crowds out committing.
+//! Folding and freeing a generation of a million rows takes a while. One thread of
+//! low priority does it, so that flushing never crowds out committing.
 
 use std::sync::mpsc::{Sender, channel};
 
@@ -9,10 +9,10 @@ use tokio::sync::oneshot;
 
 use crate::error::{Error, Kind, Result};
 
-/// The thread, which ends with this handle.
+/// Handle of the background thread, which ends when it is dropped.
 pub(crate) struct Behind {
-    /// `None` if nobody wants a thread, or the system gave us none: then work is
-    /// done on the spot.
+    /// `None` if no thread was requested or the system could not start one: work
+    /// then runs in the caller.
     work: Option<Sender<Box<dyn FnOnce() + Send>>>,
 }
 
@@ -33,7 +33,7 @@ impl Behind {
         Self { work }
     }
 
-    /// Does a piece of work when its turn comes.
+    /// Runs `work` on the thread and returns its result.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -49,10 +49,10 @@ impl Behind {
     }
 }
 
-/// Lets the calling thread run behind everything that somebody waits for. If it
-/// falls behind too far, writers are throttled, and then it has the machine.
+/// Gives the calling thread the lowest priority. If it falls too far behind, writers
+/// are throttled, which leaves it enough CPU.
 pub(crate) fn lower_priority() {
     const LOWEST: i32 = 19;
-    // Where that is not allowed the thread is merely in the way.
+    // If the system refuses, the thread runs at normal priority.
     let _ = rustix::process::nice(LOWEST);
 }

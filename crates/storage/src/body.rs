@@ -99,7 +99,7 @@ impl Writes {
         self
     }
 
-    /// A transaction of another store, to be done here again. Events are not in it.
+    /// A transaction of another store, to be applied here as redo. It has no events.
     pub(crate) fn redo(bytes: &Bytes) -> std::result::Result<Self, Malformed> {
         let mut longest_key = 0;
         for operation in operations(bytes.clone()) {
@@ -118,12 +118,12 @@ impl Writes {
         })
     }
 
-    /// Whether one transaction may hold this one and the next.
+    /// Whether this one and `next` fit in one transaction.
     pub(crate) fn fits(&self, next: &Self) -> bool {
         self.operations.len() + next.operations.len() <= limits::TRANSACTION_BYTES
     }
 
-    /// Does what the next one does after this one, at once. Neither has events.
+    /// Appends the operations of `next` to this transaction. Neither has events.
     pub(crate) fn then(&mut self, next: &Self) {
         self.operations.extend_from_slice(&next.operations);
         self.longest_key = self.longest_key.max(next.longest_key);
@@ -147,7 +147,7 @@ impl Writes {
         self.operation(CLEAR, table, &[]);
     }
 
-    /// Forgets the events of a stream before `first`, whose batch starts at
+    /// Removes the events of a stream before `first`, whose batch starts at
     /// `offset`.
     pub fn trim(&mut self, stream: Stream, first: Sequence, offset: Offset) {
         self.trims.push((stream, first));

@@ -52,7 +52,7 @@ impl Budget {
         self.staged.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Forgets what was staged: it is in an entry now, or taken back.
+    /// Subtracts staged bytes that are now in an entry or were rolled back.
     pub(crate) fn unstage(&self, bytes: usize) {
         self.staged.fetch_sub(bytes as u64, Ordering::Relaxed);
     }

@@ -52,15 +52,15 @@ impl RowCache {
         self.rows.get(&Lookup { version, row })
     }
 
-    /// Brings a row up to date if it is remembered at all. What nobody has read is
-    /// left to the tables, so that a flush of many rows does not empty the cache.
+    /// Updates a row that is cached. A row that was never read is not added, so that a
+    /// flush of many rows does not evict the cache.
     pub(crate) fn refresh(&self, version: u64, row: &[u8], value: Option<&Bytes>) {
         if self.rows.contains_key(&Lookup { version, row }) {
             self.put(version, row, value);
         }
     }
 
-    /// Remembers a row. It is copied, so that it keeps no larger buffer alive.
+    /// Caches a row. It is copied, so that it keeps no larger buffer alive.
     pub(crate) fn put(&self, version: u64, row: &[u8], value: Option<&Bytes>) {
         let key = Key {
             version,

@@ -19,11 +19,11 @@ use crate::node::Node;
 use crate::queue::Queue;
 use crate::shared::{Closed, Shared};
 
-/// How often an unknown outcome is asked for before the partition is given up.
+/// Attempts to resolve an unknown outcome before the partition is abandoned.
 const RESOLVE_ATTEMPTS: u32 = 8;
 
-/// Sends group after group, for ever. A group is shown to its waiters while the
-/// next one is already being written.
+/// Sends group after group until the task is aborted. A group's waiters are answered
+/// while the next group is already being written.
 pub(crate) async fn run<L: Latch>(node: Arc<Node>, ready: Arc<Queue<Arc<Shared<L>>, L>>) {
     let mut done: Vec<(Closed<L>, Outcome)> = Vec::new();
     loop {
@@ -31,7 +31,7 @@ pub(crate) async fn run<L: Latch>(node: Arc<Node>, ready: Arc<Queue<Arc<Shared<L
             .iter()
             .any(|(_, outcome)| *outcome != Outcome::Committed)
         {
-            // What comes after a doubt depends on how it ends.
+            // Later groups depend on how the unknown outcome is resolved.
             settle_all(&node, std::mem::take(&mut done)).await;
         }
         let group = node.groups.load(Ordering::Relaxed);

@@ -1,8 +1,8 @@
-//! What a copy of a partition consists of.
+//! The content of a replica of a partition.
 //!
-//! Rows, and what is known about them, as the entries of an owner leave them. Two
-//! copies with the same [`Position`] are equal: an epoch has one owner, which begins
-//! from one content and numbers its entries.
+//! Rows and their metadata, as the owner's entries leave them. Two replicas with the
+//! same [`Position`] are equal: an epoch has one owner, which begins from one content
+//! and numbers its entries.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,8 +15,8 @@ use crate::body::{Body, Operation, operations, split_row_key};
 use crate::engine::Entry;
 use crate::meta;
 
-/// How far a copy is. The one with the higher position has everything that was
-/// acknowledged to anybody who has the lower one.
+/// How far a replica is. The one with the higher position has every entry that was
+/// acknowledged at the lower one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Position {
     /// The last epoch whose owner has confirmed the content.
@@ -28,7 +28,7 @@ pub struct Position {
 /// All rows of a partition.
 pub(crate) type Rows = BTreeMap<(Table, Bytes), Bytes>;
 
-/// What is known of rows and is in none of them.
+/// Metadata of a replica beside its rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Folded {
     lsn: Lsn,
@@ -37,7 +37,7 @@ pub(crate) struct Folded {
 }
 
 impl Folded {
-    /// As a flush has left it.
+    /// Decodes the metadata that a flush has left.
     pub(crate) fn of(meta: Bytes) -> Result<Self, Malformed> {
         let meta = meta::decode(meta)?;
         Ok(Self {
@@ -47,14 +47,14 @@ impl Folded {
         })
     }
 
-    /// As a flush would leave it.
+    /// Encodes the metadata as a flush would.
     pub(crate) fn meta(&self) -> Bytes {
         let heads = BTreeMap::new();
         meta::encode(self.lsn, self.time, &heads, Some(&self.tables))
     }
 
-    /// Does what an entry says. What is kept is copied, so that no row keeps the
-    /// message that has brought it.
+    /// Applies an entry. Rows are copied, so that none keeps alive the message that
+    /// carried it.
     pub(crate) fn fold(&mut self, rows: &mut Rows, body: Bytes) -> Result<(), Malformed> {
         let body = Body::decode(body)?;
         for transaction in &body.transactions {
@@ -85,16 +85,16 @@ impl Folded {
                     rows.append(&mut later.split_off(&(next, Bytes::new())));
                 }
             }
-            // There are no streams in what is copied.
+            // Replicated partitions have no streams.
             Operation::Trim(..) => {}
         }
     }
 }
 
-/// A row as it travels.
+/// A row as it is sent: table, key, value.
 pub(crate) type CopiedRow = (Table, Bytes, Bytes);
 
-/// Where a whole copy begins: what is flushed, and the entries since.
+/// Where a full copy begins: what is flushed, and the entries since.
 pub(crate) struct Base {
     pub(crate) number: EntryNumber,
     /// Of the last entry, if there is none after `number`.
@@ -103,16 +103,16 @@ pub(crate) struct Base {
     pub(crate) log: Vec<Entry>,
 }
 
-/// Why something was not done to a copy.
+/// Why a replica refused a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum No {
     /// A later epoch is known here.
     Deposed(Epoch),
-    /// It does not follow what is here.
+    /// The message does not follow the state of this replica.
     Strange,
 }
 
-/// A copy that is being made, beside the one that is there.
+/// A full copy in transfer, beside the current one.
 #[derive(Debug)]
 pub(crate) struct Staging {
     pub(crate) epoch: Epoch,

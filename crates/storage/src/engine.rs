@@ -1,9 +1,9 @@
 //! The storage seam: a fenced log with tables beside it.
 //!
-//! Every engine is two things: a commit log, whose acknowledgement is the only
-//! promise, and tables, which are filled from the log behind it. What stands
-//! above this trait (overlay, group commit, snapshots) exists once for all
-//! engines; what stands below it knows nothing of transactions.
+//! Every engine has two parts: a commit log, whose acknowledgement is the only
+//! guarantee, and tables, which are filled from the log asynchronously. The layers above
+//! this trait (overlay, group commit, snapshots) exist once for all engines; the layers
+//! below it know nothing of transactions.
 //!
 //! Invariants that `tests/conformance.rs` demands of every engine:
 //!
@@ -28,14 +28,14 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::error::Result;
 
-/// What every engine does. All positions and numbers come from the caller.
+/// A storage engine. All positions and numbers come from the caller.
 #[async_trait]
 pub trait Engine: Send + Sync + 'static {
-    /// Takes a partition: epoch + 1 if its epoch is still `expect` and no other
+    /// Acquires a partition: sets epoch + 1 if its epoch is still `expect` and no other
     /// live owner has it. A durable barrier: what the answer says stays true.
     async fn acquire(&self, partition: Partition, owner: Owner, expect: Epoch) -> Result<Acquired>;
 
-    /// Gives a partition up, so that the next owner need not wait for the lease.
+    /// Releases a partition, so that the next owner need not wait for the lease.
     async fn release(&self, partition: Partition, epoch: Epoch) -> Result<()>;
 
     /// Keeps an owner alive for `ttl` from now. A lease is a hint: it delays
@@ -58,14 +58,14 @@ pub trait Engine: Send + Sync + 'static {
     /// Folds committed changes into the tables and lets the log be trimmed.
     async fn flush(&self, flush: Flush) -> Result<()>;
 
-    /// A row of the tables; what is not flushed yet is not seen.
+    /// A row of the tables; unflushed changes are not visible.
     async fn get(&self, partition: Partition, table: Table, key: &[u8]) -> Result<Option<Bytes>>;
 
     /// Rows of the tables in key order.
     async fn scan(&self, partition: Partition, table: Table, range: Scan) -> Result<Vec<Row>>;
 
-    /// The keys of those rows. An engine that can leave the values where they are
-    /// does: a filter asks for many keys and wants few values.
+    /// The keys of those rows. An engine avoids reading the values if it can: a filter
+    /// reads many keys and few values.
     async fn scan_keys(
         &self,
         partition: Partition,
@@ -99,17 +99,17 @@ pub trait Engine: Send + Sync + 'static {
         0
     }
 
-    /// Changes whenever a cluster record or an owner may have changed. Wake-ups
-    /// only, never data.
+    /// Changes when a cluster record or an owner may have changed. Wake-ups only,
+    /// never data.
     fn watch(&self) -> watch::Receiver<u64>;
 }
 
 /// The answer to [`Engine::acquire`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acquired {
-    /// The partition is ours, from here on.
+    /// The caller owns the partition from here on.
     Granted(Tenure),
-    /// It is not; this is how it stands.
+    /// Refused; the current epoch and owner.
     Refused { epoch: Epoch, owner: Option<Owner> },
 }
 
@@ -141,9 +141,9 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Tells whether two entries of one number are the same: over partition,
-    /// number, body and batches, but not the epoch, because an entry that is sent
-    /// again after a doubt carries a newer one.
+    /// Identifies an entry among those of its number: over partition, number, body
+    /// and batches, but not the epoch, because an entry that is sent again after an
+    /// unknown outcome carries a newer one.
     pub fn hash(&self) -> u64 {
         let mut hash = Xxh3::new();
         hash.update(&self.partition.0.to_le_bytes());
@@ -156,7 +156,7 @@ impl Entry {
         hash.digest()
     }
 
-    /// Bytes that the entry brings along.
+    /// The size of the entry in bytes.
     pub fn weight(&self) -> usize {
         self.body.len() + self.batches.iter().map(EventBatch::weight).sum::<usize>()
     }
@@ -179,7 +179,7 @@ pub struct EventBatch {
 pub const BATCH_HEADER_BYTES: usize = 40;
 
 impl EventBatch {
-    /// A publication at its place.
+    /// A publication at its offset.
     pub fn new(
         stream: Stream,
         first: Sequence,
@@ -323,7 +323,7 @@ impl Start {
 pub enum Swap {
     /// Written; the record has this version now.
     Done(u64),
-    /// Somebody was quicker; the record as it stands.
+    /// Another writer changed the record first; its current version and value.
     Conflict { version: u64, value: Option<Bytes> },
 }
 

@@ -70,17 +70,17 @@ pub enum Kind {
     ForeignFolder { path: PathBuf },
     /// Entries that were acknowledged are gone from the engine.
     Lost { partition: Partition, what: String },
-    /// What the transaction was based on has been taken back.
+    /// The staged writes that the transaction was based on were rolled back.
     TakenBack { partition: Partition },
     /// A trim goes behind the end of its stream.
     TrimPastEnd { stream: Stream, first: Sequence },
-    /// Others may have the partition by now; memory is not believed any more.
+    /// The node's lease has ended; another node may own the partition.
     LeaseEnded { partition: Partition },
-    /// Another life of the node has its lease.
+    /// Another process of the same node id holds its lease.
     LeaseHeld { node: u32 },
     /// Events are published in a space that is mirrored.
     NotMirrored { partition: Partition },
-    /// Too few of those who hold a volatile partition have answered.
+    /// Too few holders of a volatile partition have answered.
     CopiesSilent { partition: Partition },
     /// Another backup of this store, or to this folder, is under way.
     BackupInProgress { path: PathBuf },
@@ -116,7 +116,7 @@ pub enum Kind {
     DatabaseInUse { node: u32 },
     /// The database is set up so that acknowledged writes could be lost.
     UnsafeStorage { what: String },
-    /// The database does not let us in, or not do what we must.
+    /// The database rejects the login, or a right is missing.
     AccessDenied { host: String },
     /// No server answers that takes writes.
     Unreachable { what: String },
@@ -164,7 +164,7 @@ impl Error {
         }
     }
 
-    /// Sorts a failed file operation into the kind that helps its reader.
+    /// Maps a failed file operation to an error kind.
     pub fn io(path: &Path, doing: &'static str, source: io::Error) -> Self {
         let path = path.to_path_buf();
         let kind = match source.kind() {
@@ -459,7 +459,7 @@ impl fmt::Display for Kind {
             ),
             Self::Interrupted { doing } => write!(
                 f,
-                "the database's answer was lost, so nobody knows whether it did {doing}; \
+                "the database's answer was lost, so it is unknown whether it did {doing}; \
                  read again and retry"
             ),
             Self::ShardMissing { shards, given } => write!(

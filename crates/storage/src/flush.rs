@@ -23,8 +23,8 @@ use crate::shared::Shared;
 use crate::snapshot;
 use crate::state::State;
 
-/// The partitions that a node owns, whether somebody has a handle or not: until
-/// they are released or taken, they have to be flushed, or they hold up the log.
+/// The partitions that a node owns, with or without open handles: until they are
+/// released or fenced they have to be flushed, or they hold up the log.
 pub(crate) type Owned = Mutex<BTreeMap<Partition, Arc<Shared>>>;
 
 /// How long the flusher waits before it looks again at what it could not flush.
@@ -37,7 +37,7 @@ impl Ledger {
     }
 }
 
-/// Flushes whenever the budget asks for it, for ever.
+/// Flushes whenever the budget asks for it, until the task is aborted.
 pub(crate) async fn run(node: Arc<Node>, owned: Arc<Owned>) {
     loop {
         node.budget.pressure.notified().await;
@@ -202,7 +202,7 @@ async fn retire(ledger: &Arc<Shared>, generation: Arc<Generation>) -> Result<()>
         false => ledger.read().cache_version,
     };
     let rows = Arc::clone(&generation);
-    // The overlay still hides the cache, so nobody sees this half done.
+    // The overlay still hides the cache, so no reader sees this half done.
     let refreshed = ledger.node.behind.run(move || {
         for (row, value) in rows.rows() {
             cache.refresh(version, row, value);

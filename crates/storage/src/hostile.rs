@@ -1,9 +1,8 @@
-//! The hostile engine: what the seam promises, no more.
+//! The hostile engine: fault injection below the seam.
 //!
-//! It stands in front of another engine and does whatever the seam allows: delay,
-//! `Unknown` that was or was not applied, an acquire whose answer is lost, a full
-//! disk, a rival that takes a partition in the middle of a group and writes to it.
-//! All of it comes from one seed.
+//! It wraps another engine and does whatever the seam allows: delay, `Unknown` that was
+//! or was not applied, an acquire whose answer is lost, a full disk, a rival that takes
+//! a partition in the middle of a group and writes to it. All faults come from one seed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +57,7 @@ impl Faults {
     }
 }
 
-/// An engine that is as unkind as it may be.
+/// An engine that injects every fault that the seam allows.
 pub struct Hostile {
     inner: Arc<dyn Engine>,
     faults: Mutex<Faults>,
@@ -72,7 +71,7 @@ pub const RIVAL: Owner = Owner {
 };
 
 impl Hostile {
-    /// Stands in front of `inner`.
+    /// Wraps `inner`.
     pub fn new(inner: Arc<dyn Engine>, faults: Faults, seed: u64) -> Self {
         Self {
             inner,

@@ -14,7 +14,7 @@ use crate::node::Node;
 use crate::queue::Queue;
 use crate::shared::Shared;
 
-/// Where partitions with something to commit wait.
+/// Queue of partitions with transactions to commit.
 pub(crate) type Ready = Arc<Queue<Arc<Shared>>>;
 
 /// The committers of a store, by shard.
@@ -27,7 +27,7 @@ struct Lane {
 }
 
 impl Lanes {
-    /// The queue of a shard; its committer starts with the first who asks.
+    /// The queue of a shard; the first call starts its committer.
     pub(crate) fn of(&self, shard: u16, node: &Arc<Node>) -> Ready {
         let mut lanes = self.0.lock();
         let lane = lanes.entry(shard).or_insert_with(|| {
@@ -38,7 +38,7 @@ impl Lanes {
         Arc::clone(&lane.ready)
     }
 
-    /// Takes all tasks out; what waits, waits for ever.
+    /// Aborts all committers; queued partitions are dropped.
     pub(crate) fn stop(&self) -> Vec<JoinHandle<()>> {
         let lanes = std::mem::take(&mut *self.0.lock());
         let stop = |lane: Lane| {

@@ -28,7 +28,7 @@ pub(crate) trait Guarded<T>: Send + Sync + 'static {
 
     fn write(&self) -> Self::Writing<'_>;
 
-    /// Without a lock: nobody else has it.
+    /// Without a lock: the reference is exclusive.
     fn get_mut(&mut self) -> &mut T;
 }
 

@@ -1,9 +1,9 @@
 //! Until when a node may answer from memory.
 //!
-//! The engine fences writes; nothing fences a read. So a node that others may
-//! follow answers from memory only while its lease holds, by its own monotonic
-//! clock, and with a margin. A lease that has ended once is not extended: others may
-//! have taken partitions meanwhile, so all of them are given up first.
+//! The engine fences writes; nothing fences a read. So a node that others may replace
+//! answers from memory only while its lease holds, by its own monotonic clock, and with
+//! a margin. A lease that has ended is not extended: others may have acquired partitions
+//! meanwhile, so the node drops all of them first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,13 +31,13 @@ impl Lease {
         }
     }
 
-    /// Whether memory may be believed now. Once somebody was told no, everybody is,
-    /// until the lease begins anew.
+    /// Whether reads from memory are allowed now. Once false, it stays false until the
+    /// lease begins anew.
     pub fn holds(&self) -> bool {
         self.current().is_some()
     }
 
-    /// How often it has begun, if it holds: whoever sees the same number twice had it all
+    /// How often it has begun, if it holds: the same number twice means that it held all
     /// the time.
     pub fn tenure(&self) -> Option<u64> {
         let tenure = self.tenures.load(Ordering::Acquire);

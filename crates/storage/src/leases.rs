@@ -1,4 +1,4 @@
-//! Which owners are alive, as far as anyone knows.
+//! Leases of owners, as one engine knows them.
 //!
 //! A lease is a hint that keeps others from taking a partition too early. It
 //! never protects data: the epoch does.

@@ -7,9 +7,9 @@
 //! committed. Waiters complete in LSN order.
 //!
 //! If a group is refused because another owner has the partition, or its outcome
-//! cannot be found out, the ledger fails for good and must be acquired again. If
-//! nothing was written (a full disk), what was staged is taken back instead, and
-//! the ledger goes on.
+//! cannot be determined, the ledger fails and must be acquired again. If nothing was
+//! written (a full disk), staged writes are rolled back instead, and the ledger
+//! stays usable.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub enum View {
 }
 
 impl Ledger {
-    /// The partition that this is.
+    /// The partition of this ledger.
     pub fn partition(&self) -> Partition {
         self.shared.partition
     }
@@ -51,8 +51,8 @@ impl Ledger {
         self.shared.read().epoch
     }
 
-    /// The epoch in which it was acquired. It stays the same, though finding out about an
-    /// entry in doubt raises the other one.
+    /// The epoch in which it was acquired. It stays the same, although resolving an unknown
+    /// outcome raises the current epoch.
     pub fn tenure(&self) -> Epoch {
         self.shared.tenure
     }
@@ -75,17 +75,17 @@ impl Ledger {
         self.shared.wait(lsn).await
     }
 
-    /// Whether the transaction at `lsn` was staged and then taken back.
+    /// Whether the transaction at `lsn` was staged and then rolled back.
     pub fn is_taken_back(&self, lsn: Lsn) -> bool {
         self.shared.read().is_taken_back(lsn)
     }
 
-    /// Why the ledger takes nothing any more; `None` while it does.
+    /// The error that ended the ledger; `None` while it accepts writes.
     pub fn failure(&self) -> Option<Error> {
         self.shared.read().failed.clone()
     }
 
-    /// Fails if what memory showed until now may be old: the ledger has failed, or the
+    /// Fails if earlier reads from memory may be stale: the ledger has failed, or the
     /// node's lease has ended.
     pub fn check(&self) -> Result<()> {
         self.shared.alive().map(drop)
@@ -96,8 +96,8 @@ impl Ledger {
         self.shared.leased()
     }
 
-    /// The last durable LSN, to be followed. It is also rung when staged writes
-    /// were taken back and when the ledger has failed.
+    /// Watches the last durable LSN. It also notifies when staged writes were
+    /// rolled back and when the ledger has failed.
     pub fn durable(&self) -> watch::Receiver<Lsn> {
         self.shared.durable()
     }
@@ -107,14 +107,14 @@ impl Ledger {
         self.shared.node.clock.now().max(self.shared.read().time)
     }
 
-    /// How often staged writes were taken back. Whoever reads with
+    /// How often staged writes were rolled back. A caller that reads with
     /// [`View::Staged`] notes this first and stages with [`Ledger::stage_after`].
     pub fn rollbacks(&self) -> u64 {
         self.shared.read().rollbacks
     }
 
     /// Stages a transaction that was computed from staged writes, unless some of
-    /// them have been taken back since `rollbacks` was noted.
+    /// them were rolled back since `rollbacks` was noted.
     pub fn stage_after(&self, rollbacks: u64, writes: Writes) -> Result<Staged> {
         let mut state = self.shared.begin(&writes)?;
         if state.rollbacks != rollbacks {
@@ -147,13 +147,13 @@ impl Ledger {
         Ok(self.shared.alive()?.streams.head(stream))
     }
 
-    /// Begin and end of a stream with what is on its way, for its only writer.
+    /// Begin and end of a stream including staged events, for its only writer.
     pub fn staged_stream(&self, stream: Stream) -> Result<Option<Head>> {
         Ok(self.shared.alive()?.streams.staged_head(stream))
     }
 
-    /// The number after the last durable event of a stream, to be followed. It is
-    /// closed when the ledger fails.
+    /// Watches the number after the last durable event of a stream. It is closed
+    /// when the ledger fails.
     pub fn follow(&self, stream: Stream) -> Result<watch::Receiver<Sequence>> {
         let mut state = self.shared.write();
         match &state.failed {

@@ -1,8 +1,8 @@
-//! What the next owner must know that is in no row.
+//! Metadata that a flush leaves for the next owner.
 //!
-//! Every flush leaves it with the engine, which does not look into it. The list of
-//! tables at its end came later: where an older version has flushed last, it is
-//! missing, and it is then not known which tables the partition has.
+//! Every flush stores it in the engine, which does not read it. The list of tables at
+//! its end came later: where an older version has flushed last, it is missing, and it is
+//! then unknown which tables the partition has.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ pub(crate) struct Meta {
     pub(crate) lsn: Lsn,
     pub(crate) time: Timestamp,
     pub(crate) heads: BTreeMap<Stream, Head>,
-    /// Tables that may have rows; `None` if nobody kept a list.
+    /// Tables that may have rows; `None` if no list was kept.
     pub(crate) tables: Option<BTreeSet<Table>>,
 }
 

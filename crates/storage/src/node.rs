@@ -18,7 +18,7 @@ pub(crate) struct Node {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) owner: Owner,
-    /// Until when memory may be believed; for ever without one.
+    /// Until when reads from memory are allowed; without a lease they always are.
     pub(crate) lease: Option<Lease>,
     pub(crate) budget: Budget,
     pub(crate) cache: Arc<RowCache>,

@@ -18,7 +18,7 @@ use crate::body::{Operation, RowKey, split_row_key, table_of};
 use crate::engine::Change;
 use crate::sorted::{Probe, Sorted, SortedKey};
 
-/// What memory knows of a row.
+/// A lookup of a row in the overlay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Value(Bytes),
@@ -189,7 +189,7 @@ impl Overlay {
         self.active.bytes + self.sealed.iter().map(|g| g.bytes).sum::<u64>()
     }
 
-    /// Takes back every write after `to`, which never became durable; the last
+    /// Rolls back every write after `to`, which never became durable; the last
     /// committed entry is `last`.
     pub(crate) fn roll_back(&mut self, to: Lsn, last: EntryNumber) {
         self.active.roll_back(to);
@@ -372,7 +372,7 @@ impl Versions {
         self.older.iter().rev().find(|version| version.lsn <= at)
     }
 
-    /// Adds a version and forgets those that nobody can ask for any more.
+    /// Adds a version and drops those that no read can need any more.
     fn push(&mut self, version: Version, durable: Lsn, pins: &Pins) {
         if version.lsn == self.newest.lsn {
             self.newest = version;

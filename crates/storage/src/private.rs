@@ -44,7 +44,7 @@ pub(crate) fn create_new(path: &Path) -> io::Result<File> {
     options().read(true).write(true).create_new(true).open(path)
 }
 
-/// What closing a folder to others came to.
+/// The outcome of restricting a folder to its owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Closed {
     /// Files and folders that were open to others.

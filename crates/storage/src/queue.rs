@@ -1,6 +1,6 @@
-//! A queue with a bell.
+//! A queue that notifies its consumer.
 //!
-//! Bounded by its use: a partition stands in it once at most.
+//! Bounded by its use: a partition is queued at most once.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use crate::latch::{Guarded, Latch, Parking};
 
 /// Items that wait for one consumer.
 pub(crate) struct Queue<T: Send + Sync + 'static, L: Latch = Parking> {
-    /// `None` once nobody will take anything any more.
+    /// `None` once the queue is closed.
     items: L::Of<Option<VecDeque<T>>>,
     bell: Notify,
 }
@@ -23,7 +23,7 @@ impl<T: Send + Sync + 'static, L: Latch> Queue<T, L> {
         }
     }
 
-    /// Adds an item and rings.
+    /// Adds an item and notifies the consumer.
     pub(crate) fn push(&self, item: T) {
         if let Some(items) = &mut *self.items.write() {
             items.push_back(item);
@@ -31,7 +31,7 @@ impl<T: Send + Sync + 'static, L: Latch> Queue<T, L> {
         self.bell.notify_one();
     }
 
-    /// Gives back an item that was taken: it is the oldest again.
+    /// Puts an item back at the front.
     pub(crate) fn put_back(&self, item: T) {
         if let Some(items) = &mut *self.items.write() {
             items.push_front(item);
@@ -44,7 +44,7 @@ impl<T: Send + Sync + 'static, L: Latch> Queue<T, L> {
         self.items.write().as_mut()?.pop_front()
     }
 
-    /// Drops what waits and whatever is still added: its items may hold the queue.
+    /// Drops queued and later items: they may hold references to the queue.
     pub(crate) fn close(&self) {
         drop(self.items.write().take());
     }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::engine::{Record, Swap};
 
-/// All records of an engine, in memory.
+/// All cluster records of an engine, in memory.
 #[derive(Default)]
 pub(crate) struct Records(BTreeMap<String, (u64, Bytes)>);
 

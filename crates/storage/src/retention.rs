@@ -14,18 +14,18 @@ use crate::error::Result;
 use crate::ledger::Ledger;
 use crate::streams::Head;
 
-/// What a stream keeps; whatever is outside either bound goes.
+/// What a stream keeps; batches outside either bound are removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// Batches that are older go.
+    /// Older batches are removed.
     pub age: Option<Duration>,
-    /// The oldest batches go until the rest takes at most this many bytes.
+    /// The oldest batches are removed until the rest takes at most this many bytes.
     pub bytes: Option<u64>,
 }
 
 impl Ledger {
-    /// Trims a stream to what `retention` keeps and answers how many events went.
-    /// Whole batches go; a batch stays while any part of it may be kept.
+    /// Trims a stream to what `retention` keeps and returns how many events were removed.
+    /// Only whole batches are removed; a batch stays while any part of it may be kept.
     pub async fn retain(&self, stream: Stream, retention: Retention) -> Result<u64> {
         let Some(head) = self.stream(stream)? else {
             return Ok(0);

@@ -1,7 +1,7 @@
 //! A partition as the tasks of its owner share it.
 //!
-//! The ledger's handles stage into it, the committer closes its entries and shows
-//! or takes back what they carried, the flusher seals its generations.
+//! The ledger's handles stage into it, the committer closes its entries and commits or
+//! rolls them back, the flusher seals its generations.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) struct Shared<L: Latch = Parking> {
     pub(crate) tenure: Epoch,
     pub(crate) node: Arc<Node>,
     state: L::Of<State>,
-    /// The last durable LSN, for whoever follows it.
+    /// The last durable LSN, for watchers.
     durable: watch::Sender<Lsn>,
     /// Where partitions with something to commit wait for the next group.
     ready: Arc<Queue<Arc<Self>, L>>,
@@ -38,7 +38,7 @@ pub(crate) struct Shared<L: Latch = Parking> {
 type Reading<'a, L> = <<L as Latch>::Of<State> as Guarded<State>>::Reading<'a>;
 type Writing<'a, L> = <<L as Latch>::Of<State> as Guarded<State>>::Writing<'a>;
 
-/// An entry that is on its way to the engine.
+/// An entry in flight to the engine.
 pub(crate) struct Closed<L: Latch = Parking> {
     pub(crate) ledger: Arc<Shared<L>>,
     pub(crate) entry: Entry,
@@ -48,18 +48,18 @@ pub(crate) struct Closed<L: Latch = Parking> {
     trims: Vec<Trim>,
 }
 
-/// What a transaction was given when it was staged.
+/// LSN, time and event positions of a staged transaction.
 #[derive(Clone, Debug)]
 pub struct Staged {
     /// Its place in the commit order.
     pub lsn: Lsn,
     /// The owner's time.
     pub time: Timestamp,
-    /// Where each publication went, in order.
+    /// The position of each publication, in order.
     pub places: Vec<Place>,
 }
 
-/// Where a publication went.
+/// The position of a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     pub stream: Stream,
@@ -67,7 +67,7 @@ pub struct Place {
     pub offset: Offset,
 }
 
-/// What memory knows of a row.
+/// A lookup of a row in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peek {
     /// The row, or that there is none.
@@ -306,8 +306,8 @@ impl<L: Latch> Shared<L> {
         }
     }
 
-    /// Takes back what was staged: nothing of it was or will be written. LSNs are
-    /// not given again, so that nobody takes a later transaction for an earlier.
+    /// Rolls back staged writes: none of them was or will be written. LSNs are not
+    /// reused, so that a later transaction is never mistaken for an earlier one.
     pub(crate) fn roll_back(&self, number: EntryNumber, error: &Error) {
         let mut state = self.state.write();
         let (durable, last) = (state.durable_lsn, EntryNumber(number.0 - 1));
@@ -333,8 +333,7 @@ impl<L: Latch> Shared<L> {
         self.abandon(error);
     }
 
-    /// Ends the ledger while an entry may be on its way: nobody can tell what
-    /// becomes of that one.
+    /// Ends the ledger while an entry may be in flight: its outcome stays unknown.
     pub(crate) fn abandon(&self, error: &Error) {
         let mut state = self.state.write();
         self.forget_pending(&mut state);
@@ -346,12 +345,12 @@ impl<L: Latch> Shared<L> {
         let in_doubt = state.in_flight.take().max(state.in_doubt);
         state.in_doubt = in_doubt;
         drop(state);
-        // Whoever follows the durable mark must notice, too.
+        // Watchers of the durable mark must notice, too.
         self.durable.send_modify(|_| {});
         answer(waiters, |lsn| self.ended(lsn, in_doubt, &error));
     }
 
-    /// What a transaction is told that was not durable when the ledger ended.
+    /// The error of a transaction that was not durable when the ledger ended.
     fn ended(&self, lsn: Lsn, in_doubt: Option<Lsn>, error: &Error) -> Error {
         let partition = self.partition;
         match in_doubt.is_some_and(|last| lsn <= last) {
@@ -428,7 +427,7 @@ impl<L: Latch> Shared<L> {
 }
 
 impl<L: Latch> Drop for Shared<L> {
-    /// Gives back what nobody can flush any more.
+    /// Returns budget of entries that can no longer be flushed.
     fn drop(&mut self) {
         let state = self.state.get_mut();
         self.node.budget.unstage(state.pending_bytes);

@@ -181,7 +181,7 @@ fn unpin(state: &mut State, lsn: Lsn) {
     }
 }
 
-/// What a scan is to bring from the tables.
+/// Whether a scan reads rows or keys from the tables.
 #[derive(Clone, Copy)]
 enum Want {
     Rows,

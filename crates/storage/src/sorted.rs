@@ -1,8 +1,7 @@
 //! Row keys that compare without being looked up.
 //!
-//! A key's bytes are somewhere else in memory, and a search compares many keys. So
-//! the first bytes stand beside the pointer, as a number: most comparisons end
-//! there.
+//! A key's bytes are on the heap, and a search compares many keys. So the first bytes
+//! are stored beside the pointer, as a number: most comparisons end there.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -151,7 +150,7 @@ mod tests {
             let probe: &dyn Sorted = &Probe::new(&b);
             let left: &dyn Sorted = left.borrow();
             prop_assert_eq!(left.cmp(probe), a.cmp(&b));
-            // Alike up to somewhere in or behind the heads.
+            // Equal up to a position in or behind the prefixes.
             let longer: Vec<u8> = a.iter().chain(&b).copied().collect();
             let probe: &dyn Sorted = &Probe::new(&longer);
             prop_assert_eq!(left.cmp(probe), a.cmp(&longer));

@@ -1,8 +1,8 @@
 //! What the owner of a partition knows.
 //!
-//! Everything is in one place, under one lock: what is staged, what is durable,
-//! and who waits. Replaying an entry and staging a transaction bring the same
-//! changes into the overlay, so a loaded partition is like one that was never gone.
+//! Everything is under one lock: staged writes, the durable mark, and waiters.
+//! Replaying an entry and staging a transaction apply the same changes to the overlay,
+//! so a loaded partition equals one that stayed in memory.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::AtomicBool;
@@ -33,7 +33,7 @@ pub(crate) struct State {
     /// Tables that may have rows in the engine's tables; `None` if an older version
     /// has flushed the partition and kept no list.
     pub(crate) tables: Option<BTreeSet<Table>>,
-    /// A backup that wants every entry from now on.
+    /// The tap of a running backup, which gets every entry.
     pub(crate) tap: Option<Arc<Tap>>,
     pub(crate) pins: Pins,
     /// Cached rows of older versions are never found again.
@@ -42,13 +42,13 @@ pub(crate) struct State {
     pub(crate) pending_bytes: usize,
     /// The last transaction of the entry that is on its way.
     pub(crate) in_flight: Option<Lsn>,
-    /// The last transaction of an entry that was on its way when the ledger ended:
-    /// nobody can tell what became of it.
+    /// The last transaction of an entry that was in flight when the ledger ended: its
+    /// outcome is unknown.
     pub(crate) in_doubt: Option<Lsn>,
-    /// The committer acquires anew to find out what became of an entry: the engine
-    /// may be in a later epoch than this state.
+    /// The committer acquires anew to resolve an unknown outcome: the engine may be
+    /// in a later epoch than this state.
     pub(crate) resolving: bool,
-    /// How often staged writes were taken back, and which.
+    /// How often staged writes were rolled back, and which.
     pub(crate) rollbacks: u64,
     pub(crate) taken_back: VecDeque<(Lsn, Lsn)>,
     pub(crate) waiters: VecDeque<(Lsn, oneshot::Sender<Result<()>>)>,
@@ -174,9 +174,9 @@ impl State {
         trims
     }
 
-    /// Everything after the last durable transaction was taken back.
+    /// Everything after the last durable transaction was rolled back.
     pub(crate) fn note_taken_back(&mut self) {
-        // Nobody asks after so many others.
+        // Older entries are no longer looked up.
         const KEPT: usize = 1024;
         let (first, last) = (self.durable_lsn.next(), Lsn(self.next_lsn.0 - 1));
         self.rollbacks += 1;

@@ -1,4 +1,4 @@
-//! The store: an engine, and all that stands once above it.
+//! The store: the layers above one engine.
 //!
 //! A store belongs to one node. It acquires partitions, commits for all of them
 //! in shared groups, flushes behind them, and gives them up in order.
@@ -31,12 +31,12 @@ use crate::streams::{Streams, TailBudget};
 /// How a store is set up; every value has a default.
 #[derive(Clone)]
 pub struct Options {
-    /// Who we are.
+    /// The node that the store belongs to.
     pub owner: Owner,
     /// Where the time comes from.
     pub clock: Arc<dyn Clock>,
-    /// Until when memory may be believed. For a node that others may follow; without
-    /// one it always may.
+    /// Until when reads from memory are allowed. For a node that others may replace;
+    /// without a lease they always are.
     pub lease: Option<Lease>,
     /// Unflushed log bytes at which flushing starts.
     pub log_target: u64,
@@ -130,7 +130,7 @@ impl Store {
     pub async fn acquire(&self, partition: Partition) -> Result<Ledger> {
         let leased = self.leased();
         if self.node.lease.is_some() && leased.is_none() {
-            // Nothing could be done with it, and whoever has a lease would be disturbed.
+            // It would be unusable, and acquiring would fence the current owner.
             return Err(Error::new(Kind::LeaseEnded { partition }));
         }
         let tenure = self.take(partition).await?;
@@ -141,12 +141,12 @@ impl Store {
         let shared = Arc::new(Shared::new(partition, node, ready, state));
         let before = self.owned.lock().insert(partition, Arc::clone(&shared));
         if let Some(before) = before {
-            // We took it from ourselves.
+            // The previous owner was this store itself.
             let epoch = shared.read().epoch;
             before.abandon(&Error::new(Kind::Fenced { partition, epoch }));
         }
         if self.leased() != leased {
-            // Others may have taken it since: what ended then did not see it.
+            // The lease ended meanwhile, before this partition was listed: others may own it.
             self.forget(partition);
             return Err(Error::new(Kind::LeaseEnded { partition }));
         }
@@ -171,7 +171,7 @@ impl Store {
         self.node.engine.release(shared.partition, epoch).await
     }
 
-    /// Gives a partition up without a word: somebody else is to have it.
+    /// Drops a partition without releasing it: another node is to own it.
     pub fn forget(&self, partition: Partition) {
         let shared = self.owned.lock().remove(&partition);
         if let Some(shared) = shared {
@@ -179,9 +179,9 @@ impl Store {
         }
     }
 
-    /// The lease has ended, so others may have taken partitions: gives up what it has
-    /// without a word. It must be acquired again before anybody is answered.
-    /// Answers how many partitions it had.
+    /// Drops all partitions without releasing them, because the lease has ended and others
+    /// may own them. They must be acquired again before any request is answered. Returns
+    /// how many partitions it dropped.
     pub fn lapse(&self) -> usize {
         let mut owned = std::mem::take(&mut *self.owned.lock());
         owned.retain(|_, shared| shared.read().failed.is_none());
@@ -193,13 +193,13 @@ impl Store {
     }
 
     /// How many entries were refused because another owner had the partition, and how
-    /// many had an outcome that had to be found out.
+    /// many had an unknown outcome that had to be resolved.
     pub fn outcomes(&self) -> (u64, u64) {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (read(&self.node.fenced), read(&self.node.unknown))
     }
 
-    /// Who this is.
+    /// The node that this store belongs to.
     pub fn owner(&self) -> Owner {
         self.node.owner
     }
@@ -228,7 +228,7 @@ impl Store {
     async fn take(&self, partition: Partition) -> Result<Tenure> {
         let owner = self.node.owner;
         let mut expect = Epoch(0);
-        // The first answer tells the epoch; a rival may then still be quicker.
+        // The first refusal carries the epoch; another node may then still be quicker.
         for _ in 0..4 {
             match self.node.engine.acquire(partition, owner, expect).await? {
                 Acquired::Granted(tenure) => return Ok(tenure),

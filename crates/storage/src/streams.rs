@@ -44,7 +44,7 @@ pub(crate) struct Streams {
     arrivals: VecDeque<(Stream, Sequence)>,
     /// How many batches are cached.
     cached: usize,
-    /// Whoever follows the end of a stream.
+    /// The watchers of a stream's end.
     followers: HashMap<Stream, watch::Sender<Sequence>>,
     budget: Arc<TailBudget>,
 }
@@ -85,7 +85,7 @@ impl Streams {
     /// The durable end of a stream, to be followed.
     pub(crate) fn follow(&mut self, stream: Stream) -> watch::Receiver<Sequence> {
         let next = self.head(stream).unwrap_or_default().next;
-        // Whoever has stopped following leaves nothing behind.
+        // Watchers that have gone are removed.
         self.followers.retain(|_, sender| !sender.is_closed());
         let sender = self.followers.entry(stream);
         sender.or_insert_with(|| watch::channel(next).0).subscribe()
@@ -99,7 +99,7 @@ impl Streams {
         }
     }
 
-    /// Ends all following: the streams belong to somebody else.
+    /// Closes all watchers: the streams belong to another owner.
     pub(crate) fn dismiss(&mut self) {
         self.followers.clear();
     }
@@ -147,7 +147,7 @@ impl Streams {
         self.committed(batch);
     }
 
-    /// Takes back what never became durable.
+    /// Rolls back what never became durable.
     pub(crate) fn roll_back(&mut self) {
         self.staged.clone_from(&self.durable);
     }

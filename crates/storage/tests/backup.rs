@@ -318,7 +318,7 @@ async fn writers_go_on_and_the_total_stays() {
     money_changes_hands(&places, &store).await;
 }
 
-/// The same where nobody can be sure what was committed.
+/// The same where it is uncertain what was committed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn doubtful_commits_are_in_the_backup_once_they_are_certain() {
     let places = places();
@@ -611,7 +611,7 @@ async fn c67_safe_refuses_what_is_not_newer_and_force_does_not() {
         .await
         .unwrap();
     assert_eq!(value(&places.restored).await, b"second"[..]);
-    // A restored store is another one: nobody can tell which is newer.
+    // A restored store is another one: which is newer cannot be determined.
     let safe = bring_back(&places.backups, &places.restored, Policy::Safe).await;
     assert_eq!(code(safe), "STF-2055");
     let first = places.backups.join("000001-full");
@@ -914,7 +914,7 @@ async fn an_unfinished_restore_is_never_opened_and_starts_again() {
     fs::write(foreign.join("notes"), "mine").unwrap();
     let refused = bring_back(&places.backups, &foreign, Policy::Force).await;
     assert_eq!(code(refused), "STF-2015");
-    // Nor is a folder that somebody has open.
+    // Nor is a folder that is open.
     let store = open(&places.restored);
     let refused = bring_back(&places.backups, &places.restored, Policy::Force).await;
     assert_eq!(code(refused), "STF-2001");

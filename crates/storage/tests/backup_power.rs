@@ -161,7 +161,7 @@ async fn restore(disk: &FakeDisk, seed: u64) {
             assert_eq!(error.code().0, "STF-2056", "{error}");
             assert!(!has_old, "the old state does not open: {error}");
             assert!(done.is_err(), "a restore that was done is unfinished");
-            // Whoever does not want it any more has what was there before.
+            // Without a repetition, the folder still has its former state.
             if rng.bool() {
                 fs::remove_dir_all(data.join("restoring")).unwrap();
                 let found = count(&data, models, &mut rng).await.unwrap();

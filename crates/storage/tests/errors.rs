@@ -161,7 +161,7 @@ fn a_failed_sync_stops_the_log_for_good() {
         disk.fail_sync(Some(".log"));
         let error = commit(&ledger, 1).await.unwrap_err();
         assert_eq!(error.code().0, "STF-2010", "{error}");
-        // The disk recovers, but nobody knows what it has lost.
+        // The disk recovers, but what it has lost is unknown.
         disk.fail_sync(None);
         let error = store.acquire(P).await.err().unwrap();
         assert_eq!(error.code().0, "STF-2006", "{error}");

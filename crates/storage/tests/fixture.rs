@@ -1,4 +1,4 @@
-//! Folders of every released format open for ever.
+//! Folders of every released format stay readable.
 //!
 //! `fixtures/format-1` was written once by the version that introduced format 1
 //! and is never written again. `STEADFAST_WRITE_FIXTURE=<folder>` makes this test

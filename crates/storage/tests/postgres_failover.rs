@@ -286,12 +286,12 @@ fn healed(manager: &Manager) {
     });
 }
 
-/// Waits until the manager has promoted somebody.
+/// Waits until the manager has promoted a standby.
 async fn promoted(manager: &Manager, before: u32) -> Duration {
     let clock = SystemClock::new();
     while manager.failovers() == before {
         let waited = clock.monotonic();
-        assert!(waited < Duration::from_secs(90), "nobody was promoted");
+        assert!(waited < Duration::from_secs(90), "no standby was promoted");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     clock.monotonic()

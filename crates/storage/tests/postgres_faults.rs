@@ -108,7 +108,7 @@ async fn t05_a_cancelled_wait_is_no_acknowledgement() {
     assert_eq!(numbers(&engine).await, [1, 2]);
 }
 
-/// What a dead primary had alone is progress of nobody.
+/// What only a dead primary had does not count as progress.
 mod c64_false_progress {
     use super::*;
 
@@ -132,7 +132,7 @@ mod c64_false_progress {
         wait(|| cluster.server(primary).start());
         let shown = "select commit_no from steadfast.sf_partition where part = 1";
         wait(|| cluster.server(primary).wait_for(shown, "2"));
-        // The restarted primary shows it, but nobody may act on that.
+        // The restarted primary shows it, but no node may act on that.
         let taking = tokio::spawn({
             let engine = Arc::clone(&engine);
             async move { engine.acquire(P, WE, Epoch(1)).await }
@@ -147,7 +147,7 @@ mod c64_false_progress {
         wait(|| cluster.server(primary).kill());
         wait(|| cluster.promote_by_rule());
         let Acquired::Granted(tenure) = taking.await.unwrap().unwrap() else {
-            panic!("nobody else has the partition");
+            panic!("no other owner has the partition");
         };
         assert_eq!((tenure.epoch, tenure.last), (Epoch(2), EntryNumber(1)));
         assert_eq!(numbers(&engine).await, [1]);
@@ -385,7 +385,7 @@ async fn t13_a_slow_flush_throttles() {
             Ok(_) => done += 1,
             Err(error) => break error,
         }
-        assert!(done < 1000, "nobody throttles");
+        assert!(done < 1000, "writes are not throttled");
     };
     assert!(matches!(error.kind(), Kind::Throttled { .. }), "{error}");
     client.batch_execute("rollback").await.unwrap();
@@ -402,7 +402,7 @@ async fn t13_a_standby_that_replays_too_slowly_puts_flushes_off() {
     let mut cluster = cluster();
     let engine = Arc::new(open(patient(&cluster)).await);
     take(&engine, P, WE, 0).await;
-    // Records change all the time, as those of nodes do, and wake whoever listens.
+    // Records change all the time, as those of nodes do, and wake all listeners.
     let busy = Arc::clone(&engine);
     let busy = tokio::spawn(async move {
         for version in 0.. {
@@ -417,7 +417,7 @@ async fn t13_a_standby_that_replays_too_slowly_puts_flushes_off() {
         clock.monotonic() - before
     };
     commit(&engine, entry(P, 1, 1, b"one")).await;
-    assert!(timed(1, 1).await < PUT_OFF, "nobody is behind");
+    assert!(timed(1, 1).await < PUT_OFF, "no standby is behind");
     let standby = cluster.standbys()[0];
     wait(|| cluster.server(standby).sql("select pg_wal_replay_pause()"));
     // It goes on receiving: commits are acknowledged as before.

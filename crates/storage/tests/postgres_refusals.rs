@@ -168,11 +168,11 @@ async fn a_foreign_cluster_is_refused() {
 async fn a_bad_address_is_refused() {
     let (code, _) = refusal(Options::new("no address")).await;
     assert_eq!(code, "STF-2037");
-    let mut options = Options::new("postgres://somebody@127.0.0.1/x");
+    let mut options = Options::new("postgres://user@127.0.0.1/x");
     options.schema = "Robert'); drop table".to_string();
     let (code, text) = refusal(options).await;
     assert_eq!(code, "STF-2037", "{text}");
-    let mut nobody = Options::new("postgres://somebody@127.0.0.1:1/x");
+    let mut nobody = Options::new("postgres://user@127.0.0.1:1/x");
     nobody.patience = Duration::from_millis(500);
     let (code, text) = refusal(nobody).await;
     assert_eq!(code, "STF-2032", "{text}");

@@ -258,7 +258,7 @@ async fn a_lease_on_the_databases_clock_holds_others_off() {
     let owner = Some(WE);
     let epoch = Epoch(1);
     assert_eq!(refused, Acquired::Refused { epoch, owner });
-    // The lease ends by itself; nobody has to say so.
+    // The lease ends by itself, without a message.
     let tenure = loop {
         match theirs.acquire(P, THEY, Epoch(1)).await.unwrap() {
             Acquired::Granted(tenure) => break tenure,

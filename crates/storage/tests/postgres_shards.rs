@@ -194,7 +194,7 @@ async fn foreign_missing_and_exchanged_databases_are_refused() {
     assert_eq!(refused(&[a, c]).await, "STF-7052", "another one");
     assert_eq!(refused(&[a, a]).await, "STF-7052", "one twice");
     assert_eq!(refused(&[a, b, c]).await, "STF-7053", "one more");
-    // A database with state of its own becomes nobody's shard.
+    // A database with state of its own does not become a shard.
     let engine = Shards::open(&over(&[lone])).await.unwrap();
     engine.cas("node/x", 0, "x".into()).await.unwrap();
     drop(engine);
@@ -237,7 +237,7 @@ async fn t14_a_stopped_move_brings_everything_and_ends_after_interruptions() {
     assert_eq!(partitions(&urls[0]).await, Vec::<u32>::new());
     assert_eq!(partitions(&urls[2]).await, [0, 2, 4]);
     assert_eq!(refused(&[&urls[0], &urls[1]]).await, "STF-7050");
-    // Whoever has the old map can neither take nor make what has moved.
+    // A node with the old map can neither acquire nor create what has moved.
     let expect_epoch = Epoch(0);
     let taken = stale.acquire(Partition(0), THEY, expect_epoch).await;
     assert_eq!(taken.unwrap_err().code().0, "STF-7054");
@@ -430,7 +430,7 @@ async fn a_database_that_is_away_does_not_keep_others_waiting() {
         let written = tokio::time::timeout(Duration::from_secs(5), write(here.clone(), number));
         written.await.unwrap().unwrap();
     }
-    assert!(!waiting.is_finished(), "nobody has answered");
+    assert!(!waiting.is_finished(), "the second shard is frozen");
     wait(|| second.thaw());
     waiting.await.unwrap().unwrap();
     let found = there.get(T, b"n", View::Durable).await.unwrap().unwrap();

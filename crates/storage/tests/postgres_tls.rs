@@ -22,7 +22,7 @@ fn server(settings: &str) -> (PostgresServer, PathBuf) {
     (server, root)
 }
 
-/// Writes a file that the server may read, and nobody else.
+/// Writes a file that only the server may read.
 fn give(server: &PostgresServer, file: &Path, text: &str) {
     std::fs::write(file, text).unwrap();
     std::fs::set_permissions(file, PermissionsExt::from_mode(0o600)).unwrap();
@@ -157,7 +157,7 @@ async fn a_server_may_ask_who_we_are() {
         assert_eq!(error.code().0, "STF-2031");
     };
     denied("sslmode=no-verify").await;
-    // Somebody else wrote that it is hers.
+    // Signed by another authority.
     denied(&shown(&others, &other_key)).await;
     let error = open("ada", &shown(&ours, &other_key)).await.err().unwrap();
     assert!(error.to_string().contains("fit together"), "{error}");

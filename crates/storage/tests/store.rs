@@ -317,7 +317,7 @@ async fn what_was_taken_back_is_never_acknowledged() {
     let seen = ledger.rollbacks();
     let lost = ledger.stage(put("a", "1")).unwrap();
     let dependent = put("b", "from a");
-    // The flusher must not wait for ever for the entry that will not come.
+    // The flusher must not wait endlessly for the entry that will not come.
     let flushing = ledger.flush();
     let (flushed, refused) = tokio::join!(flushing, ledger.commit(put("c", "1")));
     flushed.unwrap();
@@ -750,7 +750,7 @@ async fn whoever_follows_a_stream_is_rung_by_its_own_events_only() {
     let mut writes = Writes::new();
     writes.publish(S, 2, Bytes::from_static(b"more"));
     let staged = ledger.stage(writes).unwrap();
-    // Staged is known to the writer, and to nobody else.
+    // Staged writes are visible to the writer only.
     assert_eq!(ledger.stream(S).unwrap().unwrap(), head);
     let seen = ledger.staged_stream(S).unwrap().unwrap();
     assert_eq!((seen.next, seen.first), (Sequence(5), Sequence(0)));

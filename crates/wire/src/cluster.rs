@@ -1,16 +1,16 @@
 //! Messages between the nodes of a cluster.
 //!
 //! The service is `steadfast.cluster.Node`. A connection begins with `Hello` and
-//! `Prove`; then `Ask` carries requests whose form the runtime knows. Fields are only
-//! ever added: nodes of neighbouring versions talk to one another.
+//! `Prove`; then `Ask` carries requests that the runtime encodes. Fields are only
+//! ever added, because nodes of neighbouring versions talk to one another.
 
 use bytes::Bytes;
 use prost::Message;
 
-/// In front of every method.
+/// The prefix of every method.
 pub const SERVICE: &str = "/steadfast.cluster.Node/";
 
-/// Who wants to talk.
+/// The caller's identity.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Hello {
     #[prost(uint32, tag = "1")]
@@ -22,12 +22,12 @@ pub struct Hello {
     pub cluster: String,
     #[prost(string, tag = "4")]
     pub name: String,
-    /// 32 bytes by chance.
+    /// 32 random bytes.
     #[prost(bytes = "bytes", tag = "5")]
     pub nonce: Bytes,
 }
 
-/// Who answers, with the proof that it has the key.
+/// The responder's identity, with the proof that it has the cluster key.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Welcome {
     #[prost(uint32, tag = "1")]
@@ -42,23 +42,23 @@ pub struct Welcome {
     pub nonce: Bytes,
     #[prost(bytes = "bytes", tag = "6")]
     pub proof: Bytes,
-    /// The life of the node: 16 bytes.
+    /// The incarnation of the node: 16 bytes.
     #[prost(bytes = "bytes", tag = "7")]
     pub incarnation: Bytes,
 }
 
-/// The proof that the caller has the key, too.
+/// The proof that the caller has the cluster key, too.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Prove {
     #[prost(bytes = "bytes", tag = "1")]
     pub proof: Bytes,
 }
 
-/// The connection may be used.
+/// The connection is authenticated.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Proven {}
 
-/// A request of the runtime, or its answer.
+/// A request of the runtime, or its response.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Parcel {
     #[prost(bytes = "bytes", tag = "1")]

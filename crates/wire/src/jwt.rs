@@ -1,7 +1,7 @@
 //! JSON web tokens, signed with HS256 or HS512.
 //!
-//! No other algorithm is known here, least of all `none`. Both need the same
-//! secret, so that a choice by the header opens nothing.
+//! No other algorithm is supported, least of all `none`. Both use the same secret, so
+//! the algorithm named in the header cannot weaken a token.
 
 use std::fmt;
 
@@ -11,15 +11,15 @@ use serde_json::{Map, Value};
 
 use crate::signature;
 
-/// Longest token that is read.
+/// The maximum length of a token.
 pub const TOKEN_BYTES: usize = 4096;
 
 const HEADER: &str = r#"{"alg":"HS256","typ":"JWT"}"#;
 
-/// A token, read but not verified.
+/// A parsed token, not yet verified.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Jwt {
-    /// What it says.
+    /// Its claims.
     pub claims: Map<String, Value>,
     signed: String,
     signature: Vec<u8>,
@@ -27,10 +27,10 @@ pub struct Jwt {
     is_long: bool,
 }
 
-/// Why a text is not a token.
+/// The reason why a text is not a valid token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotJwt {
-    /// It does not have the form of one, or is too long.
+    /// It has not the form of a token, or is too long.
     Malformed,
     /// It is signed with neither HS256 nor HS512.
     Algorithm,
@@ -46,7 +46,7 @@ impl fmt::Display for NotJwt {
 }
 
 impl Jwt {
-    /// Reads a token. Nothing is known about its truth yet.
+    /// Parses a token. It is not verified yet.
     pub fn parse(token: &str) -> Result<Self, NotJwt> {
         if token.len() > TOKEN_BYTES {
             return Err(NotJwt::Malformed);
@@ -66,7 +66,7 @@ impl Jwt {
         })
     }
 
-    /// Whether `key` has signed it, in constant time.
+    /// Whether it is signed with `key`, in constant time.
     pub fn is_signed_by(&self, key: &str) -> bool {
         let key = key.as_bytes();
         match self.is_long {
@@ -75,17 +75,17 @@ impl Jwt {
         }
     }
 
-    /// When it ends, in seconds since 1970.
+    /// Its expiry, in seconds since 1970.
     pub fn expiry(&self) -> Option<f64> {
         self.claims.get("exp").and_then(Value::as_f64)
     }
 
-    /// Before when it does not count, in seconds since 1970.
+    /// The start of its validity, in seconds since 1970.
     pub fn not_before(&self) -> Option<f64> {
         self.claims.get("nbf").and_then(Value::as_f64)
     }
 
-    /// For whom it is: one text or several.
+    /// Its audiences: one text or several.
     pub fn audience(&self) -> impl Iterator<Item = &str> {
         let texts = match self.claims.get("aud") {
             Some(Value::Array(texts)) => texts.as_slice(),
@@ -96,7 +96,7 @@ impl Jwt {
     }
 }
 
-/// A token that says `claims`.
+/// A token with these claims.
 pub fn token(claims: &Map<String, Value>, key: &str) -> String {
     let claims = Value::Object(claims.clone()).to_string();
     let signed = format!("{}.{}", text(HEADER.as_bytes()), text(claims.as_bytes()));

@@ -1,7 +1,7 @@
 //! Codecs of the wire protocols, pure and bounded.
 //!
-//! Nothing here does I/O or knows a service: bytes in, values out. Everything that
-//! reads bytes of strangers stands here, so that it can be fuzzed.
+//! Nothing here does I/O or knows a service: bytes in, values out. All parsers of
+//! untrusted bytes are in this crate, so that they can be fuzzed.
 
 pub mod amqp;
 pub mod blob;

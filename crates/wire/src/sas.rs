@@ -1,8 +1,8 @@
 //! Shared access signatures.
 //!
-//! `SharedAccessSignature sr={resource}&sig={signature}&se={expiry}&skn={name}`,
-//! in any order. What is signed is `sr` as it came, still encoded, and `se`:
-//! clients encode differently, so nothing is encoded anew before it is checked.
+//! `SharedAccessSignature sr={resource}&sig={signature}&se={expiry}&skn={name}`, in
+//! any order. The signed text is `sr` as received, still encoded, and `se`: clients
+//! encode differently, so nothing is re-encoded before the check.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,30 +10,30 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode
 
 use crate::signature;
 
-/// Longest token that is read.
+/// The maximum length of a token.
 const TOKEN_BYTES: usize = 8 * 1024;
 
 const SCHEME: &str = "SharedAccessSignature ";
 
-/// A token, read but not verified.
+/// A parsed token, not yet verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sas {
-    /// What it is for, decoded.
+    /// The resource it is for, decoded.
     pub resource: String,
-    /// When it ends, in seconds since 1970.
+    /// Its expiry, in seconds since 1970.
     pub expiry: i64,
-    /// Which key has signed it.
+    /// The name of the key that signed it.
     pub key_name: String,
     signed: String,
     signature: Vec<u8>,
 }
 
-/// The text is not a token.
+/// The text is not a valid token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotSas;
 
 impl Sas {
-    /// Reads a token. Nothing is known about its truth yet.
+    /// Parses a token. It is not verified yet.
     pub fn parse(token: &str) -> Result<Self, NotSas> {
         if token.len() > TOKEN_BYTES {
             return Err(NotSas);
@@ -57,14 +57,14 @@ impl Sas {
         })
     }
 
-    /// Whether `key` has signed it, in constant time.
+    /// Whether it is signed with `key`, in constant time.
     pub fn is_signed_by(&self, key: &str) -> bool {
         signature::is_signed(key.as_bytes(), &self.signed, &self.signature)
     }
 
-    /// Whether it is for `resource` or for something that holds it. Only paths are
-    /// compared, without case: clients know us by any host name. Without a scheme it may
-    /// begin with the host that `resource` names.
+    /// Whether it is for `resource` or one of its parents. Only paths are compared,
+    /// without case, because clients use any host name. Without a scheme it may begin
+    /// with the host of `resource`.
     pub fn covers(&self, resource: &str) -> bool {
         let own = match behind_host(&self.resource, resource) {
             Some(rest) => path(&format!("/{rest}")),
@@ -88,9 +88,9 @@ pub fn token(resource: &str, expiry: i64, key_name: &str, key: &str) -> String {
     format!("{SCHEME}sr={resource}&sig={signature}&se={expiry}&skn={key_name}")
 }
 
-/// What is behind the host in an address without a scheme, if it begins with the host of
-/// `resource`. Only a name with a port is certainly a host: the names of event hubs may have
-/// dots, and a token for one of them must not open what is beside it.
+/// The path of an address without a scheme, if it begins with the host of `resource`.
+/// Only a name with a port is certainly a host: the names of event hubs may have
+/// dots, and a token for one of them must not grant access to its siblings.
 fn behind_host<'a>(own: &'a str, resource: &str) -> Option<&'a str> {
     let (_, rest) = resource.split_once("://")?;
     let asked = rest.split('/').next()?;
@@ -99,7 +99,7 @@ fn behind_host<'a>(own: &'a str, resource: &str) -> Option<&'a str> {
     (is_host && host.eq_ignore_ascii_case(asked)).then_some(path)
 }
 
-/// The path of an address, without scheme, host and slashes at its ends.
+/// The path of an address, without scheme, host and outer slashes.
 fn path(resource: &str) -> String {
     let after_scheme = resource
         .split_once("://")

@@ -1,4 +1,4 @@
-//! HMAC-SHA256 and HMAC-SHA512, made and compared.
+//! HMAC-SHA256 and HMAC-SHA512 signatures.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Sha256, Sha512};
@@ -10,8 +10,7 @@ pub fn sign(key: &[u8], text: &str) -> [u8; 32] {
     mac.finalize().into_bytes().into()
 }
 
-/// Whether `signature` is that of `text`, in a time that says nothing about how
-/// much of it is right.
+/// Whether `signature` is that of `text`, in constant time.
 pub(crate) fn is_signed(key: &[u8], text: &str, signature: &[u8]) -> bool {
     let mut mac = mac(key);
     mac.update(text.as_bytes());

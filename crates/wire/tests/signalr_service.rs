@@ -277,7 +277,7 @@ fn realtime_29_older_servers_send_shorter_handshakes() {
 
 #[test]
 fn what_is_newer_is_ignored() {
-    // Type 99; and a ping's neighbour with an element and a key that nobody knows.
+    // Type 99; and a close with an extra element and an unknown key.
     assert_eq!(whole(&bytes("03 92 63 c0")), Message::Unknown(99));
     let close = whole(&bytes("0a 96 05 a1 63 a0 80 81 09 c0 c0"));
     let Message::Close(close) = close else {

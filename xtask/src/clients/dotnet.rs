@@ -11,10 +11,10 @@ use crate::workspace::Workspace;
 
 /// The test that runs them.
 pub(super) const TEST: &str = "dotnet_clients";
-/// Programs that end by themselves. The chat of app servers is run by hand.
+/// Programs that exit by themselves. The chat app servers are run by hand.
 const PROGRAMS: [&str; 2] = ["durable", "event-hubs"];
 
-/// Builds the programs to `<tools>/dotnet/<name>`; otherwise says why they are not run.
+/// Builds the programs to `<tools>/dotnet/<name>`, or returns why they cannot run.
 pub(super) fn build(workspace: &Workspace) -> Result<Option<String>> {
     build_with(workspace, process::on_path("dotnet"))
 }
@@ -46,7 +46,7 @@ fn build_with(workspace: &Workspace, dotnet: Option<PathBuf>) -> Result<Option<S
     Ok(None)
 }
 
-/// The sources of a program among the tools: what is built must not come beside ours.
+/// Copies the sources of a program to the tools, so that build output stays out of the repository.
 fn copied(workspace: &Workspace, program: &str) -> Result<PathBuf> {
     let source = workspace.root.join("interop/dotnet").join(program);
     let target = workspace.tools().join("dotnet/sources").join(program);
@@ -68,7 +68,7 @@ mod tests {
 
     use super::*;
 
-    /// A `dotnet` that notes how it was called, and does this.
+    /// A `dotnet` that records its arguments and runs this script.
     fn fake(folder: &Path, script: &str) -> PathBuf {
         let file = folder.join("dotnet");
         let text = format!("#!/bin/sh\necho \"$1\" >> \"$0.calls\"\n{script}\n");

@@ -7,7 +7,7 @@ use super::{dotnet, page};
 use crate::workspace::Workspace;
 use crate::{process, tools};
 
-/// Tests that are clients of others. They start their own servers.
+/// Tests of third-party clients. They start their own servers.
 pub(crate) const TESTS: &[&str] = &[
     "blob_clients",
     "durable_clients",
@@ -19,7 +19,7 @@ pub(crate) const TESTS: &[&str] = &[
     dotnet::TEST,
 ];
 
-/// They mostly wait for one another, so that two leave no core idle.
+/// Client and server mostly wait for each other; two tests use all cores.
 const AT_ONCE: usize = 2;
 
 /// Installs what the clients need, runs them all, and compares the page with what has passed.

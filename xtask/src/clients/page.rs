@@ -1,8 +1,8 @@
 //! The page of clients, made from versions and scenarios.
 //!
-//! What stands between two marks in `docs/reference/clients.md` is made from the files that
-//! name versions, the tests, and the table of SDKs. The group `house` compares it, and the
-//! group `clients` demands that everything named there has passed.
+//! The text between two marks in `docs/reference/clients.md` is generated from the files
+//! with versions, the tests and the table of SDKs. The group `house` compares it, and the
+//! group `clients` requires that every scenario named there has passed.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -18,10 +18,10 @@ use crate::workspace::Workspace;
 const PAGE: &str = "docs/reference/clients.md";
 const BEGIN: &str = "<!-- made by `cargo xtask clients` -->\n";
 const END: &str = "<!-- end of what is made -->\n";
-/// Where tests of clients stand.
+/// The folders with tests of clients.
 const FOLDERS: [&str; 3] = ["crates/steadfast", "crates/server", "crates/protocols"];
 
-/// Fails if the page is not what versions and tests say.
+/// Fails if the page does not match the versions and tests.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let page = read(&workspace.root.join(PAGE))?;
     if page != with_tables(&page, &tables(&workspace.root)?)? {
@@ -38,7 +38,7 @@ pub(crate) fn write(workspace: &Workspace) -> Result<bool> {
     Ok(true)
 }
 
-/// Fails if something that the page names has not passed.
+/// Fails if a scenario that the page names has not passed.
 pub(super) fn compare(workspace: &Workspace, results: &Results) -> Result<()> {
     let mut missing = Vec::new();
     for sdk in SDKS {
@@ -110,7 +110,7 @@ fn table(text: &mut String, root: &Path, sdk: &Sdk) -> Result<()> {
     Ok(())
 }
 
-/// What an SDK is seen to do, in words.
+/// The scenarios of an SDK, in words.
 fn works(root: &Path, sdk: &Sdk) -> Result<Vec<String>> {
     let mut found = Vec::new();
     if let Some((file, client)) = sdk.scenarios {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-/// What a client does in the tables `scenarios!` of a test file, in order.
+/// The scenarios of a client in the `scenarios!` tables of a test file, in order.
 pub(super) fn of_client(source: &str, client: &str) -> Vec<String> {
     let mut found = Vec::new();
     for table in tables(source) {
@@ -37,7 +37,7 @@ enum Word<'a> {
     Text(&'a str),
 }
 
-/// Names and texts in quotes; all else separates them.
+/// Names and quoted texts; everything else separates them.
 struct Words<'a>(&'a str);
 
 impl<'a> Iterator for Words<'a> {
@@ -58,7 +58,7 @@ impl<'a> Iterator for Words<'a> {
     }
 }
 
-/// What a run of tests has printed.
+/// The output of a test run.
 #[derive(Default)]
 pub(super) struct Results {
     /// Test file, client, and scenario.

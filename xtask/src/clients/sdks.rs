@@ -10,7 +10,7 @@ pub(super) struct Sdk {
     pub(super) scenarios: Option<(&'static str, &'static str)>,
     /// Its tests beside the scenarios: file and names.
     pub(super) tests: &'static [(&'static str, &'static [&'static str])],
-    /// How it is given TLS, and certificates of an authority of one's own.
+    /// How to configure TLS and a private certificate authority.
     pub(super) tls: &'static str,
     pub(super) lacks: &'static str,
 }

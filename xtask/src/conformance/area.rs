@@ -11,20 +11,20 @@ use super::verdict;
 use crate::workspace::Workspace;
 use crate::{clients, process, tools};
 
-/// Which checklist.
+/// The checklist to run.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Which area.
+    /// The area.
     #[arg(value_parser = names())]
     area: String,
 }
 
-/// A checklist and what answers it, beside unit tests.
+/// A checklist and the tests that cover it, beside unit tests.
 struct Area {
     name: &'static str,
-    /// Packages whose test files do.
+    /// Packages whose test files cover it.
     packages: &'static [&'static str],
-    /// Single test files that do, whatever their package.
+    /// Further test files that cover it, of any package.
     files: &'static [&'static str],
 }
 
@@ -94,7 +94,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {
     let text = std::fs::read_to_string(workspace.root.join(&file))
         .with_context(|| format!("cannot read {file}"))?;
     let items = list::parse(&text).with_context(|| file.clone())?;
-    // The same items are asked of every engine, PostgreSQL included.
+    // The items apply to every engine, PostgreSQL included.
     tools::install_postgres(workspace)?;
     if matches!(area.name, "events" | "durable" | "realtime") {
         clients::install(workspace)?;
@@ -112,7 +112,7 @@ fn names() -> Vec<&'static str> {
     AREAS.iter().map(|area| area.name).collect()
 }
 
-/// The test files that answer an area's list.
+/// The test files that cover an area's list.
 fn files<'a>(workspace: &'a Workspace, area: &Area) -> Result<Vec<&'a str>> {
     let mut files = area.files.to_vec();
     for package in area.packages {
@@ -123,7 +123,7 @@ fn files<'a>(workspace: &'a Workspace, area: &Area) -> Result<Vec<&'a str>> {
     Ok(files)
 }
 
-/// What the tests of the items did, and whether cargo was content.
+/// The results of the items' tests, and whether cargo succeeded.
 fn run_tests(workspace: &Workspace, area: &Area, items: &[Item]) -> Result<(Vec<Test>, bool)> {
     if items.is_empty() {
         return Ok((Vec::new(), true));

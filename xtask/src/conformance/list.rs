@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 pub(crate) struct Item {
     /// How the names of its tests begin, without the last underscore.
     pub(crate) id: String,
-    /// Why it is counted apart, if it is.
+    /// Why it is counted separately, if it is.
     pub(crate) mark: Option<Mark>,
     pub(crate) title: String,
 }
@@ -18,7 +18,7 @@ pub(crate) struct Item {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mark {
     Later,
-    /// It is a goal, which `steadfast bench` measures.
+    /// A performance goal, which `steadfast bench` measures.
     Bench,
 }
 

@@ -11,8 +11,8 @@ use crate::workspace::Workspace;
 
 const FILES: [&str; 2] = ["go.mod", "go.sum"];
 
-/// A `go` that keeps modules and what it builds below the tools, takes the modules of
-/// `go.sum` and no others, and fetches no other `go`.
+/// A `go` that keeps modules and build output below the tools, uses only the modules of
+/// `go.sum`, and downloads no other toolchain.
 pub(crate) fn command(workspace: &Workspace) -> Result<Command> {
     let program = match process::on_path("go") {
         Some(program) => program,
@@ -58,7 +58,7 @@ fn download(workspace: &Workspace, source: &Path) -> Result<()> {
     })
 }
 
-/// Builds the clients: that shows whether this `go` is new enough for their modules.
+/// Builds the clients, which shows whether this `go` is new enough for their modules.
 pub(crate) fn try_out(workspace: &Workspace) -> Result<()> {
     let program = build(workspace, &workspace.root.join("interop/go"))?;
     if !program.is_file() {

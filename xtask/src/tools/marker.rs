@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 const NAME: &str = "installed.txt";
 
-/// Empties the folder and installs into it, unless the marker says that this is there already.
+/// Empties the folder and installs into it, unless the marker shows the same installation.
 pub(crate) fn once(folder: &Path, what: &str, install: impl FnOnce() -> Result<()>) -> Result<()> {
     let marker = folder.join(NAME);
     if std::fs::read_to_string(&marker).is_ok_and(|found| found == what) {

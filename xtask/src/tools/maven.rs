@@ -1,7 +1,7 @@
 //! Java programs, built with Maven.
 //!
-//! Packages come to a repository below the tools, once per version; a change of the sources
-//! is built offline.
+//! Packages are downloaded to a repository below the tools, once per version; changed
+//! sources are built offline.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,7 +24,7 @@ pub(crate) fn install(workspace: &Workspace, source: &Path) -> Result<PathBuf> {
     let packages = workspace.tools().join("maven");
     let what = format!("packages java {}", marker::digest(&poms));
     marker::once(&packages, &what, || {
-        // Only a build names all that a build needs, plugins included.
+        // Only a build resolves everything that a build needs, plugins included.
         build(&packages, source, &files, &packages.join("build"), &[])
     })?;
     let folder = workspace.tools().join("java");

@@ -86,14 +86,14 @@ fn give(folder: &Path) -> Result<bool> {
     Ok(process::output(test.arg("-w").arg(folder)).is_ok())
 }
 
-/// A command as somebody who is not root.
+/// A command that runs as a user other than root.
 fn as_user(program: impl AsRef<std::ffi::OsStr>) -> Command {
     if !process::is_root() {
         return Command::new(program);
     }
     let mut command = Command::new("runuser");
     command.args(["-u", "postgres", "--"]).arg(program);
-    // The folder we stand in may be closed to that user.
+    // That user may have no access to the current folder.
     command.current_dir("/");
     command
 }

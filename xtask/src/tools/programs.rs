@@ -1,4 +1,4 @@
-//! Rust programs on other people's libraries, built apart.
+//! Rust programs with third-party clients, built separately.
 
 use std::path::Path;
 

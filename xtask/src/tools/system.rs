@@ -1,4 +1,4 @@
-//! Installs packages of the system, where we may.
+//! Installs system packages, where permitted.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::process;
 
-/// Installs a Debian package as root; anybody else is told its name.
+/// Installs a Debian package as root; other users get an error with its name.
 pub(crate) fn install(package: &str) -> Result<()> {
     if !process::is_root() || process::on_path("apt-get").is_none() {
         bail!("install the system package `{package}`");

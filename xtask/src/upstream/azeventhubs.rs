@@ -1,7 +1,7 @@
 //! The tests that the Go module azeventhubs carries.
 //!
-//! They ask Azure for a credential, by a package of another module. Its file is replaced by
-//! one of ours that signs web tokens with the server's key; the tests stay as they are.
+//! They request a credential from Azure through a package of another module. Its file is
+//! replaced by one that signs web tokens with the server's key; the tests stay unmodified.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -46,7 +46,7 @@ pub(super) fn build(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// Copies a module in the version that is asked for in `source`.
+/// Copies a module in the version that `source` requires.
 fn copy(workspace: &Workspace, module: &str, source: &Path, to: &Path) -> Result<PathBuf> {
     let mut download = tools::go_command(workspace)?;
     process::run(
@@ -68,7 +68,7 @@ fn program(workspace: &Workspace, name: &str) -> PathBuf {
     workspace.tools().join("go").join(name)
 }
 
-/// The names of the tests; examples are none.
+/// The names of the tests, without examples.
 pub(super) fn carried(workspace: &Workspace, _: &Request<'_>) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for (_, name) in PACKAGES {

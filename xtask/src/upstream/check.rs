@@ -1,4 +1,4 @@
-//! Runs the vendors' tests, and says how many pass.
+//! Runs the vendors' tests and counts how many pass.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
@@ -103,12 +103,12 @@ fn javascript(workspace: &Workspace, request: &Request<'_>) -> Result<Vec<Comman
     Ok(vec![command])
 }
 
-/// Installs the SDKs, runs all suites beside one another, each at a server of its own, and
-/// prints how many tests pass.
+/// Installs the SDKs, runs all suites concurrently, each with its own server, and prints
+/// how many tests pass.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     install(workspace)?;
-    // As other groups build it: alone, the binary would unite fewer features, and all
-    // dependencies would be built once more.
+    // As other groups build it: for the binary alone, cargo would unify fewer features and
+    // build all dependencies again.
     let mut build = workspace.cargo();
     build.args(["test", "--locked", "--workspace", "--no-run"]);
     process::run(build.args(["--test", "durable_clients"]))?;
@@ -156,7 +156,7 @@ fn install(workspace: &Workspace) -> Result<()> {
     eventhub_python::install(workspace)
 }
 
-/// What became of a vendor's tests.
+/// The results of a vendor's tests.
 struct Counts {
     passed: usize,
     left_out: usize,
@@ -207,7 +207,7 @@ fn run(workspace: &Workspace, suite: &Suite) -> Result<Counts> {
     Ok(counts)
 }
 
-/// Runs programs one after the other; answers what they have printed.
+/// Runs programs one after the other and returns their output.
 fn run_all(commands: Vec<Command>) -> Result<String> {
     let mut printed = String::new();
     for mut command in commands {

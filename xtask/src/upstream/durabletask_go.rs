@@ -1,7 +1,7 @@
 //! The tests that durabletask-go carries.
 //!
-//! Their `TestMain` starts a server of the module's own. It is replaced by one that
-//! connects to a running server; the tests stay as they are.
+//! Their `TestMain` starts the module's own server. It is replaced by one that connects
+//! to a running server; the tests stay unmodified.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,7 +1,7 @@
 //! The tests that Python packages of event hubs carry.
 //!
-//! Source distributions have them, wheels do not. The file that makes resources in Azure,
-//! `conftest.py`, is replaced by one of ours; the tests stay as they are.
+//! Source distributions contain them, wheels do not. `conftest.py`, which creates resources
+//! in Azure, is replaced by one of ours; the tests stay unmodified.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -18,7 +18,7 @@ const PACKAGES: [&str; 3] = [
     "azure-eventhub-checkpointstoreblob",
     "azure-eventhub-checkpointstoreblob-aio",
 ];
-/// Where the tests are that need a service.
+/// The folders of the tests that need a service.
 const TESTS: [&str; 5] = [
     "azure-eventhub/livetest",
     "azure-eventhub/pyamqp_tests/synctests",

@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
 
-/// How a test of a file is called where it runs itself.
+/// Returns the name of a test where it runs itself.
 pub(super) type Id = fn(file: &str, test: &str) -> String;
 
-/// A test, and what shows that it passes.
+/// A test and the scenarios that cover it.
 pub(super) struct Test {
     pub(super) id: String,
     /// None if it is left out.
     pub(super) scenarios: Vec<String>,
 }
 
-/// Tests by file and name. `run` stands for the test itself; one that is left out says why.
+/// Parses tests by file and name. `run` is the test itself; one that is left out has a reason.
 pub(super) fn parse(text: &str, id: Id) -> Result<BTreeMap<String, Test>> {
     let mut tests = BTreeMap::new();
     let mut file = "";
@@ -39,7 +39,7 @@ pub(super) fn parse(text: &str, id: Id) -> Result<BTreeMap<String, Test>> {
     Ok(tests)
 }
 
-/// The scenario in a line that says that it went well.
+/// The scenario in a line that reports success.
 pub(super) fn passed(line: &str) -> Option<&str> {
     let rest = line
         .strip_prefix("ok ")

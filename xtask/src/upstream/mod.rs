@@ -1,10 +1,10 @@
 //! Tests of the vendors' SDKs against the server.
 //!
-//! Some packages carry the vendors' own tests: those are run as they are, with the start or
-//! the credentials replaced that only Azure has. The packages of durabletask-python and
-//! durabletask-js carry none, so scenarios of ours show the same by the unmodified SDK.
-//! `interop/upstream` lists every test, with its scenarios or with the reason why it is left
-//! out. A package that carries a test which its list does not name fails.
+//! Some packages contain the vendors' own tests: those run unmodified, except that the setup
+//! or the credentials of Azure are replaced. The packages of durabletask-python and
+//! durabletask-js contain none, so our scenarios cover the same with the unmodified SDK.
+//! `interop/upstream` lists every test with its scenarios or with the reason why it is left
+//! out. The check fails if a package contains a test that its list does not name.
 
 mod azeventhubs;
 mod check;

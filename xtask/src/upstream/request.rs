@@ -1,4 +1,4 @@
-//! What a suite of tests is to run, and where.
+//! The tests that a suite runs, and their server.
 
 use std::process::Command;
 
@@ -15,7 +15,7 @@ pub(super) struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// As programs of ours take it.
+    /// Passes the request to our own programs.
     pub(super) fn apply(&self, command: &mut Command) -> Result<()> {
         let port = self.server.port("grpc")?;
         let description = json!({"port": port, "managed": self.is_managed}).to_string();

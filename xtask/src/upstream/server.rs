@@ -36,7 +36,7 @@ pub(super) struct Server {
     pub(super) address: Ipv4Addr,
     ports: BTreeMap<String, u16>,
     folder: tempfile::TempDir,
-    /// It would fail if it could print nothing more, so it is kept.
+    /// Kept open, because the server fails when it cannot print.
     lines: BufReader<ChildStdout>,
 }
 
@@ -48,8 +48,8 @@ impl Server {
         Self::start(command, folder, Ipv4Addr::LOCALHOST)
     }
 
-    /// Encrypted, at an address of its own: these clients speak to the usual port of AMQP
-    /// only. All of 127.0.0.0/8 is loopback.
+    /// With TLS, at a separate address: these clients use only the standard port of AMQP. All
+    /// of 127.0.0.0/8 is loopback.
     pub(super) fn encrypted(workspace: &Workspace, number: u8) -> Result<Self> {
         let [.., high, low] = std::process::id().to_be_bytes();
         let address = Ipv4Addr::new(127, 100 + number, high, low.max(1));
@@ -73,7 +73,7 @@ impl Server {
         Self::start(command, folder, address)
     }
 
-    /// It has started when it has said where it takes gRPC, behind all else.
+    /// Waits until the server prints its gRPC address, which comes last.
     fn start(mut command: Command, folder: tempfile::TempDir, address: Ipv4Addr) -> Result<Self> {
         let mut process = command.spawn().context("cannot start the server")?;
         let out = process.stdout.take().context("its output is piped")?;
@@ -90,7 +90,7 @@ impl Server {
             if server.lines.read_line(&mut line)? == 0 {
                 server.process.wait()?;
                 let log = std::fs::read_to_string(log(server.folder.path()))?;
-                bail!("the server has ended before it said where it listens: {log}");
+                bail!("the server exited before it printed its addresses: {log}");
             }
             let mut words = line.split_whitespace();
             if let (Some(name), Some(address)) = (words.next(), words.next())

@@ -54,7 +54,7 @@ pub(super) async fn measure(
     Ok(())
 }
 
-/// The node whose partition handles what is published.
+/// The node whose partition handles publications.
 async fn owner(nodes: &[Node]) -> Result<usize> {
     const EVENTS: u64 = 50;
     let commands = || -> Vec<Vec<(Partition, u64)>> { nodes.iter().map(Node::commands).collect() };

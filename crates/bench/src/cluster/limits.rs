@@ -8,7 +8,7 @@ use super::settings::Settings;
 use crate::samples::Samples;
 use crate::stopwatch::Stopwatch;
 
-/// What a call and its answer take on the wire, about.
+/// The approximate size of a call and its answer on the wire.
 const BYTES: usize = 200;
 
 /// There and back again over loopback, many times.

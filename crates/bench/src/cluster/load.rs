@@ -11,11 +11,11 @@ const ROWS: Table = service_table(LOAD, 0);
 /// The service under load.
 pub(super) struct Load;
 
-/// What an instance is told.
+/// A command to an instance.
 pub(super) enum Ask {
     /// Put this row.
     Put(Bytes),
-    /// Answer the row; nothing is written, so nobody waits for the database.
+    /// Answer the row; nothing is written, so the call does not wait for the database.
     Get,
 }
 

@@ -202,6 +202,6 @@ struct Nowhere;
 #[async_trait]
 impl Network for Nowhere {
     async fn send(&self, _: &Peer, _: Bytes, _: Duration) -> std::result::Result<Bytes, Broken> {
-        Err(Broken::Unsent("nobody is known yet".to_owned()))
+        Err(Broken::Unsent("no other node is known yet".to_owned()))
     }
 }

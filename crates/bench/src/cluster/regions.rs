@@ -159,7 +159,7 @@ impl Pair for Line {
     }
 }
 
-/// Does what comes, until nothing does.
+/// Applies copies until the connection closes.
 async fn follow(follower: Follower, mut stream: TcpStream) -> Result<()> {
     loop {
         let copy = receive(&mut stream).await?;

@@ -28,7 +28,7 @@ impl Load {
     }
 }
 
-/// What a client does, again and again.
+/// The operation that a client repeats.
 #[derive(Clone, Copy)]
 pub(super) enum Work {
     /// Sets one row out of so many.

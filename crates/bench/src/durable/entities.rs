@@ -144,7 +144,7 @@ async fn backlog(hub: &TaskHub) -> Result<u64> {
     over_all(hub, |found| found.backlog).await
 }
 
-/// What all counters come to.
+/// The sum of all counters.
 async fn sum(hub: &TaskHub) -> Result<u64> {
     let value = |found: &steadfast_durable::EntityView| {
         let state = found.state.as_deref().unwrap_or("0");

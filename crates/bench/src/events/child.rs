@@ -27,7 +27,7 @@ const PARTITIONS: u16 = 64;
 
 const CONNECTIONS: usize = 10_000;
 
-/// Serves a folder by AMQP, says on which port, and waits for its end.
+/// Serves a folder by AMQP, reports its port, and waits for its end.
 pub fn serve(folder: &Path, input: impl Read, output: impl Write) -> Result<()> {
     allow_files();
     let tasks = tokio::runtime::Runtime::new()?;

@@ -17,13 +17,13 @@ use crate::samples::Samples;
 pub(super) const KEY_NAME: &str = "RootManageSharedAccessKey";
 pub(super) const KEY: &str = "SAS_KEY_VALUE";
 
-/// What is sent to, and what is only waited at.
+/// Hubs and partitions that are sent to, and those with idle receivers only.
 pub(super) const LOAD_HUB: &str = "load";
 pub(super) const LOAD_PARTITIONS: u32 = 4;
 pub(super) const IDLE_HUB: &str = "idle";
 pub(super) const IDLE_PARTITIONS: u32 = 256;
 
-/// When the tokens of a run end; nobody waits for it.
+/// When the tokens of a run end; longer than any run.
 const EXPIRY: i64 = 4_000_000_000;
 
 /// A connection with one session.
@@ -138,10 +138,10 @@ pub(super) struct Receiving {
     granted: u32,
 }
 
-/// Events that a reader lets come before it says more.
+/// Events that a receiver grants at a time.
 const CREDIT: u32 = 4000;
 
-/// What says in a frame that it is a transfer.
+/// The bytes that mark a frame as a transfer.
 const TRANSFER: u8 = 0x14;
 
 impl Receiving {

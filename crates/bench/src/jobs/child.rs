@@ -8,7 +8,7 @@ use anyhow::Result;
 use super::session::Session;
 use crate::child::wait_for_end;
 
-/// Serves a folder, says so on `output`, and waits for its end.
+/// Serves a folder, reports readiness on `output`, and waits for its end.
 pub fn serve(folder: &Path, input: impl Read, output: impl Write) -> Result<()> {
     let _session = Session::open(folder)?;
     wait_for_end(input, output)

@@ -31,7 +31,7 @@ const COMMIT: &str = "with f as (update sf_partition p set commit_no = g.no
     join f on f.part = x.part)
   select part from f";
 
-/// What a transaction adds to its row in the log, about.
+/// The approximate overhead of a transaction in the log, beside its row.
 const OVERHEAD: usize = 24;
 
 /// Drops what this and earlier runs have made.

@@ -7,7 +7,7 @@ use steadfast_storage::postgres::{Durability, Options};
 /// Partitions that share statements.
 pub(super) const PARTITIONS: u32 = 16;
 
-/// What a row takes: a key of 8 bytes and its value.
+/// The size of a row: a key of 8 bytes and its value.
 pub(super) const ROW_BYTES: usize = 200;
 
 /// The schemas of a run.

@@ -48,7 +48,8 @@ impl App {
         Ok(line.trim().to_owned())
     }
 
-    /// Tells it to leave, and waits until it has; how many clients were left.
+    /// Requests it to leave, and waits until it has; answers how many clients were
+    /// left.
     pub(super) fn leave(mut self) -> Result<usize> {
         drop(self.process.stdin.take());
         let left = self.line()?;

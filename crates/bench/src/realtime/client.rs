@@ -60,7 +60,7 @@ thread_local! {
 }
 
 impl Client {
-    /// Connects to this path, and says hello.
+    /// Connects to this path and performs the handshake.
     pub(super) async fn start(address: SocketAddr, path: &str, speech: Speech) -> Result<Self> {
         let stream = tokio::time::timeout(PATIENCE, TcpStream::connect(address));
         let stream = stream.await.context("connecting takes too long")??;
@@ -118,7 +118,7 @@ impl Client {
         Ok(())
     }
 
-    /// Says that it is there.
+    /// Sends a ping.
     pub(super) async fn ping(&mut self) -> Result<()> {
         match self.speech {
             Speech::SignalR => self.say("{\"type\":6}\u{1e}").await,
@@ -174,7 +174,7 @@ impl Client {
         self.hear_all(1).await
     }
 
-    /// Has the server send so many messages to everybody.
+    /// Requests the server to broadcast this many messages to all clients.
     pub(super) async fn flood(&mut self, count: usize) -> Result<()> {
         let text = match self.speech {
             Speech::SignalR => {

@@ -15,7 +15,7 @@ use super::client::{Client, PATIENCE, Speech};
 /// Connections that are made at a time.
 const AT_ONCE: usize = 64;
 
-/// How often an idle client says that it is there.
+/// How often an idle client sends a ping.
 const PING: Duration = Duration::from_secs(10);
 
 /// Clients that listen, and count together.

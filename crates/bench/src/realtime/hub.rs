@@ -12,9 +12,9 @@ pub(super) const FAR: &str = "far";
 pub(super) const SECRET: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789ABCDEFGH";
 
 /// What is broadcast: a mark, and as much as a short message has.
-pub(super) const TEXT: &str = "somebody |!| has said something that everybody wants to know";
+pub(super) const TEXT: &str = "a client |!| has said something that everybody wants to know";
 
-/// Echoes, and floods everybody.
+/// Echoes, and broadcasts to all clients.
 #[derive(Default)]
 pub(super) struct Load;
 
@@ -40,7 +40,7 @@ impl Load {
         Ok(context.join(&group).await?)
     }
 
-    /// Tells everybody but the caller.
+    /// Broadcasts to all clients but the caller.
     async fn shout(&self, context: &Context, number: u64) -> HubResult<()> {
         let others = context.clients().all_except([context.connection_id()]);
         Ok(others.send("tick", &(number,)).await?)

@@ -48,7 +48,7 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
         for calling in calling {
             lost += usize::from(calling.await?.is_err());
         }
-        // All others are asked too: whoever was lost does not answer.
+        // All others are asked too: a lost client does not answer.
         let asking: Vec<_> = still
             .into_iter()
             .map(|mut client| tokio::spawn(async move { client.echo(1).await }))

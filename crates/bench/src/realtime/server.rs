@@ -38,7 +38,7 @@ impl Server {
     }
 }
 
-/// Serves hubs, says on which port, and waits for its end.
+/// Serves hubs, reports its port, and waits for its end.
 pub fn serve(input: impl Read, output: impl Write) -> Result<()> {
     allow_files();
     let tasks = tokio::runtime::Runtime::new()?;

@@ -9,7 +9,7 @@ use super::session::Session;
 use crate::child::wait_for_end;
 use crate::process::settle;
 
-/// Serves a folder, says so on `output`, and waits for its end.
+/// Serves a folder, reports readiness on `output`, and waits for its end.
 pub fn serve(folder: &Path, input: impl Read, output: impl Write) -> Result<()> {
     let _session = Session::open(folder)?;
     // The near timers are loaded behind the start.

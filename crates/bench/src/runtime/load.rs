@@ -15,10 +15,10 @@ use steadfast_partition::{
 
 use super::meter::Meter;
 
-/// What a row's value takes.
+/// The size of a row's value.
 pub(super) const VALUE_BYTES: usize = 100;
 
-/// What a row brings along: key and value.
+/// The size of a row: key and value.
 pub(super) const ROW_BYTES: usize = 8 + VALUE_BYTES;
 
 const LOAD: Kind = Kind(999);
@@ -29,11 +29,11 @@ pub(super) struct Load {
     pub(super) meter: Arc<Meter>,
 }
 
-/// What an instance is told.
+/// A command to an instance.
 pub(super) enum Ask {
     /// Put this row.
     Put(Bytes),
-    /// Tell these instances this row.
+    /// Send this row to these instances.
     Tell(Vec<u64>, Bytes),
     /// Have timers at these times, in milliseconds, each again and again after
     /// `every`.

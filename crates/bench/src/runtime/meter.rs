@@ -51,7 +51,7 @@ impl Meter {
         self.from.store(due, Ordering::Relaxed);
     }
 
-    /// What was measured since this was last asked.
+    /// Takes the measurements since the last call.
     pub(super) fn take(&self) -> Lateness {
         std::mem::take(&mut *self.lock())
     }

@@ -44,7 +44,7 @@ fn measure_lateness(settings: &Settings, report: &mut Report) -> Result<()> {
         session.meter.count_from(now());
         std::thread::sleep(settings.duration);
         session.meter.count_from(i64::MAX);
-        // What was due is performed by now, or is far too late anyway.
+        // Timers that were due have fired by now, or are far too late anyway.
         std::thread::sleep(REST);
         let mut lateness = session.meter.take();
         let longest = session.take_longest();
@@ -68,7 +68,7 @@ fn record(report: &mut Report, name: &str, samples: &mut Samples) {
     }
 }
 
-/// What a node needs that has timers, beyond one that has none.
+/// The memory of a node with timers, beyond that of one without.
 fn measure_cost(settings: &Settings, report: &mut Report) -> Result<()> {
     let folder = settings.temporary()?;
     let (empty, full) = (folder.path().join("empty"), folder.path().join("full"));

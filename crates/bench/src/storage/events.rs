@@ -25,7 +25,7 @@ const STREAM: Stream = Stream(1);
 /// Publications under way at a time.
 const IN_FLIGHT: u64 = 8;
 
-/// What a reader asks for at a time.
+/// The size of a reader's request.
 const READ_BYTES: usize = 1024 * 1024;
 
 const MB: f64 = 1e6;

@@ -10,10 +10,10 @@ use super::session::{Session, TABLE, ledger_of};
 use crate::samples::Samples;
 use crate::stopwatch::Stopwatch;
 
-/// What a row's value takes.
+/// The size of a row's value.
 pub(crate) const VALUE_BYTES: usize = 100;
 
-/// What a row brings along: key and value.
+/// The size of a row: key and value.
 pub(super) const ROW_BYTES: usize = 8 + VALUE_BYTES;
 
 /// What some writers achieved.

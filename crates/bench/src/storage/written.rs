@@ -1,4 +1,4 @@
-//! How much is written for what is committed.
+//! Write amplification of commits.
 
 use std::path::Path;
 
@@ -40,7 +40,7 @@ impl Written {
         let figures = &mut report.figures;
         let name = format!("written_bytes_per_committed_byte_{load}");
         figures.record(name, (end.process - self.process) as f64 / committed);
-        // The device counts for everybody, so this is an upper bound.
+        // The device counts writes of all processes, so this is an upper bound.
         if let (Some(before), Some(after)) = (self.device, end.device) {
             let name = format!("device_bytes_per_committed_byte_{load}");
             figures.record(name, (after - before) as f64 / committed);

@@ -1,11 +1,11 @@
-//! Transactions that wait for one another, found at once.
+//! Immediate detection of deadlocks.
 //!
 //! Every new cycle of waits goes through the transaction that has just begun to
 //! wait: a grant adds no wait for a transaction that itself waits. So each
 //! transaction searches once, when it joins the waiters of a lock, from itself along
-//! the waits of others. In a cycle the youngest one is given up: its wait ends, and
-//! it still has its locks, until its user ends it. The oldest one of all is never
-//! given up, so there is always progress.
+//! the waits of others. In a cycle the youngest one is the victim: its wait ends, and it
+//! keeps its locks until its user ends it. The oldest one of all is never a victim,
+//! so there is always progress.
 //!
 //! The search looks at one lock at a time, under its latch only. Locks are kept until
 //! their transaction ends, so a cycle that it finds is one, unless a waiter in it has
@@ -22,7 +22,7 @@ use crate::lock::table::{Table, WaitOutcome};
 use crate::lock::word::WaitEdges;
 
 impl<L: Latch> Table<L> {
-    /// Gives up the youngest of every cycle that `owner`, which waits now, closes.
+    /// Ends the wait of the youngest of every cycle that `owner`, which waits now, closes.
     pub(crate) fn break_cycles(&self, owner: &Arc<Owner<L>>) {
         if !self.is_waited_for(owner) {
             return;
@@ -69,7 +69,7 @@ impl<L: Latch> Table<L> {
             let Some(waits) = self.waits_of(&next) else {
                 continue;
             };
-            // Waiters before it wait for the same lock: their waits are in the answer.
+            // Waiters before it wait for the same lock: `waits` has their edges too.
             for ahead in waits.ahead {
                 if search.closes(&next, &ahead) {
                     return Some(search.path(&next));
@@ -91,7 +91,7 @@ impl<L: Latch> Table<L> {
         None
     }
 
-    /// For whom a transaction waits.
+    /// The transactions that a transaction waits for.
     fn waits_of(&self, owner: &Arc<Owner<L>>) -> Option<WaitEdges<Arc<Owner<L>>>> {
         let kept = owner.waiting()?;
         let name = kept.name();
@@ -109,7 +109,7 @@ impl<L: Latch> Table<L> {
             let wake = shard.find(name).and_then(|row| row.lock.evict(owner));
             if let Some(wake) = wake {
                 let others = cycle.iter().filter(|other| *other != owner);
-                // A waiter that was dropped in this instant needs no answer.
+                // A waiter that was dropped at this moment needs no outcome.
                 let _ = wake.send(WaitOutcome::Deadlock(
                     others.map(|other| other.id).collect(),
                 ));
@@ -123,12 +123,12 @@ impl<L: Latch> Table<L> {
 /// A search through waits.
 struct Search<L: Latch> {
     start: Arc<Owner<L>>,
-    /// Who was found, and through whose wait.
+    /// The owners found so far, each with the owner that waits for it.
     waits_for: HashMap<u64, Arc<Owner<L>>>,
 }
 
 impl<L: Latch> Search<L> {
-    /// Notes that `waiter` waits for `other`; answers whether that closes a cycle.
+    /// Records that `waiter` waits for `other`; returns whether that closes a cycle.
     fn closes(&mut self, waiter: &Arc<Owner<L>>, other: &Arc<Owner<L>>) -> bool {
         if *other == self.start {
             return true;

@@ -1,7 +1,7 @@
 //! The mutex underneath the lock table, passed in.
 //!
 //! Production uses [`Parking`]; the model checker brings its own, so that it sees
-//! every moment at which another task could come between.
+//! every point at which tasks may interleave.
 
 /// A kind of mutex.
 pub trait Latch: Send + Sync + 'static {
@@ -9,12 +9,12 @@ pub trait Latch: Send + Sync + 'static {
     type Of<T: Send + 'static>: Guarded<T>;
 }
 
-/// Something that only one task at a time may touch.
+/// A value that one thread at a time may access.
 pub trait Guarded<T>: Send + Sync + 'static {
     /// Guards a value.
     fn new(value: T) -> Self;
 
-    /// Runs `work` while nobody else does.
+    /// Runs `work` under mutual exclusion.
     fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R;
 }
 

@@ -1,4 +1,4 @@
-//! Lock modes and which go together.
+//! Lock modes and their compatibility.
 //!
 //! Shared, update and exclusive. The table is not symmetric: an update lock joins
 //! shared holders, but once it is granted no new shared one enters, so that its
@@ -7,11 +7,11 @@
 /// How strongly a row is locked; later ones include earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mode {
-    /// Others may read, nobody may write.
+    /// Others may read; no transaction may write.
     Shared,
-    /// I may want to write: nobody else may want that too.
+    /// A read that a write may follow: at most one at a time.
     Update,
-    /// Mine alone.
+    /// Excludes all others.
     Exclusive,
 }
 

@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Subject {
-    /// A whole collection: shared by everybody who uses it.
+    /// A whole collection: shared by all transactions that use it.
     Collection = 1,
     /// One row.
     Row = 2,
@@ -31,7 +31,7 @@ pub struct Name<'a> {
     pub(crate) hash: u64,
 }
 
-/// A lock's name, kept.
+/// A lock's name, owned.
 #[derive(Clone, Debug)]
 pub struct Kept {
     pub(crate) bytes: Arc<[u8]>,
@@ -39,7 +39,7 @@ pub struct Kept {
 }
 
 impl<'a> Name<'a> {
-    /// Names what `bytes`, written by [`write()`], stand for.
+    /// The name in `bytes`, written by [`write()`].
     pub fn new(bytes: &'a [u8]) -> Self {
         let hash = xxh3_64(bytes);
         Self { bytes, hash }
@@ -87,7 +87,7 @@ pub fn subject_of(name: &[u8]) -> Option<Subject> {
     all.into_iter().find(|subject| *subject as u8 == first)
 }
 
-/// A name as bytes and numbers, where nothing more is known.
+/// A name as text, from its bytes and numbers alone.
 pub fn describe(name: &[u8]) -> String {
     let table = table_of(name).0;
     let key = key_of(name);

@@ -1,8 +1,8 @@
-//! Who holds locks: one transaction, as others see it.
+//! The owner of locks: one transaction, as others see it.
 //!
-//! The list of what it holds and its phase change together, so that nobody is
-//! granted a lock that nobody would release: whoever ends an owner takes the list,
-//! and from then on grants are refused.
+//! The list of its locks and its phase change together, so that no lock is granted
+//! that would never be released: ending an owner takes the list, and from then on
+//! grants are refused.
 
 use std::sync::Arc;
 
@@ -27,16 +27,16 @@ struct State {
     waiting: Option<Kept>,
 }
 
-/// Where a transaction stands.
+/// The phase of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// It may do anything.
     Active,
-    /// It is on its way to the log: nobody may end it but its commit.
+    /// Its commit is under way: only the outcome of the commit may end it.
     Committing,
-    /// The system has ended it, and says why.
+    /// The system has ended it, for this reason.
     Faulted(&'static str),
-    /// It is over.
+    /// Its user has ended it, or it was committed.
     Closed,
 }
 
@@ -60,7 +60,7 @@ impl<L: Latch> Owner<L> {
         })
     }
 
-    /// Where it stands.
+    /// The current phase.
     pub fn phase(&self) -> Phase {
         self.state.with(|state| state.phase)
     }
@@ -76,7 +76,7 @@ impl<L: Latch> Owner<L> {
             .with(|state| (state.held.len() <= most).then(|| state.held.clone()))
     }
 
-    /// Notes the lock that it waits for. Whether it still does, its waiters say.
+    /// Records the lock that it waits for. The lock's waiters tell whether it still does.
     pub(crate) fn wait_for(&self, name: &Kept) {
         self.state.with(|state| state.waiting = Some(name.clone()));
     }
@@ -86,7 +86,7 @@ impl<L: Latch> Owner<L> {
         self.state.with(|state| state.waiting.clone())
     }
 
-    /// Notes a lock, unless the transaction has ended.
+    /// Adds a lock, unless the transaction has ended.
     pub(crate) fn hold(&self, name: &Kept) -> bool {
         self.state.with(|state| {
             let may_hold = state.phase == Phase::Active;
@@ -113,7 +113,7 @@ impl<L: Latch> Owner<L> {
         })
     }
 
-    /// Ends it from phase `from` and takes its locks; `None` if somebody else has.
+    /// Ends it from phase `from` and takes its locks; `None` if it is in another phase.
     pub(crate) fn end(&self, from: Phase, to: Phase) -> Option<Vec<Kept>> {
         self.state.with(|state| {
             (state.phase == from).then(|| {

@@ -1,8 +1,8 @@
 //! Rows that stay in memory, with their lock and their value.
 //!
-//! A value here is what is committed and durable, decoded once. Whoever may read
-//! or replace it holds the row's lock. Memory is bounded: past the budget rows
-//! that nobody holds and nobody has used lately go.
+//! A value here is what is committed and durable, decoded once. Reading or replacing
+//! it needs the row's lock. Memory is bounded: past the budget, rows without lock
+//! holders that were not used lately are evicted.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::lock::word::Word;
 /// A decoded value of any type.
 pub type Value = Arc<dyn Any + Send + Sync>;
 
-/// What memory knows of a row's committed value.
+/// A row's committed value, as far as it is cached.
 #[derive(Clone, Debug, Default)]
 pub enum Cached {
-    /// Nothing: the ledger must be asked.
+    /// Not cached: read it from the ledger.
     #[default]
     Unknown,
     /// There is no such row.
@@ -102,7 +102,7 @@ impl<L: Latch> Shard<L> {
             .find_mut(name.hash, |row| row.name.bytes.as_ref() == name.bytes)
     }
 
-    /// Replaces what is known of a row's value, if the row is resident.
+    /// Replaces the cached value of a row, if the row is resident.
     pub(crate) fn remember(&mut self, name: Name<'_>, version: u64, cached: Cached, bytes: usize) {
         let Some(row) = self.find(name) else {
             return;
@@ -115,8 +115,8 @@ impl<L: Latch> Shard<L> {
         self.bytes = self.bytes + after - before;
     }
 
-    /// Lets a row go that nobody holds and that has no value; past the budget, also
-    /// others that nobody holds.
+    /// Drops a row without lock holders and without a value; past the budget, also
+    /// others without lock holders.
     pub(crate) fn tidy(&mut self, name: Name<'_>) {
         let is_it = |row: &Resident<L>| row.name.bytes.as_ref() == name.bytes;
         if let Ok(entry) = self.rows.find_entry(name.hash, is_it) {
@@ -131,7 +131,7 @@ impl<L: Latch> Shard<L> {
         }
     }
 
-    /// Rows for whoever looks at the locks.
+    /// All rows, to inspect their locks.
     pub(crate) fn rows(&self) -> impl Iterator<Item = &Resident<L>> {
         self.rows.iter()
     }
@@ -141,8 +141,8 @@ impl<L: Latch> Shard<L> {
         self.rows.len()
     }
 
-    /// Second chance: what was not used since the last time goes. If that is not
-    /// enough, every other row that nobody holds goes too.
+    /// Second chance: evicts rows that were not used since the last pass. If that is not
+    /// enough, evicts all other rows without lock holders too.
     fn evict(&mut self) {
         let mut bytes = self.bytes;
         self.rows.retain(|row| {

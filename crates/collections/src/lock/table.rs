@@ -1,11 +1,11 @@
 //! All locks of one partition, on their resident rows.
 //!
-//! The table is split into shards, each behind its own latch. A grant, the note of
-//! it in its owner's list, and the look at the row's value are one step, so an
+//! The table is split into shards, each behind its own latch. A grant, its
+//! entry in the owner's list, and the look-up of the row's value are one step, so an
 //! uncontended read costs one hash look-up and allocates nothing.
 //!
-//! Nobody waits here: [`Table::acquire`] answers at once, with the lock or with a
-//! [`Waiting`] to be awaited. A wait that would never end is ended before that: see
+//! Nothing blocks here: [`Table::acquire`] returns at once, with the lock or with a
+//! [`Waiting`] to be awaited. Deadlocks are detected when a wait begins: see
 //! `deadlock`. Latches are taken in the order shard, owner.
 
 use std::future::Future;
@@ -34,19 +34,19 @@ pub struct Table<L: Latch> {
     clock: Arc<dyn Clock>,
 }
 
-/// The answer to a request for a lock.
+/// The response to a request for a lock.
 pub enum Attempt<L: Latch> {
-    /// Granted; this is what memory knows of the row, in the version asked for.
+    /// Granted, with the row's cached value in the requested version.
     Granted(Cached),
-    /// Not now.
+    /// Busy: await the lock.
     Busy(Waiting<L>),
-    /// Not now, and the caller would not wait: who has it, and since when.
+    /// Busy, and the caller does not wait: the holder, and since when.
     Refused(Blocker),
     /// The transaction has ended.
     Ended(Phase),
 }
 
-/// Who stands in the way of a request.
+/// The transaction that blocks a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocker {
     /// The transaction.
@@ -60,15 +60,15 @@ pub struct Blocker {
 /// One transaction that waits for another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// Who waits.
+    /// The transaction that waits.
     pub waiter: u64,
-    /// For which of the holders.
+    /// The holder that it waits for.
     pub holder: u64,
-    /// For what.
+    /// The lock.
     pub lock: String,
-    /// In which mode.
+    /// The requested mode.
     pub mode: Mode,
-    /// For how long now.
+    /// For how long so far.
     pub waited: Duration,
 }
 
@@ -137,7 +137,7 @@ impl<L: Latch> Table<L> {
         })
     }
 
-    /// What memory knows of a row; its lock is the caller's concern.
+    /// The cached value of a row; the caller is responsible for its lock.
     pub fn peek(&self, name: Name<'_>, version: u64) -> Cached {
         let row = |shard: &mut Shard<L>| shard.find(name).map(|row| known(row, version));
         self.shard(name).with(row).unwrap_or_default()
@@ -161,8 +161,8 @@ impl<L: Latch> Table<L> {
         });
     }
 
-    /// Ends a transaction that is in phase `from` and gives its locks to those who
-    /// wait; false if it is not in that phase.
+    /// Ends a transaction that is in phase `from` and grants its locks to their waiters;
+    /// false if it is not in that phase.
     pub fn end(&self, owner: &Arc<Owner<L>>, from: Phase, to: Phase) -> bool {
         let Some(held) = owner.end(from, to) else {
             return false;
@@ -185,7 +185,7 @@ impl<L: Latch> Table<L> {
         })
     }
 
-    /// Who stands in the way of `owner`: the holder that began first.
+    /// The transaction that blocks `owner`: the holder that began first.
     pub fn blocker(&self, owner: &Arc<Owner<L>>, name: Name<'_>) -> Option<Blocker> {
         self.shard(name).with(|shard| {
             let row = shard.find(name)?;
@@ -203,7 +203,7 @@ impl<L: Latch> Table<L> {
         })
     }
 
-    /// Who waits for whom, at this moment; `shown` says what a lock's name means.
+    /// All current waits; `shown` turns a lock's name into text.
     pub fn waits(&self, shown: impl Fn(&[u8]) -> String) -> Vec<Wait> {
         let now_us = self.now_us();
         let mut found = Vec::new();
@@ -254,7 +254,7 @@ impl<L: Latch> Table<L> {
             true => owner.hold(kept),
             false => owner.is_active(),
         };
-        // Whoever stopped waiting in this instant keeps the lock: see `Waiting`.
+        // A waiter that was dropped at this moment keeps the lock: see `Waiting`.
         let wake = |wake: oneshot::Sender<WaitOutcome>| {
             let _ = wake.send(WaitOutcome::Granted);
         };
@@ -264,7 +264,7 @@ impl<L: Latch> Table<L> {
     fn blocker_of(&self, row: &Resident<L>, owner: &Arc<Owner<L>>) -> Blocker {
         let others = row.lock.holders().filter(|holder| holder.owner != *owner);
         let oldest = others.min_by_key(|holder| holder.owner.started_us);
-        // A lock may be free and yet have waiters who come first.
+        // A lock may be free and yet have waiters that come first.
         let first = row.lock.waiters().next();
         let (transaction, started_us, since_us) = match (oldest, first) {
             (Some(holder), _) => (holder.owner.id, holder.owner.started_us, holder.since_us),
@@ -286,10 +286,10 @@ impl<L: Latch> Table<L> {
     }
 }
 
-/// A place in the queue of a lock; it tells how the wait has ended.
+/// A position in the queue of a lock; it resolves to the outcome of the wait.
 ///
-/// Dropping it leaves the queue; if the lock was granted in the same instant, it
-/// stays with the transaction.
+/// Dropping it leaves the queue; if the lock was granted at the same moment, the
+/// transaction keeps it.
 pub struct Waiting<L: Latch> {
     table: Arc<Table<L>>,
     name: Kept,

@@ -1,4 +1,4 @@
-//! The lock of one row: who holds it, who waits.
+//! The lock of one row: its holders and its waiters.
 //!
 //! Pure: no clock, no thread, no task. Rules:
 //!
@@ -23,7 +23,7 @@ pub struct Word<O, W> {
     next_ticket: u64,
 }
 
-/// Somebody who has the lock.
+/// An owner that has the lock.
 #[derive(Clone, Debug)]
 pub struct Holder<O> {
     pub owner: O,
@@ -32,7 +32,7 @@ pub struct Holder<O> {
     pub since_us: u64,
 }
 
-/// Somebody who wants it.
+/// An owner that waits for the lock.
 #[derive(Debug)]
 pub struct Waiter<O, W> {
     pub owner: O,
@@ -43,16 +43,16 @@ pub struct Waiter<O, W> {
     wake: W,
 }
 
-/// For whom a waiter waits, and for whom those before it do.
+/// The owners that a waiter waits for, and those that the waiters before it wait for.
 #[derive(Debug, PartialEq, Eq)]
 pub struct WaitEdges<O> {
     /// Waiters that are served before it.
     pub ahead: Vec<O>,
-    /// Holders in whose way they are not: the waiter, and the holder that it waits for.
+    /// Edges to holders: the waiter, and the holder that it waits for.
     pub holders: Vec<(O, O)>,
 }
 
-/// The answer to a request.
+/// The response to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The owner had it before.
@@ -61,12 +61,12 @@ pub enum Answer {
     Granted,
     /// The owner has more than it had.
     Upgraded,
-    /// Not now: join the waiters.
+    /// Not granted: join the waiters.
     Busy,
 }
 
 impl<O: Clone + PartialEq, W> Word<O, W> {
-    /// A lock that nobody holds.
+    /// A lock without holders.
     pub fn new() -> Self {
         Self {
             first: None,
@@ -93,7 +93,7 @@ impl<O: Clone + PartialEq, W> Word<O, W> {
         }
     }
 
-    /// Joins the waiters and answers the ticket for [`Word::cancel`].
+    /// Joins the waiters and returns the ticket for [`Word::cancel`].
     pub fn wait(&mut self, owner: &O, mode: Mode, now_us: u64, wake: W) -> u64 {
         let is_upgrade = self.mode_of(owner).is_some();
         let ticket = self.next_ticket;
@@ -123,13 +123,13 @@ impl<O: Clone + PartialEq, W> Word<O, W> {
         }
     }
 
-    /// Takes an owner out of the waiters; answers what wakes it.
+    /// Removes an owner from the waiters; returns its waker.
     pub fn evict(&mut self, owner: &O) -> Option<W> {
         let place = self.waiters.iter().position(|w| w.owner == *owner)?;
         self.waiters.remove(place).map(|waiter| waiter.wake)
     }
 
-    /// For whom an owner waits; `None` if it does not.
+    /// The owners that an owner waits for; `None` if it does not wait.
     pub fn waits_of(&self, owner: &O) -> Option<WaitEdges<O>> {
         let place = self.waiters.iter().position(|w| w.owner == *owner)?;
         let own = &self.waiters[place];
@@ -148,7 +148,7 @@ impl<O: Clone + PartialEq, W> Word<O, W> {
         })
     }
 
-    /// Gives the lock up, whatever its mode.
+    /// Releases the lock, whatever its mode.
     pub fn release(&mut self, owner: &O) {
         if self.first.as_ref().is_some_and(|h| h.owner == *owner) {
             self.first = self.more.pop();
@@ -159,8 +159,8 @@ impl<O: Clone + PartialEq, W> Word<O, W> {
         }
     }
 
-    /// Serves waiters in order until one does not fit. `admit` is told the owner
-    /// and whether it held nothing before; if it says no, the waiter is dropped.
+    /// Serves waiters in order until one does not fit. `admit` gets the owner and whether
+    /// it held nothing before; if it returns false, the waiter is dropped.
     pub fn serve(
         &mut self,
         now_us: u64,
@@ -181,17 +181,17 @@ impl<O: Clone + PartialEq, W> Word<O, W> {
         }
     }
 
-    /// Whether nobody holds it and nobody waits.
+    /// Whether it has neither holders nor waiters.
     pub fn is_free(&self) -> bool {
         self.first.is_none() && self.waiters.is_empty()
     }
 
-    /// All who hold it.
+    /// All holders.
     pub fn holders(&self) -> impl Iterator<Item = &Holder<O>> {
         self.first.iter().chain(&self.more)
     }
 
-    /// All who wait, in the order in which they will be served.
+    /// All waiters, in the order in which they will be served.
     pub fn waiters(&self) -> impl Iterator<Item = &Waiter<O, W>> {
         self.waiters.iter()
     }

@@ -1,7 +1,7 @@
 //! Moments as text and back.
 //!
-//! The one form `2024-02-29T12:30:00.250Z`, for the years 0000 to 9999. Whatever
-//! lies outside has no text and is shown as a number.
+//! The one form `2024-02-29T12:30:00.250Z`, for the years 0000 to 9999. A moment
+//! outside of them has no text and is shown as a number.
 
 const DAY: i64 = 86_400_000;
 /// Days in 400 years, after which the calendar repeats.

@@ -1,8 +1,9 @@
 //! Whether stored keys still mean what they did.
 //!
-//! It is checked when a collection is opened. Stored keys come in the order of their bytes. If code changes how a key type
-//! sorts, compares or encodes, rows could no longer be found, or found twice.
-//! Such code is refused with [`Kind::KeyContractChanged`], before it writes.
+//! It is checked when a collection is opened. Stored keys come in the order of their
+//! bytes. If code changes how a key type sorts, compares or encodes, rows could no longer
+//! be found, or found twice. Such code is refused with [`Kind::KeyContractChanged`],
+//! before it writes.
 
 use crate::schema::error::{Error, Kind, Result};
 use crate::schema::key::{Key, decode_key, encode_key};

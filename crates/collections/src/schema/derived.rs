@@ -1,12 +1,12 @@
-//! What derived code calls.
+//! Functions that derived code calls.
 //!
 //! The small steps that every derived type shares, so that generated code stays
-//! short. Not for people: the hidden module `__private` names them.
+//! short. Not public API: the hidden module `__private` exports them.
 
 use crate::schema::error::{Error, Kind, Result};
 use crate::schema::ordered::KeyReader;
 
-/// What was read of a field; an error says which one it was.
+/// The result of reading a field; an error gets the path of the field.
 pub fn within<T>(read: Result<T>, path: &'static str) -> Result<T> {
     read.map_err(|error| error.within(path))
 }

@@ -23,8 +23,8 @@ pub fn encode_value<V: Record>(value: &V, write_version: u32) -> Result<Vec<u8>>
 ///
 /// They differ from `value` where the write version holds a field back. And a value
 /// that was read knows which of its newer fields are stored, so that they stay
-/// stored when the write version goes back: whoever keeps a value in memory in place
-/// of its bytes must keep this one.
+/// stored when the write version goes back: a cache of values in place of their bytes
+/// must keep this one.
 pub fn store_value<V: Record>(value: V, write_version: u32) -> Result<(Vec<u8>, V)> {
     let (bytes, is_gated) = write(&value, write_version)?;
     let value = if is_gated {

@@ -1,6 +1,6 @@
 //! JSON as a stored value.
 //!
-//! For values whose Rust type nobody knows: what REST puts into a collection. An
+//! For values without a Rust type: what REST puts into a collection. An
 //! object is stored as a CBOR map with texts for keys, so it is told apart from a
 //! record, whose keys are numbers.
 

@@ -1,7 +1,7 @@
 //! The trait of everything that can be a key.
 //!
-//! The bytes of a key sort as the key itself sorts, and they never change: not
-//! with the version of the code, not with the platform. `#[derive(Key)]` gives it to
+//! The bytes of a key sort as the key itself sorts, and they are the same in every
+//! version of the code and on every platform. `#[derive(Key)]` gives it to
 //! a struct. A key is a record too, so it can stand inside values.
 
 use std::hash::Hash;
@@ -12,7 +12,7 @@ use crate::schema::error::{Error, Kind, Result};
 use crate::schema::ordered::{KeyReader, KeyWriter};
 use crate::schema::record::Record;
 
-/// A key: its order, equality and bytes agree and stay the same for ever.
+/// A key: its order, equality and bytes agree and never change.
 ///
 /// Implemented for strings, integers, truth values, bytes, UUIDs, timestamps,
 /// durations, tuples of these and every struct that derives it.

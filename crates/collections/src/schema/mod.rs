@@ -75,7 +75,7 @@ pub use steadfast_macros::{Key, Record};
 pub use unknown::{Unknown, UnknownVariant};
 pub use version::WriteVersion;
 
-/// What derived code names, and nobody else.
+/// The names that only derived code uses.
 #[doc(hidden)]
 pub mod __private {
     pub use super::cbor::{Reader, Writer, weave};

@@ -16,7 +16,7 @@ use crate::schema::error::Result;
     message = "`{Self}` cannot be stored: it is not a `Record`",
     label = "not a `Record`",
     note = "derive it: `#[derive(Record)]`; a type that serde knows can be wrapped in `Msgpack<..>`",
-    note = "a type with interior mutability (`Cell`, `RefCell`, `Mutex`, `RwLock`, `Atomic..`, `OnceLock`) is never a `Record`: whoever holds a reference to a stored value could change it behind the transaction's back"
+    note = "a type with interior mutability (`Cell`, `RefCell`, `Mutex`, `RwLock`, `Atomic..`, `OnceLock`) is never a `Record`: a reference to a stored value could be used to change it behind the transaction's back"
 )]
 pub trait Record: Send + Sync + Sized + 'static {
     /// The newest schema version that this code knows of the type.

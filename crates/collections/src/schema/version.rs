@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The write version, shared by everybody who holds a clone.
+/// The write version, shared by all its clones.
 #[derive(Clone, Debug)]
 pub struct WriteVersion(Arc<AtomicU32>);
 

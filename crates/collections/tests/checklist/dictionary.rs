@@ -206,7 +206,7 @@ async fn c38_prefixes_of_texts_and_of_composite_keys() {
 async fn c39_values_that_a_filter_leaves_out_are_not_read() {
     let site = Site::new().await;
     let words = site.words_with(&[("a", 1), ("b", 2), ("c", 3)]).await;
-    // A value that does not decode as a number: whoever reads it fails.
+    // A value that does not decode as a number: reading it fails.
     let mut bad = steadfast_storage::Writes::new();
     let table = steadfast_core::id::Table(65_536);
     let at = steadfast_collections::schema::encode_key(&key("b")).unwrap();

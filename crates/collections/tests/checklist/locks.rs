@@ -46,7 +46,7 @@ impl Bench {
         assert!(matches!(attempt, Attempt::Granted(_)), "{owner} {mode:?}");
     }
 
-    /// Waits for a lock, but not for ever: a lock that never comes must fail a test.
+    /// Waits for a lock, with a time-out: a lock that is never granted must fail a test.
     fn queue(&self, owner: usize, mode: Mode) -> impl Future<Output = bool> + use<> {
         let Attempt::Busy(waiting) = self.request(owner, mode) else {
             panic!("owner {owner} does not wait for {mode:?}");
@@ -308,7 +308,7 @@ async fn c31_a_lock_granted_in_the_same_instant_stays() {
     bench.hold(0, Exclusive);
     let waiting = bench.queue(1, Exclusive);
     bench.end(0);
-    // Granted, but nobody has looked yet.
+    // Granted, but not polled yet.
     drop(waiting);
     assert_eq!(bench.owners[1].held(), 1);
     let third = bench.request(2, Shared);

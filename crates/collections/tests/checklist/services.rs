@@ -117,7 +117,7 @@ async fn c66_lost_volatile_state_is_told_and_has_a_new_incarnation() {
     assert_eq!(told, expected, "told before it was opened");
 }
 
-/// Somebody reads the slot before its owner comes, on a node that is gone by then.
+/// A node reads the slot before its owner opens it, and is gone by then.
 #[tokio::test]
 async fn c66_a_loss_that_others_saw_first_is_told_to_the_next_owner() {
     let site = Site::new().await;

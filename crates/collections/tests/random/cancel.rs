@@ -49,7 +49,7 @@ fn cancelled_operations_leave_no_lock_waiter_or_memory() {
         println!("{done} operations, {cancelled} of them dropped in the middle");
         assert_eq!(done, TASKS * OPERATIONS);
         assert!(cancelled > 500, "only {cancelled} were dropped");
-        // A commit that nobody waited for goes on; one behind it ends after it.
+        // A commit whose caller stopped waiting goes on; one behind it ends after it.
         let mut tx = site.replica.begin();
         fight.map.set(&mut tx, u64::MAX, 0).await.unwrap();
         tx.commit().await.unwrap();

@@ -189,7 +189,7 @@ fn cancelled_waiters_and_faulted_holders_leave_nothing() {
                 thread::spawn(move || {
                     let owner = Owner::new(3, 0);
                     let granted = future::block_on(lock(&locks, &owner, 0, Mode::Shared));
-                    assert!(granted, "somebody swallowed the wake-up");
+                    assert!(granted, "the wake-up was lost");
                     locks.end(&owner, Phase::Active, Phase::Closed);
                 })
             };

@@ -327,7 +327,7 @@ async fn c72_keys_behind_the_first_page_are_looked_at_too() {
         }
     };
     let shut = tokio::time::timeout(Duration::from_secs(60), shut).await;
-    let error = shut.expect("nobody looked at the last key");
+    let error = shut.expect("the last key was not checked");
     assert!(error.to_string().contains("STF-3046"), "{error}");
     let again = state.get_or_add::<Reordered>("places").await;
     assert!(again.is_err(), "it stays shut");
@@ -347,7 +347,7 @@ async fn c71_memory_and_storage_agree_about_fields_that_wait() {
         first.replica.state().get_or_add("houses").await.unwrap();
     let version = first.replica.write_version();
 
-    // Held back: nobody sees a field that is not stored.
+    // Held back: a field that is not stored is not visible.
     version.set(1);
     let mut tx = first.replica.begin();
     houses.add(&mut tx, "one".into(), house()).await.unwrap();

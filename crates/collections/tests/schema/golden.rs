@@ -1,4 +1,4 @@
-//! Bytes of every released version, read and written for ever.
+//! Bytes of every released version, which stay readable.
 //!
 //! Nothing here can write a golden file: see `tests/golden/README.md`.
 

@@ -1,13 +1,13 @@
-//! Items that workers give back.
+//! Work items that workers abandon.
 //!
-//! A worker that cannot run an item, such as one of an older version, abandons it. Every
-//! other worker may take it at once; the one that gave it back is passed over for a while.
-//! An item that every worker has given back goes out to one of them after a pause, which
-//! grows, and to a worker that comes meanwhile at once. If that one goes away, the others
-//! are asked again.
+//! A worker that cannot run an item, such as one of an older version, abandons it. Other
+//! workers may take it at once; the one that abandoned it is skipped for a while. An item
+//! that every worker has abandoned is offered to one of them after a growing pause, and
+//! to a newly connected worker at once. If that one disconnects, the others are offered
+//! the item again.
 //!
-//! A worker that has no code for an item says so by a failure. While there is a worker that
-//! was not asked, the item is given back for it; the last one's failure is the result.
+//! A worker that has no code for an item returns a failure. As long as another worker has
+//! not been tried, the item is requeued for it; the last worker's failure is the result.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,19 +19,19 @@ use super::seat::Seat;
 use super::token::Token;
 use crate::failure::Failure;
 
-/// An offer that follows a pause.
+/// An offer after a pause.
 struct Offer {
     key: Key,
     number: u64,
-    /// How often every worker had given the entry back when the pause began.
+    /// How often every worker had abandoned the entry when the pause began.
     refusals: u32,
-    /// The worker that it is for; without one, the next in turn.
+    /// The worker to offer it to; `None`: the next one in turn.
     seat: Option<u64>,
 }
 
 impl Desk {
-    /// The worker gives an item back. Others may take it at once, and the one that does is
-    /// preferred for the next turns; this one is passed over for a while, longer each time.
+    /// A worker abandons an item. Other workers may take it at once, and the one that does
+    /// is preferred for the next turns; this one is skipped for a while, longer each time.
     pub(crate) fn abandon(&self, token: &Token) -> bool {
         let mut state = self.state.lock();
         let found = state
@@ -44,9 +44,9 @@ impl Desk {
         self.give_back(&mut state, &key)
     }
 
-    /// An item has failed. If the worker had no code for it, and there is a worker that may
-    /// have some and was not asked yet, the item goes there. `false`: the failure is the
-    /// result. That of an earlier delivery of an activity is none, as there is another one.
+    /// An item has failed. If the worker had no code for it, and another worker that may
+    /// have it was not tried yet, the item goes there. `false`: the failure is the result.
+    /// A failure of an earlier delivery of an activity is ignored: a newer one is out.
     pub(crate) fn pass_on(&self, key: &Key, token: Option<&Token>, failure: &Failure) -> bool {
         let mut state = self.state.lock();
         let State { entries, seats, .. } = &mut *state;
@@ -105,7 +105,7 @@ impl Desk {
         true
     }
 
-    /// Offers an entry again, after a pause, to a worker that has given it back.
+    /// Offers an entry again, after a pause, to a worker that has abandoned it.
     fn offer_again(&self, offer: Offer, pause: Duration) {
         let me = self.me.clone();
         tokio::spawn(named(async move {
@@ -131,17 +131,17 @@ impl Desk {
             Some(seat) if offer.seat.is_some() || is_refused(entry, seats) => {
                 entry.group.declined_by.remove(&seat);
             }
-            // A worker has come that has not been asked, and has no room.
+            // A worker has connected that was not tried yet, and has no room.
             _ => entry.reconsider(),
         }
         if entry.place == Place::Ready {
-            // The queue that it is in is not looked at for that worker.
+            // Its current queue is skipped for that worker.
             self.ready(state, &offer.key);
         }
     }
 
-    /// A worker has gone. What every worker had given back, and this one was asked for
-    /// again, waits for no pause any more: the others are asked.
+    /// A worker has disconnected. Items that every worker had abandoned, and that this one
+    /// was offered again, go to the other workers without a pause.
     pub(super) fn ask_others(&self, state: &mut State, id: u64, gone: &Seat) {
         let was_asked = |entry: &Entry| {
             let group = &entry.group;
@@ -158,7 +158,7 @@ impl Desk {
         }
         for key in waiting {
             let entry = state.entries.get(&key);
-            // It may be out by now, from a queue that it was in before.
+            // It may have been assigned from its former queue by now.
             if entry.is_some_and(|entry| entry.place == Place::Ready) {
                 self.ready(state, &key);
             }
@@ -166,7 +166,7 @@ impl Desk {
     }
 }
 
-/// Whether every worker that has code for an entry has given it back.
+/// Whether every worker that has code for an entry has abandoned it.
 fn is_refused(entry: &Entry, seats: &BTreeMap<u64, Seat>) -> bool {
     let group = &entry.group;
     let mut known = seats.iter().filter(|(_, seat)| seat.knows(group));

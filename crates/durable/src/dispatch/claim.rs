@@ -1,6 +1,7 @@
-//! Results on their way from workers.
+//! Results of workers until they are committed.
 //!
-//! Whoever brings one may go away before it is in. Then the item is given out again.
+//! A worker may disconnect before its result is committed. Then the item is assigned
+//! again.
 
 use std::collections::BTreeMap;
 use std::sync::Weak;
@@ -12,35 +13,35 @@ use crate::command::Say;
 use crate::error::{ErrorKind, Result};
 use crate::work::TurnResult;
 
-/// A result that was accepted, and what it belongs to. If it is dropped before it is
-/// known whether the result is in, the item goes to a worker again.
+/// An accepted result and its work item. If it is dropped before the commit is
+/// confirmed, the item is assigned again.
 pub(crate) struct Claim {
     desk: Weak<Desk>,
     key: Key,
     number: u64,
     given: Given,
-    /// Parts of the result that came before.
+    /// Earlier parts of the result.
     chunks: BTreeMap<u32, TurnResult>,
     is_settled: bool,
 }
 
-/// What has become of a result.
+/// How the commit of a result ended.
 #[derive(Clone, Copy)]
 enum Fate {
     Kept,
-    /// The partition could not keep it, as it has too much to do or its disk is full.
+    /// The partition rejected it: it is overloaded or its disk is full.
     Unkept,
     Lost,
 }
 
 impl Claim {
-    /// What the worker got, and the parts of the result that came before.
+    /// What the worker was given, and the earlier parts of the result.
     pub(crate) fn open(&mut self) -> (Given, BTreeMap<u32, TurnResult>) {
         let given = std::mem::replace(&mut self.given, Given::Activity);
         (given, std::mem::take(&mut self.chunks))
     }
 
-    /// The result of a batch cannot be kept: it is run again, with so many operations.
+    /// The result of a batch does not fit: the batch runs again with `most` operations.
     pub(crate) fn retry_with(mut self, most: usize) {
         self.is_settled = true;
         if let Some(desk) = self.desk.upgrade() {
@@ -48,7 +49,7 @@ impl Claim {
         }
     }
 
-    /// This is what the partition said to the result.
+    /// Applies the partition's reply to the result.
     pub(crate) fn settle(mut self, said: &Result<Say>) {
         self.is_settled = true;
         let fate = match said {
@@ -72,8 +73,8 @@ impl Drop for Claim {
     }
 }
 
-/// The result of an activity on its way. If it breaks off, the activity is given out
-/// again, and later if that happens again and again.
+/// Requeues an activity if it is dropped before the result is committed; repeated
+/// losses delay the activity.
 pub(crate) struct OnItsWay {
     desk: Weak<Desk>,
     token: Option<Token>,
@@ -106,7 +107,7 @@ impl Desk {
         let (given, chunks) = (entry.given.take()?, std::mem::take(&mut entry.chunks));
         self.came_back(entry, seats);
         entry.place = Place::Back;
-        // Whoever brings a result could read the history.
+        // A worker that returns a result was able to read the history.
         entry.is_long = false;
         let claim = Claim {
             desk: self.me.clone(),
@@ -133,12 +134,12 @@ impl Desk {
         }
     }
 
-    /// An execution is over, and needs no history any more.
+    /// An execution has ended: drops its cached history.
     pub(crate) fn ended(&self, instance: &[u8]) {
         self.histories.forget(instance);
     }
 
-    /// A batch is run again, with so many operations.
+    /// Runs a batch again with at most `most` operations.
     fn retry(&self, key: &Key, number: u64, most: usize) {
         let mut state = self.state.lock();
         let entry = state.entries.get_mut(key);
@@ -148,8 +149,8 @@ impl Desk {
         }
     }
 
-    /// A worker was sent the first `count` events or operations only. Answers whether
-    /// it still has the item.
+    /// A worker was sent the first `count` events or operations only. Returns whether
+    /// the item is still assigned to it.
     pub(crate) fn cut(&self, key: &Key, token: Option<&Token>, count: usize) -> bool {
         let mut state = self.state.lock();
         let Some(entry) = state.entries.get_mut(key) else {
@@ -164,7 +165,7 @@ impl Desk {
         true
     }
 
-    /// Whoever drops this gives the item back.
+    /// A guard that abandons the item when it is dropped.
     pub(crate) fn on_its_way(&self, token: Token) -> OnItsWay {
         OnItsWay {
             desk: self.me.clone(),

@@ -1,17 +1,17 @@
-//! How work is brought to workers.
+//! How work is delivered to workers.
 
 use std::time::Duration;
 
 use steadfast_core::limits;
 
-/// How work is brought to workers.
+/// How work is delivered to workers.
 #[derive(Clone, Copy, Debug)]
 pub struct Delivery {
-    /// How long a worker may be silent about a turn or a batch.
+    /// How long a worker may take for a turn or a batch.
     pub turn_lease: Duration,
-    /// How long an activity of a worker that has gone is left to it.
+    /// How long an activity stays assigned to a worker that has disconnected.
     pub activity_grace: Duration,
-    /// An instance whose turns never come back fails.
+    /// Fail an instance whose turns are lost again and again.
     pub is_poison_failed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The desk of a task hub: what is wanted, and who takes it.
+//! The work queue of a task hub and its workers.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::Ordering;
@@ -33,22 +33,22 @@ pub(crate) struct Desk {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) delivery: Delivery,
     pub(super) histories: Histories,
-    /// Items that are being read for workers.
+    /// Reads items for workers.
     loads: Errands,
-    /// Requests that are run in this process at once.
+    /// Requests that run in this process without a worker.
     pub(crate) locals: Locals,
     pub(super) state: Mutex<State>,
-    /// How much is out with workers.
+    /// How many items are assigned to workers.
     out: watch::Sender<usize>,
 }
 
 #[derive(Default)]
 pub(super) struct State {
     pub(super) entries: HashMap<Key, Entry>,
-    /// Entries that wait for a worker, by the number that they had when they came.
+    /// Entries that wait for a worker, with their numbers, in order of arrival.
     ready: BTreeMap<Group, VecDeque<(u64, Key)>>,
     pub(super) seats: BTreeMap<u64, Seat>,
-    /// The seat that was served last.
+    /// The worker that was served last.
     last: u64,
     pub(super) habits: Habits,
     next: u64,
@@ -77,7 +77,7 @@ impl Desk {
         })
     }
 
-    /// Something is wanted; it replaces what was wanted under the same key.
+    /// Adds a work request; it replaces an older one with the same key.
     pub(super) fn want(&self, key: &Key, from: Address, instance: String, wish: Wish) {
         if matches!(wish, Wish::Batch { .. }) {
             self.locals.forget(&instance);
@@ -90,7 +90,7 @@ impl Desk {
         self.ready(&mut state, key);
     }
 
-    /// A worker sits down.
+    /// Adds a worker.
     pub(super) fn seat(&self, seat: Seat) -> u64 {
         let mut state = self.state.lock();
         state.next += 1;
@@ -100,20 +100,20 @@ impl Desk {
         id
     }
 
-    /// A worker remembers instances.
+    /// Declares that a worker keeps instances in memory.
     pub(super) fn remember(&self, seat: u64, memory: Arc<dyn Operator>) {
         if let Some(seat) = self.state.lock().seats.get_mut(&seat) {
             seat.remember(memory);
         }
     }
 
-    /// Rows of histories that were read.
+    /// The number of history rows read.
     pub(crate) fn history_rows_read(&self) -> u64 {
         self.histories.read.load(Ordering::Relaxed)
     }
 
-    /// A worker has gone. Turns and batches go to others at once; an activity is
-    /// left to it for a while, because it may only have lost its connection.
+    /// Removes a worker. Its turns and batches are assigned again at once; its activities
+    /// stay with it for a while, because it may only have lost its connection.
     pub(super) fn vacate(&self, id: u64) {
         let mut state = self.state.lock();
         let seat = state.seats.remove(&id);
@@ -134,7 +134,7 @@ impl Desk {
         }
     }
 
-    /// Puts an entry into its queue.
+    /// Puts an entry into the queue of its group.
     pub(super) fn ready(&self, state: &mut State, key: &Key) {
         let Some(entry) = state.entries.get_mut(key) else {
             return;
@@ -152,7 +152,7 @@ impl Desk {
         self.pump(state);
     }
 
-    /// Its worker, if it had one, has room again.
+    /// Takes an entry from its worker, which then has room for another one.
     pub(super) fn came_back(&self, entry: &mut Entry, seats: &mut BTreeMap<u64, Seat>) {
         if let Place::Out(seat) = entry.place {
             if let Some(seat) = seats.get_mut(&seat) {
@@ -163,21 +163,20 @@ impl Desk {
             entry.chunks.clear();
             self.out.send_if_modified(|out| {
                 *out = out.saturating_sub(1);
-                // Nobody waits for anything else.
+                // Waiters are only interested in 0.
                 *out == 0
             });
         }
     }
 
-    /// Takes an entry away.
+    /// Removes an entry.
     fn forget(&self, state: &mut State, key: &Key) {
         if let Some(mut entry) = state.entries.remove(key) {
             self.came_back(&mut entry, &mut state.seats);
         }
     }
 
-    /// A delivery has come to nothing: the next worker, and later if that happens
-    /// again and again.
+    /// A delivery was lost: assigns the entry again, and delays it after repeated losses.
     pub(super) fn lose(&self, state: &mut State, key: &Key) {
         let Some(entry) = state.entries.get_mut(key) else {
             return;
@@ -191,7 +190,7 @@ impl Desk {
                 event = "durable.history_too_large",
                 instance,
                 lost,
-                "an orchestration fails: its workers go away whenever they are sent its history",
+                "orchestration failed: its workers disconnect when they receive its history",
             );
             self.fail(key, from, &wish, too_large());
             self.rest(state, key, number, steadfast_core::limits::POISON_PAUSE);
@@ -206,7 +205,7 @@ impl Desk {
             instance = entry.instance,
             name = entry.group.name,
             lost,
-            "no worker brings this back; it is tried now and then",
+            "no worker completes this work item; it is retried after a pause",
         );
         if self.delivery.is_poison_failed {
             let (from, wish) = (entry.from.clone(), entry.wish.clone());
@@ -215,8 +214,8 @@ impl Desk {
         self.rest(state, key, number, steadfast_core::limits::POISON_PAUSE);
     }
 
-    /// The partition has too much to do, or a full disk. That is no fault of the item,
-    /// however often it happens.
+    /// Delays an entry because its partition is overloaded or its disk is full. This does
+    /// not count as a lost delivery.
     pub(super) fn try_later(&self, state: &mut State, key: &Key) {
         if let Some(entry) = state.entries.get_mut(key) {
             let (number, pause) = (entry.number, entry.defer());
@@ -224,7 +223,7 @@ impl Desk {
         }
     }
 
-    /// Tries an entry again after a pause.
+    /// Returns an entry to the queue after a pause.
     fn rest(&self, state: &mut State, key: &Key, number: u64, pause: Duration) {
         if let Some(entry) = state.entries.get_mut(key) {
             self.came_back(entry, &mut state.seats);
@@ -246,7 +245,7 @@ impl Desk {
         }));
     }
 
-    /// Brings what waits to workers that have room, oldest first.
+    /// Assigns waiting entries to workers that have room, oldest first.
     pub(super) fn pump(&self, state: &mut State) {
         while !state.is_stopped {
             let State {
@@ -279,7 +278,7 @@ impl Desk {
         }
     }
 
-    /// Gives an entry to a worker.
+    /// Assigns an entry to a worker.
     fn give(&self, state: &mut State, key: Key) {
         let Some(entry) = state.entries.get(&key) else {
             return;
@@ -318,7 +317,7 @@ impl Desk {
         }
     }
 
-    /// Notes which worker has an instance now; answers which one had it before.
+    /// Records which worker has an instance now; returns the previous one.
     fn note_habit(&self, state: &mut State, key: &Key, seat: u64) -> Option<u64> {
         if state.habits.begin_watch() {
             tokio::spawn(named(Self::age_habits(self.me.clone())));
@@ -326,7 +325,7 @@ impl Desk {
         state.habits.insert(key.clone(), seat)
     }
 
-    /// Keeps a part of a result.
+    /// Stores a part of a result.
     pub(crate) fn chunk(
         &self,
         key: &Key,
@@ -346,7 +345,7 @@ impl Desk {
         true
     }
 
-    /// The worker wants the item again, with everything in it.
+    /// The worker requests the item again, with history or state.
     pub(crate) fn again(&self, key: &Key, token: Option<&Token>) -> bool {
         let mut state = self.state.lock();
         let Some(entry) = state.entries.get_mut(key) else {
@@ -361,7 +360,7 @@ impl Desk {
         true
     }
 
-    /// An item was sent with a history that may be too long for its worker.
+    /// Records that an item was sent with a history that may be too long for its worker.
     pub(super) fn sent_long(&self, token: &str) {
         let Some(token) = Token::parse(token) else {
             return;
@@ -373,8 +372,8 @@ impl Desk {
         }
     }
 
-    /// A partition has gone: its next owner wants the same done there. Whoever has
-    /// something of it may finish it.
+    /// Removes the entries of a partition that has moved: its next owner requests the same
+    /// work. Workers may finish the items they have.
     pub(super) fn forget_partition(&self, partition: Partition) {
         let mut state = self.state.lock();
         let keys = state.entries.keys();
@@ -385,7 +384,7 @@ impl Desk {
         self.pump(&mut state);
     }
 
-    /// Something is no longer wanted. Whoever has it may finish it.
+    /// Removes an entry that was cancelled, unless a worker has it.
     pub(super) fn drop_waiting(&self, key: &Key) {
         let mut state = self.state.lock();
         let entry = state.entries.get(key);
@@ -395,15 +394,15 @@ impl Desk {
         }
     }
 
-    /// An activity is done: whoever else has it may go on in vain.
+    /// Removes a completed activity; results of other deliveries are ignored.
     pub(crate) fn done(&self, key: &Key) {
         let mut state = self.state.lock();
         self.forget(&mut state, key);
         self.pump(&mut state);
     }
 
-    /// The activity of an instance that is out under an action's id, for workers
-    /// that return no token.
+    /// The assigned activity of an instance with an action's id, for workers that return no
+    /// token.
     pub(crate) fn activity(&self, instance: &str, id: i32) -> Option<Token> {
         let state = self.state.lock();
         let is_it = |entry: &&Entry| match &entry.wish {
@@ -416,7 +415,7 @@ impl Desk {
         state.entries.values().find(is_it).map(Entry::token)
     }
 
-    /// What is wanted for an instance, and whether any worker would take it.
+    /// The state of an entry, and whether any worker has code for it.
     pub(crate) fn look(&self, key: &Key) -> Option<(Place, bool)> {
         let state = self.state.lock();
         let entry = state.entries.get(key)?;
@@ -424,27 +423,27 @@ impl Desk {
         Some((entry.place, is_known))
     }
 
-    /// Whether nothing is wanted and no worker is there. One that was stopped is not idle:
-    /// another in its place would give out work.
+    /// Whether there is no entry and no worker. A stopped queue is not idle: a new one in its
+    /// place would assign work.
     pub(super) fn is_idle(&self) -> bool {
         let state = self.state.lock();
         let is_empty = state.entries.is_empty() && state.seats.is_empty();
         is_empty && state.habits.is_empty() && !state.is_stopped
     }
 
-    /// Gives out nothing more.
+    /// Stops assigning work.
     pub(super) fn stop(&self) {
         self.locals.set_operator(None);
         self.state.lock().is_stopped = true;
     }
 
-    /// Waits until nothing is out.
+    /// Waits until no item is assigned.
     pub(super) async fn all_back(&self) {
         let mut out = self.out.subscribe();
         let _ = out.wait_for(|out| *out == 0).await;
     }
 
-    /// Ends all streams of work.
+    /// Ends the streams of all workers.
     pub(super) fn close(&self) {
         let mut state = self.state.lock();
         state.is_stopped = true;
@@ -455,20 +454,20 @@ impl Desk {
 fn poisoned() -> Failure {
     Failure::lasting(
         "PoisonedWorkItem",
-        "no worker has brought a result back; look at the logs of the workers",
+        "no worker returned a result; check the logs of the workers",
     )
 }
 
 fn too_large() -> Failure {
     Failure::lasting(
         "HistoryTooLarge",
-        "workers break off when they are sent this history; continue as new more often, or use \
+        "workers disconnect when they receive this history; continue as new more often, or use \
          a worker that streams histories",
     )
 }
 
 impl State {
-    /// Who gets the next item of a group: whoever had the instance last, or the
+    /// The worker for the next item of a group: the one that had the instance last, or the
     /// next one in turn that has room.
     fn seat_for(&self, group: &Group, key: &Key) -> Option<u64> {
         let usual = self.habits.get(key).filter(|id| {
@@ -482,22 +481,22 @@ impl State {
         free.next().map(|(id, _)| *id)
     }
 
-    /// Who is asked next for a group that every worker has given back: one with room, if
-    /// there is one.
+    /// The next worker for an item that every worker has abandoned: one with room, if there
+    /// is one.
     pub(super) fn next_to_ask(&self, group: &Group) -> Option<u64> {
         let free = self.in_turn().find(|(_, seat)| seat.takes(group));
         let known = || self.in_turn().find(|(_, seat)| seat.knows(group));
         free.or_else(known).map(|(id, _)| *id)
     }
 
-    /// The workers, beginning behind the one that was served last.
+    /// The workers in turn, starting after the one that was served last.
     fn in_turn(&self) -> impl Iterator<Item = (&u64, &Seat)> {
         let after = self.seats.range(self.last + 1..);
         after.chain(self.seats.range(..=self.last))
     }
 }
 
-/// Whether a worker takes one more of a group, and has not just given it back.
+/// Whether a worker takes one more item of a group, and has not just abandoned it.
 fn takes(id: u64, seat: &Seat, group: &Group) -> bool {
     !group.declined_by.contains(&id) && seat.takes(group)
 }

@@ -1,4 +1,4 @@
-//! Takes what the service wants done.
+//! Performs the work requests of the service.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ use crate::command::Wish;
 use crate::id::KIND;
 use crate::rows::{key_of, marked};
 
-/// Performs the effects of instances. Clones are the same one.
+/// Performs the effects of instances. Clones share one state.
 #[derive(Clone)]
 pub struct Dispatcher {
     inner: Arc<Inner>,
@@ -39,7 +39,7 @@ struct Inner {
 }
 
 impl Dispatcher {
-    /// A dispatcher for the partitions that a router knows.
+    /// A dispatcher for the partitions of a router.
     pub fn new(router: Arc<Router>, clock: Arc<dyn Clock>, delivery: Delivery) -> Self {
         let inner = Inner {
             router,
@@ -56,14 +56,14 @@ impl Dispatcher {
         }
     }
 
-    /// The desk of a task hub.
+    /// The work queue of a task hub.
     pub(crate) fn desk(&self, hub: &str) -> Arc<Desk> {
         if let Some(desk) = self.inner.desks.read().get(hub) {
             return Arc::clone(desk);
         }
         let mut desks = self.inner.desks.write();
         if desks.len() >= limits::TASK_HUB_DESKS {
-            // Only this map has it, and there is no other way to it.
+            // The only reference is the one in this map.
             desks.retain(|_, desk| Arc::strong_count(desk) > 1 || !desk.is_idle());
         }
         let desk = desks.entry(hub.to_owned()).or_insert_with(|| {
@@ -81,24 +81,24 @@ impl Dispatcher {
         Arc::clone(desk)
     }
 
-    /// The task hubs that have been heard of, except idle ones of very many.
+    /// The known task hubs; idle ones are dropped when there are very many.
     pub(crate) fn hubs(&self) -> Vec<String> {
         let mut names: Vec<_> = self.inner.desks.read().keys().cloned().collect();
         names.sort_unstable();
         names
     }
 
-    /// Who waits for what.
+    /// The waiters for instances and answers.
     pub(crate) fn waits(&self) -> &Arc<Waits> {
         &self.inner.waits
     }
 
-    /// Who runs code in this process.
+    /// The executors of this process.
     pub(crate) fn aides(&self) -> &Aides {
         &self.inner.aides
     }
 
-    /// Gives out nothing more, waits for what is out, and ends all streams of work.
+    /// Stops assigning work, waits for assigned items, and ends the streams of all workers.
     pub async fn leave(&self, limit: Duration) {
         let desks: Vec<_> = self.inner.desks.read().values().cloned().collect();
         self.inner.aides.leave();
@@ -125,7 +125,7 @@ impl Performer for Dispatcher {
             tracing::error!(
                 event = "durable.wish_unreadable",
                 from = %effect.from,
-                "a wish of an instance cannot be read",
+                "a work request of an instance cannot be decoded",
             );
             return;
         };

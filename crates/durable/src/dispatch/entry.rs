@@ -1,4 +1,4 @@
-//! One thing that a worker is wanted for.
+//! One entry of a work queue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::id::EntityId;
 use crate::moment::Moment;
 use crate::work::TurnResult;
 
-/// Where something is wanted, and its name there.
+/// A partition, and the name of the work there.
 pub(crate) type Key = (Partition, Bytes);
 
-/// The three sorts of work.
+/// The three kinds of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Sort {
     Turn,
@@ -25,7 +25,7 @@ pub(crate) enum Sort {
     Batch,
 }
 
-/// What workers choose by.
+/// What workers select work by.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Group {
     pub(crate) sort: Sort,
@@ -33,17 +33,17 @@ pub(crate) struct Group {
     pub(crate) version: Option<String>,
     /// For an activity without a version: that of its orchestration.
     pub(crate) inherited: Option<String>,
-    /// Workers that have given the entry back a moment ago, by their seats.
+    /// Workers that have just abandoned the entry, by id.
     pub(crate) declined_by: BTreeSet<u64>,
 }
 
-/// The first and the longest time for which an entry is not offered to a worker that
-/// has given it back.
+/// The shortest and the longest time for which an entry is not offered to a worker that
+/// has abandoned it.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Entry {
-    /// Tells it from what was wanted under the same key before.
+    /// Distinguishes it from older entries with the same key.
     pub(crate) number: u64,
     pub(crate) from: Address,
     pub(crate) instance: String,
@@ -54,41 +54,41 @@ pub(crate) struct Entry {
     pub(crate) attempt: u32,
     /// Deliveries in a row that were lost.
     pub(crate) lost: u32,
-    /// How often its partition could not keep a result, or tell what a worker needs.
+    /// How often its partition rejected a result or a read.
     unkept: u32,
-    /// How often workers have given it back, by their seats.
+    /// How often workers have abandoned it, by worker id.
     declined: BTreeMap<u64, u32>,
-    /// Workers that have no code for it, by their seats.
+    /// The ids of workers that have no code for it.
     pub(crate) lacking: BTreeSet<u64>,
-    /// How often in a row it was given back when every other worker had done so.
+    /// How often in a row every worker has abandoned it.
     pub(crate) refusals: u32,
-    /// Parts of a result that came so far.
+    /// Parts of a result received so far.
     pub(crate) chunks: BTreeMap<u32, TurnResult>,
-    /// What the worker got.
+    /// What the worker was given.
     pub(crate) given: Option<Given>,
-    /// The worker wants the history with the item.
+    /// The worker requests the history with the item.
     pub(crate) is_whole: bool,
     /// It was sent with a history that may be too long for its worker.
     pub(crate) is_long: bool,
-    /// Operations that the next delivery of a batch has at most: the results of more
-    /// did not fit into one commit, or did not arrive.
+    /// The operation limit for the next delivery of a batch: results of more did not fit
+    /// into one commit, or did not arrive.
     pub(crate) most: Option<usize>,
 }
 
-/// Where an entry is.
+/// The state of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// In the queue of its group.
     Ready,
-    /// Nowhere until later.
+    /// Delayed.
     Resting,
-    /// With a worker.
+    /// Assigned to a worker.
     Out(u64),
     /// Its result is being committed.
     Back,
 }
 
-/// What a worker got, as far as its result needs it.
+/// What a worker was given, as far as its result needs it.
 #[derive(Clone, Debug)]
 pub(crate) enum Given {
     Turn {
@@ -100,16 +100,16 @@ pub(crate) enum Given {
     Activity,
     Batch {
         generation: u64,
-        /// Where the lanes began.
+        /// The heads of the lanes at delivery.
         front: u64,
         main: u64,
-        /// The requests, and where their lanes begin behind each.
+        /// The requests, each with the heads of the lanes behind it.
         requests: Vec<(Request, u64, u64)>,
     },
 }
 
 impl Given {
-    /// How many operations a batch has.
+    /// The number of operations of a batch.
     pub(crate) fn operations(&self) -> usize {
         match self {
             Self::Batch { requests, .. } => requests.len(),
@@ -141,16 +141,15 @@ impl Entry {
         }
     }
 
-    /// Halves a batch whose worker did not bring it back: its results may be more than
-    /// one message takes.
+    /// Halves a batch whose result was lost: the result may exceed the size of one message.
     pub(crate) fn halve(&mut self) {
         if let Some(given @ Given::Batch { .. }) = &self.given {
             self.most = Some(given.operations().div_ceil(2));
         }
     }
 
-    /// A worker gives it back; answers for how long it is not offered to that worker,
-    /// longer each time. Others may take it at once.
+    /// A worker abandons it; returns for how long it is not offered to that worker, longer
+    /// each time. Other workers may take it at once.
     pub(crate) fn decline(&mut self, seat: u64, is_here: impl Fn(&u64) -> bool) -> Duration {
         self.declined.retain(|seat, _| is_here(seat));
         self.group.declined_by.retain(is_here);
@@ -160,8 +159,7 @@ impl Entry {
         pause_after(*times)
     }
 
-    /// Its partition could not keep a result; answers for how long it rests, longer each
-    /// time.
+    /// Its partition rejected a result; returns the delay, longer each time.
     pub(crate) fn defer(&mut self) -> Duration {
         self.unkept += 1;
         pause_after(self.unkept)
@@ -173,20 +171,20 @@ impl Entry {
         self.lacking.insert(seat);
     }
 
-    /// Every worker has given it back; answers for how long it is offered to none of
-    /// them, longer each time.
+    /// Every worker has abandoned it; returns for how long it is offered to none of them,
+    /// longer each time.
     pub(crate) fn refuse(&mut self) -> Duration {
         self.refusals += 1;
         pause_after(self.refusals)
     }
 
-    /// Forgets that every worker has given it back: there is another one.
+    /// Forgets which workers have abandoned it: there is a new one.
     pub(crate) fn reconsider(&mut self) {
         self.refusals = 0;
         self.group.declined_by.clear();
     }
 
-    /// The name of the delivery under way.
+    /// The token of the current delivery.
     pub(crate) fn token(&self) -> Token {
         match &self.wish {
             Wish::Activity(order) => Token::Activity {

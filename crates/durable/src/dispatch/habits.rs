@@ -1,7 +1,7 @@
 //! Which worker had an instance last.
 //!
-//! It may remember the instance, so it is preferred. A habit lasts as long as its worker
-//! is there and is forgotten when it was not used for a while.
+//! It may have the instance in memory, so it is preferred. Affinity ends when its worker
+//! disconnects or when it was not used for a while.
 
 use std::collections::HashMap;
 
@@ -11,11 +11,11 @@ use super::entry::Key;
 
 #[derive(Default)]
 pub(super) struct Habits {
-    /// Used since the last look.
+    /// Used since the last check.
     recent: HashMap<Key, u64>,
-    /// Used before it.
+    /// Used before that.
     older: HashMap<Key, u64>,
-    /// Whether a task looks at their age.
+    /// Whether a task removes old entries.
     is_watched: bool,
 }
 
@@ -25,7 +25,7 @@ impl Habits {
         self.recent.get(key).or_else(|| self.older.get(key))
     }
 
-    /// Notes who has an instance now; answers who had it before.
+    /// Records which worker has an instance now; returns the previous one.
     pub(super) fn insert(&mut self, key: Key, seat: u64) -> Option<u64> {
         if self.recent.len() >= limits::HABITS / 2 {
             self.older = std::mem::take(&mut self.recent);
@@ -39,7 +39,7 @@ impl Habits {
         self.older.remove(key);
     }
 
-    /// A worker has gone.
+    /// Removes a worker.
     pub(super) fn vacate(&mut self, seat: u64) {
         for habits in [&mut self.recent, &mut self.older] {
             habits.retain(|_, own| *own != seat);
@@ -47,13 +47,13 @@ impl Habits {
         }
     }
 
-    /// Answers whether no task looks at their age yet; one does from now on.
+    /// Marks the clean-up task as running; returns whether it has to be started.
     pub(super) fn begin_watch(&mut self) -> bool {
         !std::mem::replace(&mut self.is_watched, true)
     }
 
-    /// Forgets those that were not used since the last look; answers whether there are
-    /// others. If not, the watch ends.
+    /// Removes entries that were not used since the last check; returns whether any are
+    /// left. If not, the clean-up task ends.
     pub(super) fn age(&mut self) -> bool {
         self.older = std::mem::take(&mut self.recent);
         self.is_watched = !self.older.is_empty();

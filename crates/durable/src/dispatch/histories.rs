@@ -1,4 +1,4 @@
-//! Histories that were read lately.
+//! A cache of recently read histories.
 //!
 //! Their bounds count what the decoded events take in memory: small events take ten
 //! times what they have in storage.
@@ -12,35 +12,35 @@ use steadfast_core::limits;
 use super::hub_cache::{HubCache, HubCaches, Weigh};
 use crate::event::Event;
 
-/// Histories that were read lately, for one task hub.
+/// Recently read histories of one task hub.
 pub(super) struct Histories {
     cache: HubCache<Arc<History>>,
-    /// How many rows were read and decoded.
+    /// The number of rows read and decoded.
     pub(super) read: AtomicU64,
 }
 
 /// The histories of all task hubs.
 pub(super) type SharedHistories = HubCaches<Arc<History>>;
 
-/// No histories yet, and room for them.
+/// An empty cache.
 pub(super) fn histories() -> SharedHistories {
     HubCaches::new(limits::HISTORY_CACHE_BYTES, limits::HISTORY_CACHE_HUB_BYTES)
 }
 
-/// What turns have committed, as far as it was read.
+/// The committed events of an execution, as far as they were read.
 #[derive(Clone, Default)]
 pub(super) struct History {
     pub(super) execution: String,
     pub(super) rewrites: u64,
     pub(super) turns: Vec<Arc<Vec<Event>>>,
-    /// What it has in storage.
+    /// Its bytes in storage.
     pub(super) bytes: u64,
-    /// About what it takes in memory.
+    /// Its approximate bytes in memory.
     memory: u64,
 }
 
 impl History {
-    /// Adds the events of a row that has so many bytes.
+    /// Adds the events of a row of `bytes` bytes.
     pub(super) fn push(&mut self, events: Vec<Event>, bytes: usize) {
         let texts: usize = events.iter().map(Event::size).sum();
         let events_bytes = events.capacity() * size_of::<Event>();
@@ -50,7 +50,7 @@ impl History {
     }
 }
 
-/// What a row of a history, or a history, takes beside its events.
+/// The overhead of a history, and of each of its rows, in bytes.
 const AROUND: usize = 64;
 
 impl Weigh for Arc<History> {
@@ -75,7 +75,7 @@ impl Histories {
         self.cache.insert(key, Arc::clone(history));
     }
 
-    /// An execution is over: its history is not needed for another turn.
+    /// Removes the history of an execution that has ended.
     pub(super) fn forget(&self, key: &[u8]) {
         self.cache.remove(key);
     }

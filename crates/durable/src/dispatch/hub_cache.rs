@@ -1,7 +1,7 @@
-//! Caches of which each task hub has a share.
+//! A cache that is divided among task hubs.
 //!
-//! A task hub keeps at most its share. While all task hubs together keep more than their
-//! bound, the fullest gives up entries first: a task hub loses none to a fuller one.
+//! A task hub keeps at most its share. While all task hubs together exceed their bound,
+//! the fullest one evicts first: no task hub loses entries to a fuller one.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use parking_lot::Mutex;
 
 /// A value whose memory is counted.
 pub(super) trait Weigh: Clone {
-    /// About the memory that the value takes beside its place in a table.
+    /// Approximate bytes of the value beside its table entry.
     fn bytes(&self) -> usize;
 }
 
-/// What an entry takes beside its key and what its value weighs: its places in the
-/// table and in the queue, which have room to grow, and the counters of its key.
+/// The overhead of an entry beside its key and value: its places in the table and in the
+/// queue, which have spare capacity, and the reference counts of its key.
 const AROUND: usize = 256;
 
-/// One eviction frees this part of the bound, so that few inserts look at all caches.
+/// One eviction frees this part of the bound, so that few inserts scan all caches.
 const EVICTED_PART: u64 = 32;
 
 /// The caches of all task hubs. Clones are the same.
@@ -28,7 +28,7 @@ pub(super) struct HubCaches<V>(Arc<Shared<V>>);
 struct Shared<V> {
     bound: u64,
     share: u64,
-    /// What all caches keep.
+    /// Bytes in all caches.
     bytes: AtomicU64,
     caches: Mutex<Registry<V>>,
 }
@@ -60,7 +60,7 @@ struct Entry<V> {
 }
 
 impl<V: Weigh> HubCaches<V> {
-    /// Caches with so many bytes in all, and so many of them for each task hub.
+    /// Caches of at most `bound` bytes in all and `share` bytes per task hub.
     pub(super) fn new(bound: u64, share: u64) -> Self {
         let registry = Registry {
             next: 0,
@@ -92,7 +92,7 @@ impl<V: Weigh> HubCaches<V> {
         }
     }
 
-    /// What all caches keep.
+    /// Bytes in all caches.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> u64 {
         self.0.bytes.load(Ordering::Relaxed)
@@ -106,7 +106,7 @@ impl<V> Clone for HubCaches<V> {
 }
 
 impl<V: Weigh> Shared<V> {
-    /// Has the fullest caches give up entries until there is room.
+    /// Evicts from the fullest caches until there is room.
     fn make_room(&self) {
         let registry = self.caches.lock();
         let kept = || self.bytes.load(Ordering::Relaxed);
@@ -140,7 +140,7 @@ impl<V: Weigh> HubCache<V> {
         Some(entry.value.clone())
     }
 
-    /// Keeps a value, unless it is larger than the share; an older one is gone.
+    /// Stores a value, unless it is larger than the share; replaces an older one.
     pub(super) fn insert(&self, key: &[u8], value: V) {
         let bytes = (key.len() + value.bytes() + AROUND) as u64;
         let share = self.shared.share;
@@ -183,7 +183,7 @@ impl<V: Weigh> Drop for HubCache<V> {
 }
 
 impl<V: Weigh> Entries<V> {
-    /// Answers the value that the key had.
+    /// Returns the previous value of the key.
     fn insert(&mut self, key: &[u8], value: V, bytes: u64, shared: &Shared<V>) -> Option<V> {
         self.bytes += bytes;
         shared.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -205,7 +205,7 @@ impl<V: Weigh> Entries<V> {
         None
     }
 
-    /// Removes the oldest entries that were not read lately until at most so many bytes
+    /// Removes the oldest entries that were not read recently until at most `target` bytes
     /// are left.
     fn evict(&mut self, target: u64, shared: &Shared<V>) -> Vec<V> {
         let mut evicted = Vec::new();
@@ -239,7 +239,7 @@ impl<V: Weigh> Entries<V> {
         shared.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Gives back room that removed entries had.
+    /// Releases the capacity of removed entries.
     fn tidy(&mut self) {
         let few = self.table.len() + 16;
         if self.queue.len() > 2 * few {
@@ -255,7 +255,7 @@ impl<V: Weigh> Entries<V> {
     }
 }
 
-/// Whether a key of the queue is that of an entry, and not of one before it.
+/// Whether a key of the queue belongs to a current entry, not to a removed one.
 fn is_current<V>(table: &HashMap<Arc<[u8]>, Entry<V>>, key: &Arc<[u8]>) -> bool {
     let current = table.get_key_value(key);
     current.is_some_and(|(current, _)| Arc::ptr_eq(current, key))

@@ -1,4 +1,4 @@
-//! Until when workers may be silent.
+//! Deadlines of deliveries to workers.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ pub(super) struct Lease {
 }
 
 impl Leases {
-    /// Answers whether nobody watches yet.
+    /// Adds a lease; returns whether the watching task has to be started.
     pub(super) fn add(&mut self, deadline: Instant, key: Key, number: u64, attempt: u32) -> bool {
         self.queue.push_back(Lease {
             deadline,

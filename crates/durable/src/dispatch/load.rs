@@ -1,4 +1,4 @@
-//! Reads what a worker needs from durable rows.
+//! Reads the rows that a worker needs.
 
 use std::ops::{Bound, Range};
 use std::sync::Arc;
@@ -30,14 +30,14 @@ use crate::rows::{
 };
 use crate::work::{ActivityWork, BatchWork, Item, TurnWork, Work};
 
-/// What a worker gets, or `None` if there is nothing to do any more.
+/// What a worker is given, or `None` if there is nothing to do any more.
 type Found = Result<Option<(Work, Given)>, Unread>;
 
-/// Rows could not be read; they may be when it is tried again.
+/// Why rows could not be read; a retry may succeed.
 pub(super) enum Unread {
-    /// The partition could not tell them.
+    /// The partition did not answer.
     Unheard,
-    /// They do not fit together: they are damaged, or were changed while they were read.
+    /// The rows are inconsistent: damaged, or changed while they were read.
     Inconsistent,
 }
 
@@ -54,8 +54,8 @@ impl From<Malformed> for Unread {
 }
 
 impl Desk {
-    /// Reads what the worker needs and gives it to it. If there is nothing to do any
-    /// more, the entry is gone.
+    /// Reads what the worker needs and sends it. If there is nothing to do any more, removes
+    /// the entry.
     pub(super) async fn load(self: Arc<Self>, key: Key, number: u64, attempt: u32, to: Recipient) {
         let (from, instance, wish, most) = {
             let state = self.state.lock();
@@ -79,7 +79,7 @@ impl Desk {
                 }
                 Wish::Changed | Wish::Closed | Wish::Answer { .. } => Ok(None),
             },
-            // Its next owner wants it done there.
+            // The next owner of the partition requests it again.
             None => Ok(None),
         };
         self.hand_over(&key, number, attempt, found, &to.sender);
@@ -105,7 +105,7 @@ impl Desk {
                     turn.is_whole = entry.is_whole;
                 }
                 let token = entry.token().to_string();
-                // A worker that has gone gives back what it had.
+                // The items of a disconnected worker are assigned again.
                 let _ = sender.send(Item { token, work });
             }
             Ok(None) => {
@@ -193,7 +193,7 @@ impl Desk {
         Ok(history)
     }
 
-    /// An instance whose work never comes back fails.
+    /// Fails an instance whose work is lost again and again.
     pub(super) fn fail(&self, key: &Key, from: Address, wish: &Wish, failure: Failure) {
         let (Some(door), wish) = (self.router.door(key.0), wish.clone()) else {
             return;
@@ -216,14 +216,14 @@ impl Desk {
                 }));
                 return;
             }
-            // An entity has nobody to fail for it; its requests stay.
+            // An entity cannot fail as a whole; its requests stay.
             Wish::Batch { .. } | Wish::Changed | Wish::Closed | Wish::Answer { .. } => return,
         };
         door.post(Envelope::new(from, ask.encode()));
     }
 }
 
-/// What a turn is about: the front of the inbox.
+/// The events for a turn: the front of the inbox.
 async fn inbox(door: &Door, key: &[u8], row: &Instance) -> Result<Vec<Event>, Unread> {
     let end = row.inbox_end.min(row.inbox + limits::TURN_EVENTS as u64);
     let found = run(door, INBOX, key, row.inbox..end, limits::WORK_BYTES).await?;
@@ -292,8 +292,8 @@ async fn batch(door: &Door, from: &Address, entity: String, generation: u64, mos
     Ok(Some((Work::Batch(Box::new(work)), given)))
 }
 
-/// How many requests a batch may have so that it can be committed if every call
-/// answers the whole state.
+/// How many requests fit into a batch that can be committed even if every call returns
+/// the whole state.
 fn answerable(requests: &[(Request, u64, u64)], state_bytes: usize) -> usize {
     let mut room = limits::BATCH_COMMIT_BYTES.saturating_sub(state_bytes);
     let mut count = 0;
@@ -311,7 +311,7 @@ fn answerable(requests: &[(Request, u64, u64)], state_bytes: usize) -> usize {
     count
 }
 
-/// The requests that may run now, and where the lanes begin behind each.
+/// The requests that may run now, each with the heads of the lanes behind it.
 async fn requests(
     door: &Door,
     key: &[u8],
@@ -345,7 +345,7 @@ async fn requests(
     Ok(requests)
 }
 
-/// What waits in a lane; numbers that were taken back are missing.
+/// The waiting rows of a lane; withdrawn numbers are missing.
 async fn lane_rows(
     door: &Door,
     key: &[u8],
@@ -362,10 +362,10 @@ async fn lane_rows(
     Ok(queued)
 }
 
-/// Rows that are numbered behind a key, those that are there, until they have `bytes`
-/// together. Few are looked up one by one: that is much cheaper than a snapshot and a
-/// scan. They are not of one moment, but nothing removes what an open turn or batch is
-/// about; if an instance ends in between, its result comes to nothing.
+/// The existing rows with a key and a number, up to `bytes` in all. Few are read one by
+/// one, which is much cheaper than a snapshot and a scan. These reads are not from one
+/// snapshot, but nothing removes the rows of an open turn or batch; if an instance ends
+/// in between, its result is ignored.
 async fn run(
     door: &Door,
     table: Table,
@@ -417,13 +417,13 @@ async fn run(
         if is_last || has > bytes {
             return Ok(found);
         }
-        // As many as are likely to be needed: rows are of similar length.
+        // The number of rows likely to be needed: rows are of similar length.
         let usual = (has / found.len()).max(1);
         limit = ((bytes - has) / usual + 1).clamp(FEW as usize, limits::SCAN_ROWS);
     }
 }
 
-/// Rows that are looked up one by one.
+/// The largest number of rows that are read one by one.
 const FEW: u64 = 32;
 
 async fn read<R: steadfast_collections::schema::Record>(

@@ -1,10 +1,9 @@
-//! Entities whose operations run in this process at once.
+//! Entities whose operations run where requests arrive.
 //!
-//! A client's request to an idle entity need not wait in a row: it is run where it
-//! came in, on the state that was committed last, and what came of it is one commit.
-//! Whether the entity was still idle, and the state still that one, is decided by
-//! the partition: if not, the run counts for nothing, and the request goes into the
-//! queue as any other.
+//! A client's request to an idle entity is not stored in its queue: it runs where it
+//! arrived, on the last committed state, and the results are one commit. The partition
+//! checks that the entity is still idle and its state unchanged: if not, the run is
+//! discarded, and the request goes into the queue like any other.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -20,25 +19,25 @@ use crate::command::Request;
 use crate::entity::Outcome;
 use crate::error::Result;
 
-/// What became of a request.
+/// How a request was handled.
 pub(crate) enum Settled {
-    /// It was run, and that is durable.
+    /// It ran, and its result is durable.
     Run(Outcome),
     /// It has to go into the queue.
     Queue(Box<Request>),
 }
 
-/// A request and who waits for it. It is moved from one list to the next.
+/// A request and the channel for its answer.
 pub(crate) struct Asked {
     pub(crate) request: Box<Request>,
     pub(crate) answer: oneshot::Sender<Result<Settled>>,
 }
 
-/// Requests that are run here, by entity.
+/// Requests that run in this process, by entity.
 pub(crate) struct Locals {
     operator: RwLock<Option<Arc<dyn Operator>>>,
     shards: [Mutex<Shard>; SHARDS],
-    /// Changed under the lock of the entity's shard only.
+    /// Changed only under the lock of the entity's shard.
     warm: States,
     hasher: RandomState,
 }
@@ -50,11 +49,11 @@ struct Shard {
     slots: HashMap<String, Slot>,
 }
 
-/// An entity whose requests are being run.
+/// An entity with running requests.
 #[derive(Default)]
 struct Slot {
     waiting: VecDeque<Asked>,
-    /// A worker was asked for meanwhile: what we know will not last.
+    /// A worker was requested during the run: the cached state is not kept.
     is_disturbed: bool,
 }
 
@@ -68,12 +67,12 @@ impl Locals {
         }
     }
 
-    /// Operations are run by this one from now on, or by nobody.
+    /// Sets or removes the executor of operations.
     pub(crate) fn set_operator(&self, operator: Option<Arc<dyn Operator>>) {
         *self.operator.write() = operator;
     }
 
-    /// Who would run this operation here.
+    /// The executor that can run this operation here.
     pub(crate) fn operator(&self, entity: &str, operation: &str) -> Option<Arc<dyn Operator>> {
         let operator = self.operator.read();
         let operator = operator.as_ref()?;
@@ -87,8 +86,8 @@ impl Locals {
         &self.shards[self.hasher.hash_one(entity) as usize % SHARDS]
     }
 
-    /// Lets a request wait for its turn. Answers whether somebody has to begin, or
-    /// gives it back if too many wait.
+    /// Queues a request. Returns whether the caller has to start running them, or the
+    /// request itself if too many wait.
     pub(crate) fn join(&self, entity: &str, asked: Asked) -> std::result::Result<bool, Asked> {
         let mut shard = self.shard(entity).lock();
         if let Some(slot) = shard.slots.get_mut(entity) {
@@ -106,8 +105,8 @@ impl Locals {
         Ok(true)
     }
 
-    /// The requests that are next, with the state if it is known. None: nobody waits
-    /// any more, and whoever comes next has to begin.
+    /// The next requests, with the state if it is cached. `None`: none are left, and the
+    /// next request starts a new run.
     pub(crate) fn next(&self, entity: &str) -> Option<(Vec<Asked>, Option<Warm>)> {
         let mut shard = self.shard(entity).lock();
         let slot = shard.slots.get_mut(entity)?;
@@ -117,7 +116,7 @@ impl Locals {
             let operation = &asked.request.requested.operation;
             bytes += operation.size();
             let is_repeatable = asked.request.client.is_some_and(|c| c.is_repeatable);
-            // The same request twice counts once: the second one finds the first.
+            // A repeated request runs later, so that it finds the first one's result.
             let is_fresh = !is_repeatable || ids.insert(operation.request.clone());
             let is_full = batch.len() >= limits::BATCH_OPERATIONS || bytes > limits::WORK_BYTES;
             if !batch.is_empty() && (is_full || !is_fresh) {
@@ -132,7 +131,7 @@ impl Locals {
         Some((batch, self.warm.get(entity.as_bytes())))
     }
 
-    /// Remembers what was committed, unless somebody else has the entity now.
+    /// Caches the committed state, unless a worker has the entity now.
     pub(crate) fn keep(&self, entity: &str, warm: Warm) {
         let shard = self.shard(entity).lock();
         let is_ours = |slot: &Slot| !slot.is_disturbed;
@@ -142,7 +141,7 @@ impl Locals {
         }
     }
 
-    /// What is known of an entity does not hold any more.
+    /// Drops the cached state of an entity.
     pub(crate) fn forget(&self, entity: &str) {
         let mut shard = self.shard(entity).lock();
         self.warm.remove(entity.as_bytes());

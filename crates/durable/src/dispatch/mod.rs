@@ -1,9 +1,8 @@
-//! Brings work to workers.
+//! Delivers work to workers.
 //!
-//! The service wants something done; the [`Dispatcher`] keeps it until a worker
-//! takes it, reads what the worker needs from durable rows, and tells the service
-//! what came of it. Nothing here is stored: after a restart the service wants the
-//! same again.
+//! The service requests work; the [`Dispatcher`] queues it until a worker takes it, reads
+//! what the worker needs from durable rows, and returns the result to the service.
+//! Nothing here is stored: after a restart the service requests the same again.
 
 mod abandon;
 mod claim;

@@ -1,4 +1,4 @@
-//! Work and results as they travel between nodes.
+//! Messages between nodes about work and results.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,28 +15,28 @@ use crate::work::{
     TurnResult, TurnWork, Work,
 };
 
-/// What a node tells another one about workers.
+/// A message between nodes about workers.
 #[derive(Record, Clone, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub(crate) enum Word {
-    /// A worker of the asking node has room: give it what is there, or wait a while.
+    /// A worker of the sending node has room: return work, or wait for some.
     #[n(0)]
     Pull {
         #[n(0)]
         hub: String,
-        /// Names the worker.
+        /// Identifies the worker.
         #[n(1)]
         seat: u64,
         #[n(2)]
         terms: Wanted,
     },
-    /// A worker has gone.
+    /// A worker has disconnected.
     #[n(1)]
     Gone {
         #[n(0)]
         seat: u64,
     },
-    /// A worker gives an item back.
+    /// A worker abandons an item.
     #[n(2)]
     Abandon {
         #[n(0)]
@@ -46,7 +46,7 @@ pub(crate) enum Word {
     },
 }
 
-/// What a worker takes.
+/// The options of a worker.
 #[derive(Record, Clone, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub(crate) struct Wanted {
@@ -125,7 +125,7 @@ impl From<Wanted> for Terms {
     }
 }
 
-/// An item on its way to a worker of another node.
+/// An item for a worker of another node.
 #[derive(Record, Clone, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 struct Packed {
@@ -165,7 +165,7 @@ struct PackedTurn {
     is_whole: bool,
 }
 
-/// An item as bytes; `None` if it is too long to travel.
+/// Encodes an item; `None` if it is too large for a message.
 pub(crate) fn pack(item: Item) -> Option<Bytes> {
     let work = match item.work {
         Work::Turn(turn) => {
@@ -177,7 +177,7 @@ pub(crate) fn pack(item: Item) -> Option<Bytes> {
                 new,
                 span,
                 is_whole,
-                // Workers of other nodes are given the history.
+                // Workers of other nodes always get the history.
                 remembered: _,
             } = *turn;
             PackedWork::Turn(PackedTurn {
@@ -201,7 +201,7 @@ pub(crate) fn pack(item: Item) -> Option<Bytes> {
     Some(bytes.into())
 }
 
-/// The item in bytes.
+/// Decodes an item.
 pub(crate) fn unpack(bytes: &[u8]) -> Option<Item> {
     let packed: Packed = rows::decode(bytes).ok()?;
     let work = match packed.work {
@@ -224,7 +224,7 @@ pub(crate) fn unpack(bytes: &[u8]) -> Option<Item> {
     })
 }
 
-/// A result on its way to the owner of its instance.
+/// A result for the owner of its instance.
 #[derive(Record, Clone, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub(crate) enum Brought {
@@ -252,12 +252,12 @@ pub(crate) enum Brought {
         #[n(0)]
         count: u64,
     },
-    /// What came of a batch cannot be kept.
+    /// The result of a batch does not fit into one commit.
     #[n(5)]
     TooLarge,
 }
 
-/// What came of a batch.
+/// The result of a batch.
 #[derive(Record, Clone, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub(crate) struct PackedBatch {

@@ -1,4 +1,4 @@
-//! Workers as the desk sees them.
+//! Connected workers of a work queue.
 
 use std::sync::Arc;
 
@@ -9,34 +9,35 @@ use super::entry::{Group, Sort};
 use crate::aide::Operator;
 use crate::work::{Filter, Filters, Item, Past, Terms};
 
-/// A worker as the desk sees it.
+/// A connected worker of a work queue.
 pub(crate) struct Seat {
     filters: Option<Filters>,
     most: [usize; 3],
     busy: [usize; 3],
     memory: Memory,
-    /// What it is given; never more than it takes at a time.
+    /// Delivers its items, never more than it takes at a time.
     sender: mpsc::UnboundedSender<Item>,
 }
 
-/// What a worker remembers of instances.
+/// Which instances a worker has in memory.
 #[derive(Clone)]
 pub(crate) enum Memory {
     Nothing,
-    /// It is in this process and can be asked.
+    /// The worker is in this process and can be queried.
     Known(Arc<dyn Operator>),
-    /// What it has had last, it says. It asks for the history if that is not so.
+    /// The worker says that it keeps the instances that it ran last. It requests the history
+    /// of one that it has dropped.
     Presumed,
 }
 
-/// Whom an item is read for.
+/// The worker that an item is read for.
 pub(crate) struct Recipient {
     pub(crate) sender: mpsc::UnboundedSender<Item>,
     memory: Memory,
 }
 
 impl Recipient {
-    /// Whether it need not be sent the history of this execution.
+    /// Whether it does not need the history of this execution.
     pub(crate) fn remembers(&self, instance: &str, execution: &str, past: Past) -> bool {
         match &self.memory {
             Memory::Nothing => false,
@@ -56,7 +57,7 @@ impl Seat {
         tracing::debug!(
             event = "durable.worker_joined",
             worker = terms.name,
-            "a worker has come",
+            "a worker connected",
         );
         Self {
             filters: terms.filters,
@@ -70,13 +71,13 @@ impl Seat {
         }
     }
 
-    /// It is in this process, and what it remembers is known.
+    /// Declares that it is in this process and can be queried.
     pub(crate) fn remember(&mut self, operator: Arc<dyn Operator>) {
         self.memory = Memory::Known(operator);
     }
 
-    /// Whoever sits here, for an item with everything in it or without what is
-    /// remembered; `had_it` if it was also the last who had the instance.
+    /// This worker as the recipient of an item. A whole item contains what the worker may
+    /// remember; `had_it`: it was also the last worker to have the instance.
     pub(crate) fn recipient(&self, is_whole: bool, had_it: bool) -> Recipient {
         let memory = match &self.memory {
             _ if is_whole => Memory::Nothing,

@@ -1,14 +1,14 @@
-//! Names of deliveries, as workers return them.
+//! Tokens of deliveries, which workers return.
 
 use std::fmt;
 
-/// What a worker was given.
+/// Identifies a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
     /// A turn or a batch: only the newest delivery counts.
     Turn { number: u64, attempt: u32 },
-    /// An activity: every delivery counts as long as the activity is open, in every
-    /// life of the node.
+    /// An activity: every delivery counts while the activity is open, also after a restart
+    /// of the node.
     Activity {
         execution: String,
         number: u64,

@@ -1,4 +1,4 @@
-//! Who waits for an instance or an answer.
+//! Waiters for instances and answers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ type Key = (String, String);
 /// A task hub, an entity and a request.
 type Call = (String, String, String);
 
-/// Those who wait, on this node.
+/// The waiters on this node.
 #[derive(Default)]
 pub(crate) struct Waits {
     instances: Mutex<HashMap<Key, watch::Sender<()>>>,
     calls: Mutex<HashMap<Call, Vec<oneshot::Sender<Outcome>>>>,
 }
 
-/// Rings when an instance has a new state.
+/// Notifies when an instance has a new state.
 pub(crate) struct Bell {
     waits: Arc<Waits>,
     key: Key,
@@ -28,7 +28,7 @@ pub(crate) struct Bell {
 }
 
 impl Waits {
-    /// Rings whenever the instance has a new state, from now on.
+    /// Watches the state of an instance from now on.
     pub(crate) fn bell(self: &Arc<Self>, hub: &str, instance: &str) -> Bell {
         let key = (hub.to_owned(), instance.to_owned());
         let mut instances = self.instances.lock();
@@ -69,13 +69,13 @@ impl Waits {
         let key = (hub.to_owned(), entity.to_owned(), request.to_owned());
         let waiting = self.calls.lock().remove(&key).unwrap_or_default();
         for sender in waiting {
-            // Whoever has gone need not know.
+            // A caller that has gone needs no answer.
             let _ = sender.send(outcome.clone());
         }
     }
 }
 
-/// Somebody who waits for the answer to a call.
+/// Waits for the answer to a call.
 pub(crate) struct Line {
     waits: Arc<Waits>,
     key: Call,
@@ -83,7 +83,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// The answer; `None` if the node is about to end.
+    /// The answer; `None` if the node shuts down.
     pub(crate) async fn answer(&mut self) -> Option<Outcome> {
         (&mut self.answer).await.ok()
     }

@@ -1,4 +1,4 @@
-//! States of entities that were committed on this node.
+//! A cache of entity states committed on this node.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use steadfast_core::limits;
 
 use super::hub_cache::{HubCache, HubCaches, Weigh};
 
-/// A state that was committed here.
+/// An entity state that was committed here.
 #[derive(Clone)]
 pub(crate) struct Warm {
     pub(crate) epoch: Epoch,
@@ -28,7 +28,7 @@ pub(super) type SharedStates = HubCaches<Warm>;
 /// The states of one task hub, by entity.
 pub(super) type States = HubCache<Warm>;
 
-/// No states yet, and room for them.
+/// An empty cache.
 pub(super) fn states() -> SharedStates {
     HubCaches::new(limits::WARM_STATES_BYTES, limits::WARM_STATES_HUB_BYTES)
 }

@@ -1,4 +1,4 @@
-//! Workers that are silent for too long.
+//! Ends the leases of workers that are too slow.
 
 use std::collections::HashMap;
 use std::sync::Weak;
@@ -11,18 +11,18 @@ use super::entry::{Entry, Key, Place};
 use super::lease::Lease;
 
 impl State {
-    /// Gives back what a burst has left: nothing is out any more.
+    /// Releases capacity after a burst: no item is assigned any more.
     fn give_back(&mut self) {
         self.leases.queue.shrink_to(SPARE);
         self.entries.shrink_to(SPARE);
     }
 }
 
-/// Entries that room is kept for.
+/// The capacity that is kept.
 const SPARE: usize = 1024;
 
 impl Desk {
-    /// Ends leases until there are none.
+    /// Ends leases at their deadlines until there are none.
     pub(super) async fn watch(me: Weak<Self>) {
         loop {
             let deadline = {
@@ -54,7 +54,7 @@ impl Desk {
         }
     }
 
-    /// Forgets habits that are not used, until there are none.
+    /// Removes unused affinities until there are none.
     pub(super) async fn age_habits(me: Weak<Self>) {
         loop {
             tokio::time::sleep(limits::HABIT_AGE).await;

@@ -1,4 +1,4 @@
-//! A stream of work for one worker.
+//! The stream of work for one worker.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::seat::Seat;
 use crate::aide::Operator;
 use crate::work::{Item, Terms};
 
-/// A stream of work for one worker. Dropping it gives back what it had.
+/// The stream of work for one worker. When it is dropped, its items are assigned again.
 pub struct Worker {
     desk: Arc<Desk>,
     id: u64,
@@ -18,24 +18,24 @@ pub struct Worker {
     foreign: Option<mpsc::UnboundedReceiver<Item>>,
 }
 
-/// Where a worker gets items of other nodes.
+/// Sends a worker the items of other nodes.
 #[derive(Clone)]
 pub(crate) struct Inbox(mpsc::UnboundedSender<Item>);
 
 impl Inbox {
-    /// Gives the worker something; one that has gone leaves it to the lease.
+    /// Sends an item; if the worker has gone, the lease returns the item to the queue.
     pub(crate) fn put(&self, item: Item) {
         let _ = self.0.send(item);
     }
 
-    /// Resolves when the worker has gone.
+    /// Completes when the worker has gone.
     pub(crate) async fn closed(&self) {
         self.0.closed().await;
     }
 }
 
 impl Worker {
-    /// A worker, and the way by which others give it something.
+    /// A worker, and the sender for items of other nodes.
     pub(crate) fn shared(desk: Arc<Desk>, terms: Terms) -> (Self, Inbox) {
         let mut worker = Self::new(desk, terms);
         let (sender, foreign) = mpsc::unbounded_channel();
@@ -54,13 +54,14 @@ impl Worker {
         }
     }
 
-    /// It is in this process, and is not given the history of what it remembers.
+    /// Declares that the worker is in this process; it is not sent the histories of instances
+    /// that it has in memory.
     pub(crate) fn remember(&self, memory: Arc<dyn Operator>) {
         self.desk.remember(self.id, memory);
     }
 
-    /// The next thing to do; `None` when the node leaves. Nothing is lost if this is
-    /// dropped while it waits.
+    /// The next item; `None` when the node shuts down. This is cancel-safe: no item is lost
+    /// if the future is dropped.
     pub async fn next(&mut self) -> Option<Item> {
         let Some(foreign) = &mut self.foreign else {
             return self.items.recv().await;
@@ -71,8 +72,8 @@ impl Worker {
         }
     }
 
-    /// What was sent last has a history that may be too long for whoever gets it.
-    /// If the worker goes away on it again and again, the instance fails.
+    /// Records that the history of this item may be too long for its worker. If workers
+    /// disconnect on it again and again, the instance fails.
     pub fn sent_long(&self, token: &str) {
         self.desk.sent_long(token);
     }

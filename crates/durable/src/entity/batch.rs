@@ -1,4 +1,4 @@
-//! Results of workers become the state of an entity.
+//! Commits batch results of workers.
 
 use bytes::Bytes;
 use steadfast_partition::{Address, Envelope, Halt, Turn};
@@ -13,7 +13,7 @@ use crate::moment::Moment;
 use crate::rows::{self, SEEN, STATES};
 use crate::work::{EntityAction, Requested};
 
-/// Takes the results of a batch in.
+/// Commits the results of a batch.
 pub(crate) fn batch_done(turn: &mut Turn<'_>, to: &Address, done: &BatchDone) -> Result<Say, Halt> {
     let mut entity = Present::find(turn, to)?;
     if !entity.row.is_open || entity.row.generation != done.generation {
@@ -36,7 +36,7 @@ pub(crate) fn batch_done(turn: &mut Turn<'_>, to: &Address, done: &BatchDone) ->
 }
 
 impl Present<'_, '_> {
-    /// Removes what was run from its lanes.
+    /// Removes completed requests from their lanes.
     fn take(&mut self, done: &BatchDone) {
         let (front, main) = (
             done.front.min(self.row.front_end),
@@ -61,14 +61,14 @@ impl Present<'_, '_> {
         }
     }
 
-    /// Tells whoever waits what came of a request.
+    /// Sends the outcome of a request to its caller.
     pub(super) fn answer(&mut self, answered: &Answered) -> Result<(), Halt> {
         let Answered { request, outcome } = answered;
         let operation = &request.requested.operation;
         if let Some(client) = request.client {
             if client.is_repeatable && client.is_call {
                 let key = seen_key(self.to, &operation.request);
-                // Not if it was forgotten meanwhile: nobody would forget it again.
+                // A row that has expired stays deleted: its timer has already fired.
                 if self.turn.get(SEEN, &key)?.is_some() {
                     let outcome = Some(outcome.clone());
                     self.turn.put(SEEN, &key, rows::encode(&Seen { outcome }));
@@ -111,7 +111,7 @@ impl Present<'_, '_> {
         }
     }
 
-    /// The letter is read in this partition, whatever its address says.
+    /// Sends a message to another service in this partition, whatever its address says.
     fn tell(&mut self, letter: &[u8]) {
         let partition = self.turn.partition();
         match Envelope::decode(Bytes::copy_from_slice(letter)) {
@@ -119,7 +119,7 @@ impl Present<'_, '_> {
             Err(_) => tracing::warn!(
                 event = "durable.letter_dropped",
                 entity = self.id(),
-                "an entity has sent something that is no letter",
+                "an entity sent bytes that are not a message; they are dropped",
             ),
         }
     }
@@ -130,7 +130,7 @@ impl Present<'_, '_> {
                 event = "durable.signal_dropped",
                 entity = self.id(),
                 target = operation.target,
-                "an entity has sent a signal to something that is no entity",
+                "an entity sent a signal to an invalid entity id; it is dropped",
             );
             return;
         };
@@ -163,7 +163,7 @@ impl Present<'_, '_> {
                 event = "durable.start_dropped",
                 entity = self.id(),
                 %error,
-                "an entity has started an orchestration whose id is not one",
+                "an entity started an orchestration with an invalid id; the start is dropped",
             );
             return;
         }
@@ -182,7 +182,7 @@ impl Present<'_, '_> {
     }
 }
 
-/// The event that a caller gets.
+/// The event for the calling orchestration.
 fn reply(operation: &Operation, outcome: &Outcome) -> What {
     let (request, is_legacy) = (operation.request.clone(), operation.legacy.is_some());
     match outcome {
@@ -199,7 +199,7 @@ fn reply(operation: &Operation, outcome: &Outcome) -> What {
     }
 }
 
-/// A failed signal has nobody to hear of it but the operator.
+/// Logs the failure of a signal: no caller receives it.
 pub(crate) fn log_failure(request: &Request, outcome: &Outcome) {
     if let (true, Outcome::Failure(failure)) = (request.requested.is_signal, outcome) {
         tracing::warn!(
@@ -207,7 +207,7 @@ pub(crate) fn log_failure(request: &Request, outcome: &Outcome) {
             entity = request.requested.operation.target,
             operation = request.requested.operation.name,
             kind = failure.kind,
-            "an operation that was signalled has failed",
+            "a signalled operation failed",
         );
     }
 }

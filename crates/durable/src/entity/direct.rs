@@ -1,4 +1,4 @@
-//! Requests that were run before they were written down.
+//! Commits requests that ran before they were stored.
 
 use steadfast_partition::{Address, Halt, Turn};
 
@@ -7,8 +7,8 @@ use super::record::Present;
 use crate::command::{Direct, Say};
 use crate::rows::SEEN;
 
-/// Takes the results in, if the entity is still what they were run on: otherwise
-/// nothing happens, and the requests have to wait in the queue.
+/// Commits the results if the entity is unchanged since the run; otherwise ignores them,
+/// and the requests go into the queue.
 pub(crate) fn direct(turn: &mut Turn<'_>, to: &Address, direct: &Direct) -> Result<Say, Halt> {
     for noted in &direct.noted {
         if turn.get(SEEN, &seen_key(to, &noted.request))?.is_some() {

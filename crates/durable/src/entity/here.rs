@@ -1,4 +1,4 @@
-//! Requests that are run in the commit that brings them.
+//! Requests that run in the commit of their command.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use crate::command::{Answered, Request};
 use crate::id::EntityId;
 use crate::rows::STATES;
 
-/// An operation that was run.
+/// The result of an inline operation.
 pub(super) struct Ran {
     operated: Operated,
-    /// Whether the state is another one than before.
+    /// Whether the state differs from the previous one.
     is_changed: bool,
 }
 
 impl Present<'_, '_> {
-    /// What came of a request in this process; `None` if it has to wait in its lane.
-    /// The command waits meanwhile, and nothing is written before.
+    /// The result of running a request in this process; `None` if it has to wait in its
+    /// lane. The command is suspended during the run and has written nothing before.
     pub(super) fn run_here(
         &mut self,
         lane: u8,
@@ -32,7 +32,7 @@ impl Present<'_, '_> {
         }
         match self.turn.errand::<Ran>() {
             Trip::Never | Trip::Back(None) => Ok(None),
-            // What cannot be kept is told by the usual way.
+            // A result that is too large is reported by the normal path.
             Trip::Back(Some(ran)) => Ok(Some(ran).filter(|ran| ran.operated.is_short())),
             Trip::Open => match self.turn.helper::<Aides>() {
                 Some(aides) => self.send_out(aides, request),
@@ -41,7 +41,7 @@ impl Present<'_, '_> {
         }
     }
 
-    /// Whether nothing is in front of a request to this lane.
+    /// Whether no request is in front of a new one in this lane.
     fn is_next(&self, lane: u8) -> bool {
         let row = &self.row;
         let is_free = !row.is_open && row.front == row.front_end;
@@ -76,11 +76,11 @@ impl Present<'_, '_> {
         Err(Halt::Away)
     }
 
-    /// Takes what came of a request in.
+    /// Commits the result of a request.
     pub(super) fn conclude(&mut self, request: &Request, ran: &Ran) -> Result<(), Halt> {
         let outcome = Outcome::from(ran.operated.outcome.clone());
         log_failure(request, &outcome);
-        // Whoever has run something on the state before this is told that it is old.
+        // Results that ran on the older state are ignored.
         self.row.generation += 1;
         if ran.is_changed {
             self.set_state(ran.operated.state.as_deref());

@@ -1,8 +1,8 @@
 //! Locks on entities.
 //!
-//! A wish walks through its entities in one order that all wishes share, so no two
-//! can wait for each other. Taking a wish back walks the same way behind it, so it
-//! never overtakes it: a lock that nobody wants is never taken.
+//! A lock request visits its entities in one global order, so two requests never
+//! deadlock. A cancellation follows the same path behind the request and cannot overtake
+//! it: a cancelled request never leaves a lock behind.
 
 use steadfast_partition::{Address, Halt, Turn};
 
@@ -10,7 +10,7 @@ use super::record::{Held, MAIN, Present, Queued};
 use crate::command::{Ask, Letter, Lock, Say};
 use crate::event::What;
 
-/// Somebody wants the lock.
+/// Requests the lock.
 pub(crate) fn lock(turn: &mut Turn<'_>, to: &Address, wish: &Lock) -> Result<Say, Halt> {
     let mut entity = Present::find(turn, to)?;
     if entity.row.is_at_rest() {
@@ -23,7 +23,7 @@ pub(crate) fn lock(turn: &mut Turn<'_>, to: &Address, wish: &Lock) -> Result<Say
     Ok(Say::Done)
 }
 
-/// Whoever holds the lock gives it back.
+/// Releases the lock.
 pub(crate) fn unlock(turn: &mut Turn<'_>, to: &Address, section: &str) -> Result<Say, Halt> {
     let mut entity = Present::find(turn, to)?;
     if !entity.let_go(section) {
@@ -34,7 +34,7 @@ pub(crate) fn unlock(turn: &mut Turn<'_>, to: &Address, section: &str) -> Result
     Ok(Say::Done)
 }
 
-/// A wish is taken back, wherever on its way it is.
+/// Cancels a lock request, wherever it is on its path.
 pub(crate) fn release(
     turn: &mut Turn<'_>,
     to: &Address,
@@ -45,7 +45,7 @@ pub(crate) fn release(
     let mut entity = Present::find(turn, to)?;
     let was_waiting = entity.withdraw(section)?;
     let was_held = entity.let_go(section);
-    // A wish that still waited here has not gone on.
+    // A request that still waited here has not reached the next entity.
     if !was_waiting && let Some(next) = set.get(position as usize + 1) {
         let ask = Ask::Release {
             section: section.to_owned(),
@@ -70,7 +70,7 @@ impl Present<'_, '_> {
         }
     }
 
-    /// Removes a wish that waits.
+    /// Removes a waiting lock request.
     fn withdraw(&mut self, section: &str) -> Result<bool, Halt> {
         for number in self.row.wishes.clone() {
             let Some(Queued::Lock(wish)) = self.waiting(number)? else {
@@ -86,8 +86,8 @@ impl Present<'_, '_> {
         Ok(false)
     }
 
-    /// Lets the queue go on: wishes at its head take effect, and a worker is asked
-    /// for when there is something to run.
+    /// Advances the queue: grants lock requests at its head, and requests a worker when
+    /// there is an operation to run.
     pub(crate) fn settle(&mut self) -> Result<(), Halt> {
         while !self.row.is_open {
             if self.row.front < self.row.front_end {
@@ -107,7 +107,7 @@ impl Present<'_, '_> {
         Ok(())
     }
 
-    /// The wish at the head of the main lane gets the lock.
+    /// Grants the lock request at the head of the main lane.
     fn grant(&mut self, head: u64) -> Result<(), Halt> {
         let queued = self.waiting(head)?;
         self.remove(MAIN, head);
@@ -119,7 +119,8 @@ impl Present<'_, '_> {
         Ok(())
     }
 
-    /// A wish gets the lock, and goes on to the next entity or home.
+    /// Grants the lock, and sends the request to the next entity or the grant to the
+    /// orchestration.
     fn give(&mut self, wish: Lock) {
         self.row.held = Some(Held {
             section: wish.section.clone(),

@@ -1,9 +1,8 @@
 //! Entities as rows: a state, a queue in front of it, a lock.
 //!
-//! A request waits in one of two lanes. The front lane is for whoever holds the
-//! lock; the main lane is for everybody, and stands still while somebody else
-//! holds it. A wish for the lock waits in the main lane like a request, and takes
-//! effect when it comes to its head.
+//! A request waits in one of two lanes. The front lane is for the lock holder; the main
+//! lane is for all other callers, and is blocked while the lock is held. A lock request
+//! waits in the main lane like any request, and is granted at its head.
 
 mod batch;
 mod direct;

@@ -1,10 +1,10 @@
-//! What came of an operation.
+//! The outcome of an operation.
 
 use steadfast_collections::schema::Record;
 
 use crate::failure::Failure;
 
-/// What came of an operation.
+/// The outcome of an operation.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub enum Outcome {

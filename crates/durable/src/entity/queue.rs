@@ -1,4 +1,4 @@
-//! Requests arrive at an entity.
+//! Queues requests at an entity.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use crate::event::Operation;
 use crate::rows::{self, EMPTIED, SEEN, key_of};
 use crate::work::Requested;
 
-/// A request that is less early than this is not early.
+/// Requests that are due within this time run at once.
 const EARLY: Duration = Duration::from_millis(100);
 
-/// A client's request, and what came of it so far.
+/// A client's request, and its outcome so far.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub(crate) struct Seen {
@@ -27,7 +27,7 @@ pub(crate) struct Seen {
     pub(crate) outcome: Option<Outcome>,
 }
 
-/// Takes a request in.
+/// Accepts a request.
 pub(crate) fn request(turn: &mut Turn<'_>, to: &Address, request: &Request) -> Result<Say, Halt> {
     if let Some(answer) = seen_before(turn, to, request)? {
         return Ok(answer);
@@ -38,7 +38,7 @@ pub(crate) fn request(turn: &mut Turn<'_>, to: &Address, request: &Request) -> R
     let due = operation.scheduled.map(|due| due.due());
     if let Some(due) = due.filter(|due| *due > now.plus(EARLY)) {
         let emptied: Option<Emptied> = rows::read(entity.turn, EMPTIED, &to.name)?;
-        // Whoever is emptied and filled again within a moment is told apart.
+        // Distinguishes requests before and after a wipe in the same millisecond.
         let since = emptied.map_or(now, |emptied| now.max(Timestamp(emptied.at.0 + 1)));
         let later = Ask::Due {
             request: Request {
@@ -62,7 +62,7 @@ pub(crate) fn request(turn: &mut Turn<'_>, to: &Address, request: &Request) -> R
         let most = limits::ENTITY_QUEUE;
         return Err(refuse(
             ErrorKind::Crowded,
-            format!("{most} requests wait for the entity {id:?}; send again later"),
+            format!("the entity {id:?} is overloaded: {most} requests wait; retry later"),
         ));
     }
     let is_owner = |parent: &String| {
@@ -84,8 +84,8 @@ pub(crate) fn request(turn: &mut Turn<'_>, to: &Address, request: &Request) -> R
     Ok(Say::Done)
 }
 
-/// The time of a request has come. It is void if its task hub was emptied
-/// meanwhile: its entity must not come to be again.
+/// Accepts a scheduled request that is due. It is ignored if its task hub was wiped in
+/// the meantime: it must not create its entity again.
 pub(crate) fn due(
     turn: &mut Turn<'_>,
     to: &Address,
@@ -99,7 +99,7 @@ pub(crate) fn due(
     }
 }
 
-/// When a task hub was emptied.
+/// When a task hub was wiped.
 #[derive(Record, Clone, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 struct Emptied {
@@ -107,15 +107,15 @@ struct Emptied {
     at: Timestamp,
 }
 
-/// Whatever waits for its time in this task hub is void.
+/// Cancels the scheduled requests of this task hub.
 pub(crate) fn empty(turn: &mut Turn<'_>, to: &Address) -> Say {
     let at = turn.time();
     turn.put(EMPTIED, &to.name, rows::encode(&Emptied { at }));
     Say::Done
 }
 
-/// Whether a client sends a request again, and what to answer then. The first time
-/// it is written down for a while.
+/// The reply to a repeated request of a client; `None` the first time, when the request
+/// is recorded for a while.
 fn seen_before(turn: &mut Turn<'_>, to: &Address, request: &Request) -> Result<Option<Say>, Halt> {
     if !request.client.is_some_and(|client| client.is_repeatable) {
         return Ok(None);
@@ -132,7 +132,7 @@ fn seen_before(turn: &mut Turn<'_>, to: &Address, request: &Request) -> Result<O
     Ok(None)
 }
 
-/// Writes a client's request down for a while.
+/// Records a client's request for a while.
 pub(super) fn note(turn: &mut Turn<'_>, to: &Address, id: &str, outcome: Option<Outcome>) {
     let seen = rows::encode(&Seen { outcome });
     turn.put(SEEN, &seen_key(to, id), seen);
@@ -141,7 +141,7 @@ pub(super) fn note(turn: &mut Turn<'_>, to: &Address, id: &str, outcome: Option<
     turn.schedule(due, tag, rows::encode(&Ask::Forget(id.to_owned())));
 }
 
-/// Keeps tags of two sorts of timers apart that are made of one id.
+/// Distinguishes the tags of two kinds of timers with the same id.
 const FORGET: u64 = 0x5bd1_e995_97f4_a7c1;
 
 /// The key of a request.
@@ -151,13 +151,13 @@ pub(crate) fn seen_key(to: &Address, request: &str) -> Vec<u8> {
     key
 }
 
-/// A client no longer repeats this request.
+/// Deletes the record of a request that its client no longer repeats.
 pub(crate) fn forget(turn: &mut Turn<'_>, to: &Address, request: &str) -> Say {
     turn.delete(SEEN, &seen_key(to, request));
     Say::Done
 }
 
-/// Forgets an entity with everything that waits for it.
+/// Deletes an entity with all its waiting requests.
 pub(crate) fn erase(turn: &mut Turn<'_>, to: &Address) -> Result<Say, Halt> {
     let mut entity = Present::find(turn, to)?;
     entity.close();

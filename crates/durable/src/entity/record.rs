@@ -1,4 +1,4 @@
-//! What is known of an entity, in the hands of one command.
+//! The row of an entity, and an entity loaded for a command.
 
 use steadfast_collections::schema::Record;
 use steadfast_core::clock::Timestamp;
@@ -8,9 +8,9 @@ use crate::command::{Ask, Lock, Request, Wish};
 use crate::id;
 use crate::rows::{self, ENTITIES, QUEUE, STATES, key_of, marked, numbered};
 
-/// The lane of whoever holds the lock.
+/// The lane of the lock holder.
 pub(crate) const FRONT: u8 = b'f';
-/// The lane of everybody.
+/// The lane of all other callers.
 pub(crate) const MAIN: u8 = b'm';
 
 /// The row of an entity. State and requests have rows of their own.
@@ -22,7 +22,7 @@ pub(crate) struct Entity {
     pub(crate) exists: bool,
     #[n(1)]
     pub(crate) modified: Timestamp,
-    /// The lanes: the first number, and the one behind the last.
+    /// The lanes: the first number, and the one after the last.
     #[n(2)]
     pub(crate) front: u64,
     #[n(3)]
@@ -31,23 +31,23 @@ pub(crate) struct Entity {
     pub(crate) main: u64,
     #[n(5)]
     pub(crate) main_end: u64,
-    /// Which numbers of the main lane are wishes for the lock.
+    /// The numbers of the main lane that are lock requests.
     #[n(6)]
     pub(crate) wishes: Vec<u64>,
     #[n(7)]
     pub(crate) held: Option<Held>,
-    /// Counts dispatches.
+    /// The number of dispatches.
     #[n(8)]
     pub(crate) generation: u64,
-    /// Whether a worker is wanted.
+    /// Whether a worker was requested.
     #[n(9)]
     pub(crate) is_open: bool,
-    /// Which numbers of the main lane were taken back.
+    /// The numbers of the main lane that were withdrawn.
     #[n(10)]
     pub(crate) gaps: Vec<u64>,
 }
 
-/// Who holds the lock.
+/// The holder of the lock.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub(crate) struct Held {
@@ -61,7 +61,7 @@ pub(crate) struct Held {
     pub(crate) since: Timestamp,
 }
 
-/// What waits in a lane.
+/// A waiting row of a lane.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub(crate) enum Queued {
@@ -72,13 +72,13 @@ pub(crate) enum Queued {
 }
 
 impl Entity {
-    /// How many requests wait.
+    /// The number of waiting requests.
     pub(crate) fn backlog(&self) -> u64 {
         let waiting = (self.front_end - self.front) + (self.main_end - self.main);
         waiting - self.gaps.len() as u64
     }
 
-    /// Whether nothing waits for it, nobody has it and nobody holds it.
+    /// Whether it has no waiting requests, no worker and no lock holder.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.backlog() == 0 && !self.is_open && self.held.is_none()
     }
@@ -102,7 +102,7 @@ pub(crate) struct Present<'a, 't> {
 }
 
 impl<'a, 't> Present<'a, 't> {
-    /// The entity; it comes to be when it is first addressed.
+    /// Loads the entity; it is created when it is first addressed.
     pub(crate) fn find(turn: &'a mut Turn<'t>, to: &'a Address) -> Result<Self, Halt> {
         let key = key_of(to);
         let row = rows::read(turn, ENTITIES, &key)?.unwrap_or_default();
@@ -114,13 +114,13 @@ impl<'a, 't> Present<'a, 't> {
         String::from_utf8_lossy(&self.to.key).into_owned()
     }
 
-    /// Tells another instance something.
+    /// Sends a command to another instance.
     pub(crate) fn send(&mut self, instance: &str, ask: &Ask) {
         let to = id::neighbour(self.to, instance);
         self.turn.send(Envelope::new(to, rows::encode(ask)));
     }
 
-    /// Puts something at the end of a lane.
+    /// Appends to a lane.
     pub(crate) fn queue(&mut self, into: u8, queued: &Queued) {
         let end = match into {
             FRONT => &mut self.row.front_end,
@@ -135,13 +135,13 @@ impl<'a, 't> Present<'a, 't> {
         self.turn.put(QUEUE, &key, rows::encode(queued));
     }
 
-    /// Reads what waits at a place of the main lane.
+    /// Reads a row of the main lane.
     pub(crate) fn waiting(&mut self, number: u64) -> Result<Option<Queued>, Halt> {
         let key = lane(&self.key, MAIN, number);
         rows::read(self.turn, QUEUE, &key)
     }
 
-    /// Removes what waits at a place of a lane.
+    /// Removes a row of a lane.
     pub(crate) fn remove(&mut self, from: u8, number: u64) {
         self.turn.delete(QUEUE, &lane(&self.key, from, number));
     }
@@ -156,7 +156,7 @@ impl<'a, 't> Present<'a, 't> {
         marked(&self.key, b'b')
     }
 
-    /// The worker is no longer wanted, or has done its part.
+    /// Closes the request for a worker.
     pub(crate) fn close(&mut self) {
         if self.row.is_open {
             let id = self.work_id();
@@ -165,7 +165,7 @@ impl<'a, 't> Present<'a, 't> {
         }
     }
 
-    /// Asks for a worker.
+    /// Requests a worker.
     pub(crate) fn open(&mut self) {
         self.row.is_open = true;
         self.row.generation += 1;
@@ -176,7 +176,7 @@ impl<'a, 't> Present<'a, 't> {
         self.turn.open_work(id, wish.encode());
     }
 
-    /// Writes the row. An entity without state, requests and lock is nothing.
+    /// Writes the row, or deletes it for an entity without state, requests and lock.
     pub(crate) fn save(self) {
         match self.row.is_idle() {
             true => {

@@ -1,7 +1,7 @@
-//! Waits for instances and entities at their owner.
+//! Requests to the owner of an instance or entity.
 //!
-//! Whoever waits is told by its own node. So a node that wants to wait for an
-//! instance of another node has that one wait, for a while and again.
+//! Only the owner of an instance notifies its waiters. So a node that waits for an
+//! instance of another node sends that node long-poll requests.
 
 use std::sync::{Arc, Weak};
 
@@ -24,7 +24,7 @@ use crate::id::KIND;
 use crate::rows;
 use crate::status::Status;
 
-/// How far an instance has come.
+/// The progress of an instance.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub(super) enum Stage {
@@ -45,11 +45,11 @@ impl Stage {
     }
 }
 
-/// What a node asks of another.
+/// A request to the owner of an instance.
 #[derive(Record, Clone, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 enum Wanted {
-    /// Whether an instance has come so far; answered late if it has not.
+    /// Whether an instance has reached a milestone; a long poll.
     #[n(0)]
     Reached {
         #[n(0)]
@@ -59,7 +59,7 @@ enum Wanted {
         #[n(2)]
         stage: Stage,
     },
-    /// The answer of an entity.
+    /// Call an entity.
     #[n(1)]
     Call {
         #[n(0)]
@@ -67,7 +67,7 @@ enum Wanted {
         #[n(1)]
         request: Request,
     },
-    /// Take the result of a worker.
+    /// Accept the result of a worker.
     #[n(2)]
     Result {
         #[n(0)]
@@ -81,12 +81,12 @@ enum Wanted {
     },
 }
 
-/// Answers other nodes.
+/// Handles requests of other nodes.
 struct HubClerk(Weak<Inner>);
 
 impl TaskHubs {
-    /// Has other nodes wait here for instances of this node, and workers of this node
-    /// get the work of others.
+    /// Connects the other nodes: they may wait here for instances of this node, and workers
+    /// of this node get work of other nodes.
     pub fn open_to_others(&self, others: Arc<dyn Others>) {
         let _ = self.inner.others.set(others);
         let clerk = HubClerk(Arc::downgrade(&self.inner));
@@ -103,7 +103,7 @@ impl Clerk for HubClerk {
     ) -> std::result::Result<Bytes, PartitionError> {
         let gone = || PartitionError::new(ErrorKind::NotOwner { partition });
         let hubs = TaskHubs::from(self.0.upgrade().ok_or_else(gone)?);
-        let what = "a question about an instance";
+        let what = "a request about an instance";
         let malformed = |_| PartitionError::new(ErrorKind::Malformed { what });
         match rows::decode(&request).map_err(malformed)? {
             Wanted::Reached {
@@ -134,7 +134,7 @@ impl Clerk for HubClerk {
                 let hub = hubs.hub(&hub).map_err(refused)?;
                 match hub.call_here(Box::new(request)).await.map_err(refused)? {
                     Called::Answered(outcome) => Ok(rows::encode(&Say::Answered(outcome))),
-                    // Whoever asks looks for the next owner.
+                    // The caller retries at the next owner.
                     Called::Moved(request) if request.is_repeatable() => Err(gone()),
                     Called::Moved(_) => Err(PartitionError::unknown(partition, None)),
                 }
@@ -143,7 +143,7 @@ impl Clerk for HubClerk {
     }
 }
 
-/// A refusal that keeps its code on its way.
+/// Converts an error, with its code, into a rejection for another node.
 #[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
 fn refused(error: Error) -> PartitionError {
     let refusal = Refusal::new(error.code(), error.message().to_owned());
@@ -151,7 +151,7 @@ fn refused(error: Error) -> PartitionError {
 }
 
 impl TaskHub {
-    /// Waits for a while at the owner of an instance; answers whether it came so far.
+    /// Waits for a while at the owner of an instance; returns whether it reached `stage`.
     pub(super) async fn reached_there(&self, instance: &str, stage: Stage) -> Result<bool> {
         let wanted = Wanted::Reached {
             hub: self.name().to_owned(),
@@ -162,7 +162,7 @@ impl TaskHub {
         Ok(!answer.is_empty())
     }
 
-    /// Has the owner of an entity wait for its answer.
+    /// Calls an entity at its owner.
     pub(super) async fn call_there(&self, request: Request) -> Result<crate::entity::Outcome> {
         let entity = request.requested.operation.target.clone();
         let is_repeatable = request.is_repeatable();
@@ -175,7 +175,7 @@ impl TaskHub {
         }
     }
 
-    /// Brings the result of a worker to the owner of its instance.
+    /// Sends the result of a worker to the owner of its instance.
     pub(super) async fn result_there(
         &self,
         token: &str,
@@ -188,7 +188,7 @@ impl TaskHub {
             instance: instance.to_owned(),
             brought,
         };
-        // The same result again changes nothing.
+        // Results are idempotent.
         let answer = self.inquire(instance, &wanted, true).await?;
         Ok(answer.first() == Some(&1))
     }

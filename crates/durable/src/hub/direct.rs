@@ -1,4 +1,4 @@
-//! Requests to idle entities, run where they come in.
+//! Requests to idle entities, run where they arrive.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl TaskHub {
         settled.await.unwrap_or_else(|_| Err(unreadable()))
     }
 
-    /// Runs requests of an entity until nobody waits.
+    /// Runs requests to an entity until none waits.
     async fn drive(&self, entity: &str, operator: &Arc<dyn Operator>) {
         let Ok(id) = EntityId::parse(entity) else {
             return;
@@ -53,7 +53,7 @@ impl TaskHub {
         }
     }
 
-    /// A state that is remembered, if the partition was here all the time.
+    /// The cached state, if the partition has not moved since.
     fn still(&self, entity: &str, warm: Warm) -> Option<Warm> {
         let door = self.door(entity)?;
         (door.ledger().epoch() == warm.epoch).then_some(warm)
@@ -64,7 +64,7 @@ impl TaskHub {
         let door = self.door(entity)?;
         let epoch = door.ledger().epoch();
         let key = rows::key(self.name.as_bytes(), entity.as_bytes());
-        // The row before the state: a state that is newer than its row is found out,
+        // Reads the row before the state: a state that is newer than its row is detected,
         // because the entity then has another generation.
         let row = door.row(ENTITIES, &key).await.ok()?;
         let row: Entity = match row {
@@ -86,7 +86,7 @@ impl TaskHub {
         })
     }
 
-    /// Runs a batch and commits what came of it.
+    /// Runs a batch and commits the results.
     async fn run(
         &self,
         id: &EntityId,
@@ -120,7 +120,7 @@ impl TaskHub {
             state: state.clone(),
         };
         let version = match (&state, direct.is_written()) {
-            // Without a state there is no row that could count.
+            // Without a state there is no row with a generation.
             (None, _) => 0,
             (Some(_), is_written) => base.version + u64::from(is_written),
         };
@@ -143,14 +143,14 @@ impl TaskHub {
     }
 }
 
-/// What runs have left of the room in one commit.
+/// The bytes that runs use of one commit.
 #[derive(Default)]
 struct Room {
     used: usize,
 }
 
 impl Room {
-    /// Whether a run still fits in. One that does not goes into the queue, and is run
+    /// Whether a run fits into the commit. One that does not goes into the queue, and runs
     /// again in a batch of its own.
     fn takes(&mut self, ran: &Operated) -> bool {
         self.used += ran.bytes();
@@ -159,7 +159,7 @@ impl Room {
     }
 }
 
-/// What has to be remembered of a request that may come again.
+/// The record of a request that its client may repeat.
 fn note(request: &Request, outcome: &Outcome) -> Option<Noted> {
     let client = request.client.filter(|client| client.is_repeatable)?;
     Some(Noted {
@@ -168,7 +168,7 @@ fn note(request: &Request, outcome: &Outcome) -> Option<Noted> {
     })
 }
 
-/// Tells those who wait what became of their requests.
+/// Sends the outcomes to the callers.
 fn tell(done: Vec<(Asked, Outcome)>, said: &Result<Say>) {
     for (Asked { request, answer }, outcome) in done {
         let settled = match said {
@@ -179,15 +179,15 @@ fn tell(done: Vec<(Asked, Outcome)>, said: &Result<Say>) {
             Ok(_) => Ok(Settled::Queue(request)),
             Err(error) => Err(error.clone()),
         };
-        // Whoever has gone need not know.
+        // A caller that has gone needs no answer.
         let _ = answer.send(settled);
     }
 }
 
-/// These go into the queue.
+/// Sends requests to the queue of the entity.
 fn give_back(batch: impl IntoIterator<Item = Asked>) {
     for Asked { request, answer } in batch {
-        // Whoever has gone need not know.
+        // A caller that has gone needs no answer.
         let _ = answer.send(Ok(Settled::Queue(request)));
     }
 }

@@ -1,4 +1,4 @@
-//! What clients do with entities.
+//! Client operations on entities.
 
 use std::time::Duration;
 
@@ -21,20 +21,20 @@ use crate::work::Requested;
 
 /// How long a client waits for room in the queue of an entity.
 const ROOM_WAIT: Duration = Duration::from_secs(5);
-/// How often it looks.
+/// The interval between its attempts.
 const ROOM_LOOK: Duration = Duration::from_millis(50);
 
-/// What became of a call.
+/// How a call ended.
 pub(super) enum Called {
     Answered(Outcome),
-    /// It is in the queue of the entity, whose partition has another owner by now, or
-    /// was taken anew: the answer may come to nobody here.
+    /// The request is in the queue of the entity, but the partition has another owner or a
+    /// new tenure: the answer may not arrive here.
     Moved(Box<Request>),
 }
 
 impl TaskHub {
-    /// Sends an operation to an entity, and waits until it is certain to be run. The
-    /// same request again counts once, for ten minutes.
+    /// Sends an operation to an entity, and waits until it is durable. Repeats of the same
+    /// request are deduplicated for ten minutes.
     pub async fn signal(&self, operation: Operation) -> Result<()> {
         let client = Client {
             is_repeatable: !operation.request.is_empty(),
@@ -46,9 +46,9 @@ impl TaskHub {
         }
     }
 
-    /// Has an entity run an operation, and waits for what comes of it: one turn, no
-    /// orchestration. With a request id the call may be made again, for ten minutes:
-    /// it runs once, and all get its answer.
+    /// Calls an operation of an entity and waits for its result: one turn, no
+    /// orchestration. A call with a request id may be repeated for ten minutes: it runs
+    /// once, and every repeat gets its answer.
     pub async fn call(
         &self,
         operation: Operation,
@@ -65,7 +65,7 @@ impl TaskHub {
         Ok(Outcome::into_result(outcome))
     }
 
-    /// Calls an entity of this node, and goes after it if it moves meanwhile.
+    /// Calls an entity of this node, and follows it if it moves during the call.
     async fn call_along(&self, mut request: Box<Request>) -> Result<Outcome> {
         loop {
             request = match self.call_here(request).await? {
@@ -83,7 +83,7 @@ impl TaskHub {
         }
     }
 
-    /// Has an entity of this node run an operation.
+    /// Calls an entity of this node.
     pub(super) async fn call_here(&self, request: Box<Request>) -> Result<Called> {
         let request = match self.settle(request).await? {
             Settled::Run(outcome) => return Ok(Called::Answered(outcome)),
@@ -107,8 +107,8 @@ impl TaskHub {
         outcome.map(Called::Answered).ok_or_else(unreadable)
     }
 
-    /// Waits until the answer to a request may come to somebody else. One that cannot be
-    /// repeated waits as long as its entity is here.
+    /// Waits until the answer to a request may go to another waiter. For a request that
+    /// cannot be repeated, waits as long as its entity is here.
     async fn left(&self, request: &Request, mut since: Option<Epoch>) {
         let entity = &request.requested.operation.target;
         loop {
@@ -138,7 +138,7 @@ impl TaskHub {
         }
     }
 
-    /// An entity as it was last committed; `None` if nothing is known of it.
+    /// An entity as last committed; `None` if it does not exist.
     pub async fn entity(&self, entity: &str, has_state: bool) -> Result<Option<EntityView>> {
         let id = EntityId::parse(entity)?.to_string();
         let glance = self.glance(&id)?;
@@ -150,7 +150,7 @@ impl TaskHub {
         self.view(&glance, &key, id, row, has_state).await.map(Some)
     }
 
-    /// What clients see of an entity.
+    /// The client's view of an entity.
     pub(super) async fn view(
         &self,
         glance: &Glance,
@@ -178,14 +178,13 @@ impl TaskHub {
         })
     }
 
-    /// The instance that holds a lock. The release of an execution that has ended travels
-    /// to the entity as a message behind that end; a client that has seen the end is not
-    /// shown the lock any more. The entity was read first, so an end that a client has seen
-    /// is seen here, too.
+    /// The instance that holds a lock. An execution that ends releases its locks by messages
+    /// after its commit; a client that has seen the end must not see the lock any more. The
+    /// entity was read first, so an end that a client has seen is visible here, too.
     async fn holder(&self, held: Held) -> Result<Option<String>> {
         let key = rows::key(self.name.as_bytes(), held.instance.as_bytes());
         let window = self.inner.router.window(self.partition(&held.instance));
-        // Where it cannot be asked, the entity's own word counts.
+        // If the holder cannot be read, the entity's row counts.
         let Ok(row) = window.row(INSTANCES, &key).await else {
             return Ok(Some(held.instance));
         };
@@ -198,8 +197,7 @@ impl TaskHub {
         Ok(is_live.then_some(held.instance))
     }
 
-    /// Takes a lock from whoever holds it, by the critical section that it was taken
-    /// for; answers whether it was held.
+    /// Releases a lock of any holder, by its critical section; returns whether it was held.
     pub async fn break_lock(&self, entity: &str, section: &str) -> Result<bool> {
         let id = EntityId::parse(entity)?.to_string();
         let section = section.to_owned();
@@ -207,7 +205,7 @@ impl TaskHub {
     }
 }
 
-/// A client's request, with an id in any case.
+/// A client's request; adds an id if it has none.
 fn request(operation: Operation, client: Client) -> Result<Box<Request>> {
     check_payload(operation.input.as_ref())?;
     let target = EntityId::parse(&operation.target)?.to_string();

@@ -1,4 +1,4 @@
-//! What clients do with orchestrations.
+//! Client operations on orchestrations.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::rows::{self, HISTORY, INSTANCES, PAYLOADS, marked, numbered};
 use crate::view::{NewInstance, Overview};
 
 impl TaskHub {
-    /// Starts an orchestration; answers its id.
+    /// Starts an orchestration; returns its id.
     pub async fn start(&self, new: NewInstance) -> Result<String> {
         let instance = match new.instance.is_empty() {
             true => Uuid::new_v4().simple().to_string(),
@@ -58,7 +58,7 @@ impl TaskHub {
         }
         let key = rows::key(self.name.as_bytes(), instance.as_bytes());
         if !has_payloads {
-            // One row is of one moment in any case.
+            // A single row needs no snapshot.
             let window = self.inner.router.window(self.partition(instance));
             let row = window.row(INSTANCES, &key).await?;
             let row: Option<Instance> = row.as_deref().map(decoded).transpose()?;
@@ -100,7 +100,7 @@ impl TaskHub {
         }
     }
 
-    /// Waits for an instance of this node; `None` if it is at another one by now.
+    /// Waits for an instance of this node; `None` if it has moved to another one.
     pub(super) async fn reached(
         &self,
         instance: &str,
@@ -123,14 +123,14 @@ impl TaskHub {
         Ok(None)
     }
 
-    /// Raises an event; answers whether the instance can still get it.
+    /// Raises an event; returns whether the instance can still receive it.
     pub async fn raise(&self, instance: &str, name: &str, input: Option<String>) -> Result<bool> {
         check_payload(input.as_ref())?;
         let name = name.to_owned();
         self.order(instance, Ask::Raise { name, input }).await
     }
 
-    /// Ends an instance; answers whether there was something to end.
+    /// Terminates an instance; returns whether it was running.
     pub async fn terminate(
         &self,
         instance: &str,
@@ -146,7 +146,7 @@ impl TaskHub {
         self.order(instance, ask).await
     }
 
-    /// Ends an instance, unless it holds locks; answers whether it did.
+    /// Terminates an instance, unless it holds locks; returns whether it did.
     pub async fn skip_graceful(&self, instance: &str, reason: Option<String>) -> Result<bool> {
         let ask = Ask::Terminate {
             output: reason,
@@ -156,17 +156,17 @@ impl TaskHub {
         self.order(instance, ask).await
     }
 
-    /// Lets an instance rest; answers whether it was at work.
+    /// Suspends an instance; returns whether it was running.
     pub async fn suspend(&self, instance: &str, reason: Option<String>) -> Result<bool> {
         self.order(instance, Ask::Suspend(reason)).await
     }
 
-    /// Lets it go on; answers whether it rested.
+    /// Resumes an instance; returns whether it was suspended.
     pub async fn resume(&self, instance: &str, reason: Option<String>) -> Result<bool> {
         self.order(instance, Ask::Resume(reason)).await
     }
 
-    /// Sets a failed instance back to before its failures.
+    /// Rewinds a failed instance to the state before its failures.
     pub async fn rewind(&self, instance: &str, reason: Option<String>) -> Result<()> {
         self.order(instance, Ask::Rewind(reason)).await.map(drop)
     }
@@ -176,7 +176,7 @@ impl TaskHub {
         Ok(self.ask(instance, ask).await? == Say::Done)
     }
 
-    /// Starts the same again, under the same id or another; answers the id.
+    /// Starts the same orchestration again, under the same id or a new one; returns the id.
     pub async fn restart(&self, instance: &str, is_new_id: bool) -> Result<String> {
         id::check_instance(instance).map_err(|_| Error::no_instance(instance))?;
         let Say::Began(mut begin) = self.ask(instance, Ask::Restart).await? else {
@@ -202,8 +202,8 @@ impl TaskHub {
         Ok(instance.to_owned())
     }
 
-    /// What an execution has been through: the current one, or `None` if the
-    /// instance has gone on from the one that is asked for.
+    /// The history of an execution. `None` selects the current one; an execution that the
+    /// instance has left is not found.
     pub async fn history(
         &self,
         instance: &str,
@@ -229,7 +229,7 @@ impl TaskHub {
     }
 }
 
-/// An id for an execution.
+/// A new id for an execution.
 fn fresh() -> String {
     Uuid::new_v4().simple().to_string()
 }
@@ -246,7 +246,7 @@ fn decoded(row: &[u8]) -> Result<Instance> {
     rows::decode(row).map_err(|_| unreadable())
 }
 
-/// What clients see of an instance.
+/// The client's view of an instance.
 pub(super) async fn overview(
     glance: &Glance,
     key: &[u8],

@@ -1,7 +1,7 @@
-//! Lists over all partitions, wherever they are served.
+//! Lists over all partitions of the cluster.
 //!
-//! Every partition has its part of an index; a list is their merge. A cursor is the
-//! last key that was looked at, so what comes and goes meanwhile disturbs nothing.
+//! Every partition has its part of an index; a list merges them. A cursor is the last key
+//! that was read, so concurrent changes do not invalidate it.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -21,7 +21,7 @@ use crate::rows::{self, BY_CREATED, BY_ENDED, ENTITIES, behind};
 use crate::status::Status;
 use crate::view::{EntityQuery, EntityView, FinishedQuery, InstanceQuery, Overview, Page};
 
-/// Rows that are read ahead per partition.
+/// Rows to read ahead per partition.
 const AHEAD: usize = 64;
 
 /// The rows of one table in all partitions, in the order of their keys.
@@ -39,7 +39,7 @@ struct Part {
 }
 
 impl Merge {
-    /// The next row, and what is durable of its partition.
+    /// The next row, and the read view of its partition.
     pub(super) async fn next(&mut self) -> Result<Option<(Row, &Glance)>> {
         for part in &mut self.parts {
             if part.rows.is_empty() && !part.is_done {
@@ -73,7 +73,7 @@ impl Part {
 }
 
 impl TaskHub {
-    /// All rows of a table from one key to another, or from behind a cursor.
+    /// All rows of a table between two keys, or after a cursor.
     pub(super) fn merge(
         &self,
         table: Table,
@@ -104,7 +104,7 @@ impl TaskHub {
         Ok(Merge { table, to, parts })
     }
 
-    /// Instances by time of creation and id.
+    /// Lists instances by time of creation and id.
     pub async fn query(&self, query: &InstanceQuery) -> Result<Page<Overview>> {
         let (from, to) = self.range(query.from, query.to);
         let mut rows = self.merge(BY_CREATED, from, to, query.cursor.as_deref())?;
@@ -131,7 +131,7 @@ impl TaskHub {
         Ok(Page { items, next: None })
     }
 
-    /// Finished instances by time of their end and id.
+    /// Lists finished instances by time of their end and id.
     pub async fn finished(&self, query: &FinishedQuery) -> Result<Page<String>> {
         let (from, to) = self.range(query.from, query.to);
         let cursor = query.cursor.as_deref().map(|cursor| self.ended_key(cursor));
@@ -154,7 +154,7 @@ impl TaskHub {
         Ok(Page { items, next: None })
     }
 
-    /// The cursor of a list by id, from one that shows its id.
+    /// The key in hexadecimal, from a cursor that shows the id.
     fn ended_key(&self, cursor: &str) -> Result<String> {
         let Some((time, id)) = cursor.split_once(SEPARATOR) else {
             return Ok(cursor.to_owned());
@@ -169,7 +169,7 @@ impl TaskHub {
         Ok(hex(&key))
     }
 
-    /// Entities by id.
+    /// Lists entities by id.
     pub async fn entities(&self, query: &EntityQuery) -> Result<Page<EntityView>> {
         let mut prefix = self.name.as_bytes().to_vec();
         prefix.push(0);
@@ -227,7 +227,7 @@ fn or_usual(limit: usize) -> usize {
     }
 }
 
-/// A prefix of ids as they are stored: `@name@key`, the name in lower case.
+/// A prefix of stored ids: `@name@key`, the name in lower case.
 fn normal(prefix: &str) -> String {
     let bare = prefix.strip_prefix('@').unwrap_or(prefix);
     match (bare.split_once('@'), prefix.is_empty()) {
@@ -262,7 +262,7 @@ const SEPARATOR: char = '|';
 /// A time has eight bytes.
 const TIME_DIGITS: usize = 16;
 
-/// A cursor that shows the last id: an SDK's tests look for it.
+/// A cursor that shows the last id, because the tests of an SDK check it.
 fn ended_cursor(key: &[u8], id: &str) -> String {
     let end = key.len().saturating_sub(id.len());
     let time = end.saturating_sub(TIME_DIGITS / 2);
@@ -270,7 +270,7 @@ fn ended_cursor(key: &[u8], id: &str) -> String {
 }
 
 fn bad_cursor() -> Error {
-    let message = "the continuation token is not one that this list gave: begin without one";
+    let message = "the continuation token is not from this list; start again without one";
     Error::new(ErrorKind::Invalid, message)
 }
 

@@ -1,4 +1,4 @@
-//! Task hubs: the way in for clients and workers.
+//! Task hubs: the API for clients and workers.
 
 mod clerk;
 mod direct;

@@ -1,4 +1,4 @@
-//! Other nodes, as task hubs know them.
+//! The other nodes of the cluster and their workers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::dispatch::Worker;
 /// The other nodes.
 #[async_trait]
 pub trait Others: Send + Sync + 'static {
-    /// Their names; rings when they change.
+    /// The names of the nodes.
     fn names(&self) -> Vec<String>;
 
-    /// Rings when the names may have changed.
+    /// Notifies when the names may have changed.
     fn changes(&self) -> watch::Receiver<u64>;
 
-    /// Tells one of them something.
+    /// Sends a message to a node and returns its answer.
     async fn tell(&self, name: &str, word: Bytes) -> PartitionResult<Bytes>;
 }
 
@@ -32,12 +32,12 @@ pub(super) struct Guests {
 
 pub(super) struct Guest {
     pub(super) worker: tokio::sync::Mutex<Worker>,
-    /// How often its node has asked.
+    /// How often its node has pulled work.
     pub(super) asked: Mutex<u64>,
 }
 
-/// A node asks for work of a seat. If this is dropped before there is an answer, the way
-/// to the node is broken: what the seat has goes to others at once.
+/// A pull request of a node for one of its workers. If this is dropped before the answer,
+/// the connection is broken, and the worker's items are assigned to others at once.
 pub(super) struct Asking<'a> {
     guests: &'a Guests,
     seat: u64,
@@ -46,7 +46,7 @@ pub(super) struct Asking<'a> {
 }
 
 impl Guests {
-    /// The seat is asked for; a new one gets a worker.
+    /// Begins a pull for a worker; connects a new worker.
     pub(super) fn ask(&self, seat: u64, worker: impl FnOnce() -> Worker) -> Asking<'_> {
         let mut seats = self.seats.lock();
         let guest = seats.entry(seat).or_insert_with(|| {
@@ -64,14 +64,14 @@ impl Guests {
         }
     }
 
-    /// The worker of a seat has gone.
+    /// Removes a worker that has disconnected.
     pub(super) fn leave(&self, seat: u64) {
-        // What it had is given to others without this lock.
+        // Its items are assigned to others without this lock.
         let gone = self.seats.lock().remove(&seat);
         drop(gone);
     }
 
-    /// Gives a seat up, unless somebody else has taken it.
+    /// Removes a worker, unless another one has taken its id.
     pub(super) fn give_up(&self, seat: u64, guest: &Arc<Guest>) {
         let mut seats = self.seats.lock();
         let is_same = seats.get(&seat).is_some_and(|own| Arc::ptr_eq(own, guest));

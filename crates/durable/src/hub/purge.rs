@@ -1,4 +1,4 @@
-//! Forgets instances, sweeps, empties task hubs.
+//! Purges instances, repairs entities, wipes task hubs.
 
 use std::time::Duration;
 
@@ -23,9 +23,9 @@ const FINAL: [Status; 4] = [
 ];
 
 impl TaskHub {
-    /// Forgets a finished instance, and its children if that is wanted; answers how
-    /// many were forgotten. Once it is forgotten its children are, too, also if nobody
-    /// waits for that any more.
+    /// Purges a finished instance, and its children if `is_recursive`; returns how many
+    /// instances were purged. Once the instance is gone its children are purged, too, even
+    /// if the caller has stopped waiting.
     pub async fn purge(&self, instance: &str, is_recursive: bool) -> Result<u64> {
         let (own, instance) = (self.clone(), instance.to_owned());
         let partition = self.partition(&instance);
@@ -49,14 +49,14 @@ impl TaskHub {
         Ok(count)
     }
 
-    /// Forgets all finished instances that fit, until the limit.
+    /// Purges all finished instances that match, until the time limit.
     pub async fn purge_all(
         &self,
         query: &PurgeQuery,
         limit: Option<Duration>,
         is_recursive: bool,
     ) -> Result<Purged> {
-        // A limit beyond all time is none.
+        // A limit that overflows the clock is none.
         let until = limit.and_then(|limit| Instant::now().checked_add(limit));
         let wanted = |status: &Status| query.statuses.is_empty() || query.statuses.contains(status);
         let mut list = InstanceQuery {
@@ -86,8 +86,8 @@ impl TaskHub {
         Ok(purged)
     }
 
-    /// Looks for entities that are nothing, and for locks whose holder is over;
-    /// answers how many of each were found. There should be none.
+    /// Removes empty entities, and locks whose holder has ended; returns how many of each
+    /// were found. Normally there are none.
     pub async fn clean(&self) -> Result<(u64, u64)> {
         let (mut empty, mut orphans) = (0, 0);
         for (entity, row) in self.all_entities().await? {
@@ -106,7 +106,7 @@ impl TaskHub {
         Ok((empty, orphans))
     }
 
-    /// Forgets everything in the task hub, live or not.
+    /// Deletes everything in the task hub, running or not.
     pub async fn wipe(&self) -> Result<()> {
         let mut whole = self.name.as_bytes().to_vec();
         whole.push(0);
@@ -127,7 +127,7 @@ impl TaskHub {
         Ok(())
     }
 
-    /// All entities of which something is known.
+    /// All entities that have a row.
     pub(super) async fn all_entities(&self) -> Result<Vec<(String, Entity)>> {
         let mut whole = self.name.as_bytes().to_vec();
         whole.push(0);

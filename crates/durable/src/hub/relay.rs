@@ -1,10 +1,10 @@
-//! Workers take the work of all nodes.
+//! Work of all nodes for the workers of each.
 //!
-//! A worker has a seat at every node: its own node asks the others, for as long as
-//! the worker is there, and each gives what its own desk would. Results go to the
-//! owner of their instance. A seat is given up, and what it had goes to others, when
-//! its node is not heard of any more, when a question of it breaks off, and when an
-//! answer did not reach it: then the worker comes with another seat.
+//! A worker is registered at every node: while it is connected, its own node pulls work
+//! from the other ones, and each of them assigns work from its own queue. Results go to
+//! the owner of their instance. A registration ends, and its items are assigned again,
+//! when its node is silent, when a pull breaks off, and when an answer is lost: then the
+//! worker registers under a new id.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -23,20 +23,20 @@ use crate::dispatch::{Inbox, Wanted, Word, Worker, pack, unpack};
 use crate::rows;
 use crate::work::{Item, Terms};
 
-/// Items that one answer brings at most, and about how many bytes.
+/// The limits of one answer: items, and approximate bytes.
 const ITEMS: usize = 32;
 const BYTES: usize = 8 * 1024 * 1024;
 
-/// How long a seat waits for its node to ask again.
+/// How long a registered worker's node may be silent between pulls.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// How soon a node that did not answer is asked again.
+/// The pause before a node that did not answer is asked again.
 const PAUSE: Duration = Duration::from_millis(500);
 
 impl TaskHubs {
-    /// Answers what another node tells.
+    /// Handles a message of another node.
     pub async fn hear(&self, word: &Bytes) -> PartitionResult<Bytes> {
-        let what = "a word about workers";
+        let what = "a message about workers";
         let malformed = || PartitionError::new(ErrorKind::Malformed { what });
         match rows::decode(word).map_err(|_| malformed())? {
             Word::Pull { hub, seat, terms } => {
@@ -57,7 +57,7 @@ impl TaskHubs {
 }
 
 impl Inner {
-    /// What a worker of another node gets, as soon as there is something.
+    /// The items for a worker of another node; waits for the first one.
     async fn give(self: &Arc<Self>, hub: &TaskHub, seat: u64, terms: Wanted) -> Bytes {
         let mut asking = self.guests.ask(seat, || {
             Worker::new(Arc::clone(&hub.desk), Terms::from(terms))
@@ -67,13 +67,14 @@ impl Inner {
         let mut out = Vec::new();
         let mut count = 0;
         let mut next = match tokio::time::timeout(limits::FOLLOW_TIME, worker.next()).await {
-            // This node leaves, and gives out nothing more.
+            // This node shuts down and assigns no more work.
             Ok(None) => return Bytes::new(),
             Ok(item) => item,
             Err(_) => None,
         };
         while let Some(item) = next {
-            // One that cannot travel comes back by its lease, and goes to a worker here.
+            // The lease of an item that is too large for a message ends, and the item goes to
+            // a worker here.
             if let Some(bytes) = pack(item) {
                 put_bytes(&mut out, &bytes);
                 count += 1;
@@ -91,7 +92,7 @@ impl Inner {
         all.into()
     }
 
-    /// Gives a seat up if its node does not ask again.
+    /// Removes a worker if its node does not pull again.
     fn expect_again(self: &Arc<Self>, seat: u64, guest: &Arc<Guest>) {
         let asked = *guest.asked.lock();
         let (me, guest) = (Arc::downgrade(self), Arc::downgrade(guest));
@@ -107,7 +108,7 @@ impl Inner {
 }
 
 impl TaskHub {
-    /// A worker that also gets the work of other nodes.
+    /// A worker that also gets work of other nodes.
     pub(super) fn shared_worker(&self, terms: Terms, others: &Arc<dyn Others>) -> Worker {
         let (worker, inbox) = Worker::shared(Arc::clone(&self.desk), terms.clone());
         let (hub, others) = (self.name().to_owned(), Arc::clone(others));
@@ -118,7 +119,7 @@ impl TaskHub {
     }
 }
 
-/// Asks all other nodes for work, until the worker has gone.
+/// Pulls work from all other nodes until the worker has gone.
 async fn pull_all(hub: String, terms: Terms, others: Arc<dyn Others>, inbox: Inbox) {
     let mut changes = others.changes();
     let mut pulls: JoinSet<String> = JoinSet::new();
@@ -146,11 +147,11 @@ async fn pull_all(hub: String, terms: Terms, others: Arc<dyn Others>, inbox: Inb
             }
         }
     }
-    // They have noticed, too.
+    // The pulls end with the worker, too.
     pulls.join_all().await;
 }
 
-/// A worker's way to the work of one other node.
+/// Pulls work from one other node for a worker.
 struct Pull {
     name: String,
     hub: String,
@@ -160,7 +161,7 @@ struct Pull {
 }
 
 impl Pull {
-    /// Asks the node until it or the worker is not there any more; answers its name.
+    /// Pulls until the node or the worker has gone; returns the name of the node.
     async fn run(self) -> String {
         let mut seat = fresh_seat();
         while self.others.names().contains(&self.name) {
@@ -171,8 +172,8 @@ impl Pull {
             match answer {
                 Some(items) => items.into_iter().for_each(|item| self.inbox.put(item)),
                 None => {
-                    // Whatever was in the answer is not here, but with the seat: so the
-                    // worker takes another one.
+                    // Items in the lost answer are assigned to the old id: the worker takes
+                    // a new one.
                     let lost = std::mem::replace(&mut seat, fresh_seat());
                     let gone = tokio::time::timeout(PAUSE, self.leave(lost));
                     let _ = tokio::join!(gone, tokio::time::sleep(PAUSE));
@@ -183,7 +184,7 @@ impl Pull {
         self.name
     }
 
-    /// What there is for a seat; `None` if that cannot be known.
+    /// The items for a worker; `None` if the answer is lost.
     async fn ask(&self, seat: u64) -> Option<Vec<Item>> {
         let word = rows::encode(&Word::Pull {
             hub: self.hub.clone(),
@@ -196,7 +197,7 @@ impl Pull {
 
     async fn leave(&self, seat: u64) {
         let gone = rows::encode(&Word::Gone { seat });
-        // Whoever does not hear it notices the silence.
+        // A node that misses this message notices the silence.
         let _ = self.others.tell(&self.name, gone).await;
     }
 }
@@ -207,7 +208,7 @@ fn items(answer: &Bytes) -> Option<Vec<Item>> {
     (0..count).map(|_| unpack(&reader.bytes().ok()?)).collect()
 }
 
-/// Names a worker among those of all nodes.
+/// A new worker id, unique among all nodes.
 fn fresh_seat() -> u64 {
     let id = uuid::Uuid::new_v4().as_u128();
     (id >> 64) as u64

@@ -1,4 +1,4 @@
-//! What workers bring back.
+//! Results of workers.
 
 use steadfast_core::limits;
 
@@ -16,8 +16,8 @@ use crate::status::Status;
 use crate::work::{ActivityResult, BatchResult, EntityAction, TurnResult, result_size};
 
 impl TaskHub {
-    /// A turn is done. `false`: nobody waits for this result any more. Without a
-    /// token it is for the turn of `instance` that is out.
+    /// Commits the result of a turn. `false`: the result is out of date. Without a token it
+    /// is for the assigned turn of `instance`.
     pub async fn complete_turn(
         &self,
         token: &str,
@@ -52,7 +52,7 @@ impl TaskHub {
         let said = match done.commit_bytes() > limits::TURN_COMMIT_BYTES {
             true => self.ask(instance, give_up).await,
             false => match self.ask(instance, Ask::TurnDone(done)).await {
-                // It would be as large the next time.
+                // A retry would be as large.
                 Err(error) if error.kind() == ErrorKind::TooLarge => {
                     self.ask(instance, give_up).await
                 }
@@ -67,7 +67,7 @@ impl TaskHub {
         Ok(said? == Say::Done)
     }
 
-    /// A part of a result; the last part comes by [`TaskHub::complete_turn`].
+    /// Accepts a part of a result; the last part goes to [`TaskHub::complete_turn`].
     pub async fn complete_chunk(
         &self,
         token: &str,
@@ -86,7 +86,7 @@ impl TaskHub {
         Ok(self.desk.chunk(&key, token.as_ref(), index, part))
     }
 
-    /// A batch is done.
+    /// Commits the result of a batch.
     pub async fn complete_batch(
         &self,
         token: &str,
@@ -143,8 +143,8 @@ impl TaskHub {
         }
     }
 
-    /// What came of a batch cannot be kept: half of it is run again. An operation that
-    /// was run alone has failed, and nothing of it is kept.
+    /// The result of a batch is too large: runs half of it again. An operation that ran alone
+    /// has failed, and its result is discarded.
     async fn run_fewer(&self, claim: Claim, entity: &str, given: Given) -> Result<bool> {
         let count = given.operations();
         if count > 1 {
@@ -163,8 +163,8 @@ impl TaskHub {
         Ok(said? == Say::Done)
     }
 
-    /// A worker was sent the first `count` events or operations of an item only: the
-    /// others come later. `false`: it does not have the item any more.
+    /// A worker was sent only the first `count` events or operations of an item: the others
+    /// follow later. `false`: the item is no longer assigned to it.
     pub async fn cut(&self, token: &str, instance: &str, count: usize) -> Result<bool> {
         if !self.is_here(instance) {
             let count = count as u64;
@@ -181,8 +181,8 @@ impl TaskHub {
         Ok(self.desk.cut(&key, token.as_ref(), count))
     }
 
-    /// An activity is done; the first result of an open activity counts, whichever
-    /// delivery it comes from.
+    /// Commits the result of an activity; the first result of an open activity counts, from
+    /// any of its deliveries.
     pub async fn complete_activity(
         &self,
         token: &str,
@@ -226,7 +226,7 @@ impl TaskHub {
         {
             return Ok(true);
         }
-        // An activity has no lease: if this breaks off, it is given out again.
+        // An activity has no lease: if this future is dropped, it is assigned again.
         let on_its_way = self.desk.on_its_way(token);
         let (result, failure) = match result {
             Ok(result) => (result, None),
@@ -244,12 +244,12 @@ impl TaskHub {
         Ok(said == Say::Done)
     }
 
-    /// An item is given back, for others and for later.
+    /// Abandons an item, for other workers or a later retry.
     pub async fn abandon(&self, token: &str) -> Result<bool> {
         if self.abandon_here(token) {
             return Ok(true);
         }
-        // The token does not say where it is from.
+        // The token does not name its node.
         let Some(others) = self.inner.others.get() else {
             return Ok(false);
         };
@@ -272,7 +272,7 @@ impl TaskHub {
         token.is_some_and(|token| self.desk.abandon(&token))
     }
 
-    /// Takes the result of a worker of another node.
+    /// Accepts the result of a worker of another node.
     pub(super) async fn take_result(
         &self,
         token: &str,
@@ -294,7 +294,7 @@ impl TaskHub {
         }
     }
 
-    /// What came of a batch was too large to travel.
+    /// The result of a batch was too large for a message.
     async fn batch_too_large(&self, token: &str, entity: &str) -> Result<bool> {
         let Some((key, token)) = self.turn_key(token, entity, b'b') else {
             return Ok(false);
@@ -370,7 +370,7 @@ impl TurnResult {
         }
     }
 
-    /// Fails the instance instead, if what it asks for cannot be kept.
+    /// Replaces a result that is too large by the failure of the instance.
     fn bound(&mut self) {
         let status = self.custom_status.as_ref().map_or(0, String::len);
         let is_short = status <= limits::PAYLOAD_BYTES
@@ -396,8 +396,8 @@ fn turn_too_large() -> Failure {
     Failure::lasting(
         "TurnTooLarge",
         format!(
-            "a turn asked for more than one commit holds: {payload} MiB in a payload, {commit} \
-             MiB with all copies; ask for less in one turn, or pass addresses of payloads"
+            "a turn exceeds the limit of one commit: {payload} MiB in a payload, {commit} \
+             MiB with all copies; do less in one turn, or pass references to payloads"
         ),
     )
 }
@@ -407,8 +407,8 @@ fn result_too_large() -> Failure {
     Failure::lasting(
         "ResultTooLarge",
         format!(
-            "a result and a state have at most {most} MiB each, and nothing of this one is kept; \
-             keep large payloads elsewhere and return their addresses"
+            "a result or a state exceeds {most} MiB and is discarded; store large payloads \
+             elsewhere and return references to them"
         ),
     )
 }

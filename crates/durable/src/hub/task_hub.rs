@@ -1,4 +1,4 @@
-//! Task hubs and the ways to their instances.
+//! Task hubs and the routing to their instances.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -21,11 +21,11 @@ use crate::id;
 use crate::service::Instances;
 use crate::work::Terms;
 
-/// All task hubs of a node. Clones lead to the same ones.
+/// All task hubs of a node. Clones share one state.
 #[derive(Clone)]
 pub struct TaskHubs {
     pub(super) inner: Arc<Inner>,
-    /// The only ones there are; `None`: they come to be when they are used.
+    /// The existing task hubs; `None`: task hubs are created on demand.
     known: Option<Arc<BTreeSet<String>>>,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Inner {
     handle: Handle<Instances>,
     pub(super) space: Space,
     pub(super) router: Arc<Router>,
-    /// Rings when a partition comes or goes.
+    /// Notifies when a partition is opened or closed here.
     moves: watch::Receiver<u64>,
     pub(super) dispatcher: Dispatcher,
     pub(super) kept: BTreeMap<String, Duration>,
@@ -43,7 +43,7 @@ pub(super) struct Inner {
     pub(super) others: OnceLock<Arc<dyn Others>>,
 }
 
-/// One task hub. It exists as soon as it is used. Clones lead to the same one.
+/// One task hub. It exists as soon as it is used. Clones share one state.
 #[derive(Clone)]
 pub struct TaskHub {
     pub(super) inner: Arc<Inner>,
@@ -52,9 +52,9 @@ pub struct TaskHub {
 }
 
 impl TaskHubs {
-    /// The task hubs of a runtime, whose performer for instances is `dispatcher`.
-    /// Finished instances of a task hub are forgotten after its time in `kept`; those
-    /// of others never.
+    /// The task hubs of a runtime, whose performer for instances is `dispatcher`. Finished
+    /// instances of a task hub are deleted after its retention in `kept`; those of other
+    /// task hubs are kept.
     pub fn new(
         runtime: &Runtime,
         dispatcher: Dispatcher,
@@ -76,7 +76,7 @@ impl TaskHubs {
         }
     }
 
-    /// The same, but no others than these.
+    /// Restricts the task hubs to `known`.
     #[must_use]
     pub fn only(self, known: BTreeSet<String>) -> Self {
         let known = Some(Arc::new(known));
@@ -100,13 +100,13 @@ impl TaskHubs {
         })
     }
 
-    /// The task hubs that this node has heard of since it started, except idle ones of
-    /// very many.
+    /// The task hubs known to this node since it started; idle ones are dropped when there
+    /// are very many.
     pub fn names(&self) -> Vec<String> {
         self.inner.dispatcher.hubs()
     }
 
-    /// Gives out no more work, waits for what is out, and ends all streams of work.
+    /// Stops assigning work, waits for assigned items, and ends the streams of all workers.
     pub async fn leave(&self, limit: Duration) {
         self.inner.dispatcher.leave(limit).await;
     }
@@ -124,7 +124,7 @@ impl TaskHub {
         &self.name
     }
 
-    /// A stream of work.
+    /// Connects a worker.
     pub fn worker(&self, terms: Terms) -> Worker {
         match self.inner.others.get() {
             Some(others) => self.shared_worker(terms, others),
@@ -132,17 +132,16 @@ impl TaskHub {
         }
     }
 
-    /// Turns, and operations on idle entities, are run by this one at once, in this
-    /// process.
+    /// Sets or removes the executor that runs turns, and operations on idle entities, inline
+    /// in this process.
     pub(crate) fn set_operator(&self, operator: Option<Arc<dyn Operator>>) {
         let aides = self.inner.dispatcher.aides();
         aides.set(&self.name, operator.clone());
         self.desk.locals.set_operator(operator);
     }
 
-    /// How many rows of histories were read and decoded for workers since the node
-    /// has started. Turns of instances that a worker in this process remembers need
-    /// none.
+    /// How many history rows were read and decoded for workers since the node started. Turns
+    /// of instances that a worker in this process has in memory need none.
     pub fn history_rows_read(&self) -> u64 {
         self.desk.history_rows_read()
     }
@@ -156,13 +155,13 @@ impl TaskHub {
         Ok(self.inner.handle.call(to, ask).await?)
     }
 
-    /// Asks a partition for something that concerns the whole task hub.
+    /// Sends a partition a command for the whole task hub.
     pub(super) async fn ask_in(&self, partition: Partition, ask: Ask) -> Result<Say> {
         let to = self.address("@");
         Ok(self.inner.handle.call_in(partition, to, ask).await?)
     }
 
-    /// The way to the partition of an instance, if it is served here.
+    /// The mailbox of an instance's partition, if it is served here.
     pub(super) fn door(&self, instance: &str) -> Option<Door> {
         self.inner.router.door(self.partition(instance))
     }
@@ -183,21 +182,21 @@ impl TaskHub {
         self.door(instance).map(|door| door.ledger().tenure())
     }
 
-    /// Waits until the partition of an instance is served at another node, or here anew:
-    /// what was told in between was told to nobody.
+    /// Waits until the partition of an instance is served by another node, or by this one
+    /// in a new tenure: notifications in between are lost.
     pub(super) async fn moved(&self, instance: &str, since: Option<Epoch>) {
         let mut moves = self.inner.moves.clone();
-        // A node alone is about to take it again, if it has lost it.
+        // A single node that has lost the partition takes it again.
         let is_same = |now| Some(now) == since;
         while self.is_here(instance) && self.tenure(instance).is_none_or(is_same) {
             if moves.changed().await.is_err() {
-                // The node ends.
+                // The node shuts down.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// What is durable of the partition of an instance, wherever it is served.
+    /// A read view of an instance's partition, wherever it is served.
     pub(super) fn glance(&self, instance: &str) -> Result<Glance> {
         let window = self.inner.router.window(self.partition(instance));
         Ok(window.glance()?)

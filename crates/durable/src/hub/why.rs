@@ -1,4 +1,4 @@
-//! What an instance waits for.
+//! Diagnoses what an instance waits for.
 
 use super::task_hub::TaskHub;
 use crate::dispatch::Place;
@@ -8,18 +8,18 @@ use crate::moment::Moment;
 use crate::rows;
 use crate::status::Status;
 
-/// Why nothing happens, or what does.
+/// What an instance does or waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
     /// There is no such instance.
     Unknown,
     /// It is finished.
     Ended(Status),
-    /// Somebody has suspended it.
+    /// It is suspended.
     Suspended,
-    /// Its time has not come.
+    /// It is scheduled for later.
     Starts(Moment),
-    /// No worker that is connected has code for it.
+    /// No connected worker has code for it.
     NoWorker { name: String },
     /// Workers that have code for it are busy.
     Queued,
@@ -29,7 +29,7 @@ pub enum Why {
     Waits(Vec<Open>),
 }
 
-/// Something that an instance has asked for and not got.
+/// A result that an instance waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Open {
     Activity {
@@ -43,14 +43,14 @@ pub enum Open {
         entity: String,
         operation: String,
     },
-    /// A lock, and who holds it or one before it.
+    /// A lock, and its current holder.
     Lock {
         entity: String,
         holder: Option<String>,
     },
 }
 
-/// A lock that somebody holds.
+/// A held lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockView {
     pub entity: String,
@@ -58,12 +58,12 @@ pub struct LockView {
     /// The orchestration that holds it.
     pub holder: String,
     pub since: Moment,
-    /// How many requests and wishes wait behind it.
+    /// How many requests and lock requests wait behind it.
     pub waiting: u64,
 }
 
 impl TaskHub {
-    /// Says what an instance waits for.
+    /// Diagnoses what an instance waits for.
     pub async fn why(&self, instance: &str) -> Result<Why> {
         let Some(found) = self.get(instance, false).await? else {
             return Ok(Why::Unknown);
@@ -124,7 +124,7 @@ impl TaskHub {
     }
 }
 
-/// How a result names what it belongs to.
+/// The key by which a result is matched to its request.
 #[derive(PartialEq)]
 enum Tag {
     Task(i32),

@@ -1,4 +1,4 @@
-//! What an orchestration's wishes come to.
+//! Carries out the actions of orchestrations.
 
 use steadfast_partition::Message;
 use xxhash_rust::xxh3::xxh3_128;
@@ -24,9 +24,8 @@ const FINAL: [Status; 4] = [
 ];
 
 impl Living<'_, '_> {
-    /// Carries out one wish that does not end the execution, and answers the event
-    /// for the history, if it has one. A wish that makes no sense is a failure of
-    /// the instance.
+    /// Carries out one action that does not end the execution, and returns its event for
+    /// the history, if it has one. An invalid action fails the instance.
     pub(crate) fn act(&mut self, action: &Action, place: usize) -> Result<Option<What>, Failure> {
         Ok(Some(match &action.deed {
             Deed::Schedule(task) => self.schedule(action.id, task),
@@ -132,8 +131,8 @@ impl Living<'_, '_> {
         }
     }
 
-    /// Children of an instance that has continued as new may still run: the ids of
-    /// the new ones differ.
+    /// The id of a new child. It differs after each continue-as-new, because children of the
+    /// former execution may still run.
     fn child_id(&self, id: i32) -> String {
         let parent = self.id();
         match self.row.rounds {
@@ -173,7 +172,7 @@ impl Living<'_, '_> {
         }
     }
 
-    /// Sends an operation to an entity; answers what the history keeps.
+    /// Sends an operation to an entity; returns the operation for the history.
     fn request(&mut self, operation: &Operation, is_signal: bool) -> Result<Operation, Failure> {
         let entity = entity(&operation.target)?.to_string();
         let sent = Operation {
@@ -193,7 +192,7 @@ impl Living<'_, '_> {
         Ok(operation.clone())
     }
 
-    /// Asks for locks, in an order that is the same for everybody.
+    /// Requests locks, in the global order of entities.
     fn lock(&mut self, request: &LockRequest) -> Result<What, Failure> {
         let mut set = Vec::with_capacity(request.set.len());
         for name in &request.set {
@@ -240,7 +239,7 @@ fn entity(text: &str) -> Result<EntityId, Failure> {
     EntityId::parse(text).map_err(|error| Failure::lasting("InvalidEntityId", error.message()))
 }
 
-/// An event that an action caused.
+/// The event of an action.
 pub(crate) fn caused(action: &Action, at: Moment, what: What) -> Event {
     Event {
         id: action.id,

@@ -1,4 +1,4 @@
-//! Instances that begin, and events from outside.
+//! Starts of instances, and external events.
 
 use steadfast_core::clock::Timestamp;
 use steadfast_partition::{Address, Envelope, Halt, Message, Turn};
@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::id;
 use crate::status::Status;
 
-/// Starts an instance, in the place of an older one if that is allowed.
+/// Starts an instance; replaces an older one if the policy allows it.
 pub(crate) fn start(turn: &mut Turn<'_>, to: &Address, begin: &Begin) -> Result<Say, Halt> {
     let mut clock = Timestamp(0);
     if let Some(mut old) = Living::find(turn, to)? {
@@ -38,8 +38,8 @@ pub(crate) fn start(turn: &mut Turn<'_>, to: &Address, begin: &Begin) -> Result<
     Ok(Say::Done)
 }
 
-/// A policy that replaces an instance that is not finished must say so, by listing the
-/// state that it is put into.
+/// Checks that a policy that replaces unfinished instances lists the state that they end
+/// in.
 fn check_reuse(begin: &Begin, status: Status) -> Result<(), Halt> {
     let is_said = begin.replaceable.contains(&Status::Terminated);
     if status.is_final() || is_said || begin.reuse == Reuse::Terminate {
@@ -50,13 +50,13 @@ fn check_reuse(begin: &Begin, status: Status) -> Result<(), Halt> {
     Err(refuse(ErrorKind::Invalid, message))
 }
 
-/// The failure of an instance that somebody has ended.
+/// The failure of a terminated instance.
 pub(crate) fn terminated(reason: Option<&str>) -> Failure {
     let reason = reason.unwrap_or("the orchestration was terminated");
     Failure::new("OrchestrationTerminated", reason)
 }
 
-/// The id is in use: a client is refused, a parent hears of it.
+/// The id is in use: returns an error to a client, sends a failure to a parent.
 fn taken(turn: &mut Turn<'_>, to: &Address, begin: &Begin, id: &str) -> Result<Say, Halt> {
     let message = format!("an orchestration instance already exists under the id {id:?}");
     if begin.is_quiet {
@@ -79,7 +79,7 @@ fn taken(turn: &mut Turn<'_>, to: &Address, begin: &Begin, id: &str) -> Result<S
     Ok(Say::Ignored)
 }
 
-/// An event from outside.
+/// Raises an external event.
 pub(crate) fn raise(
     turn: &mut Turn<'_>,
     to: &Address,
@@ -104,7 +104,7 @@ pub(crate) fn raise(
     Ok(Say::Done)
 }
 
-/// The time of a delayed start has come.
+/// A delayed start is due.
 pub(crate) fn wake(turn: &mut Turn<'_>, to: &Address, execution: &str) -> Result<Say, Halt> {
     let live = Living::find(turn, to)?;
     match live.filter(|live| live.row.execution == execution) {
@@ -114,7 +114,7 @@ pub(crate) fn wake(turn: &mut Turn<'_>, to: &Address, execution: &str) -> Result
     Ok(Say::Done)
 }
 
-/// Nobody is there.
+/// The error for an id without an instance.
 pub(crate) fn no_instance(to: &Address) -> Halt {
     let id = String::from_utf8_lossy(&to.key);
     refuse(

@@ -1,4 +1,4 @@
-//! Results of workers become history.
+//! Commits results of workers to the history.
 
 use steadfast_core::clock::Timestamp;
 use steadfast_core::limits;
@@ -14,13 +14,13 @@ use crate::failure::Failure;
 use crate::rows::{self, HISTORY, TASKS, numbered};
 use crate::status::Status;
 
-/// A worker has run a turn: one commit holds all of it.
+/// Commits a turn that a worker has run, in one transaction.
 pub(crate) fn turn_done(turn: &mut Turn<'_>, to: &Address, done: &TurnDone) -> Result<Say, Halt> {
     let Some(live) = Living::find(turn, to)? else {
         return Ok(Say::Ignored);
     };
     let row = &live.row;
-    // A turn that was run in this process since leaves the generation as it is.
+    // An inline turn in between does not change the generation.
     let is_current =
         row.is_open && row.execution == done.execution && row.generation == done.generation;
     if row.status.is_final() || !is_current {
@@ -30,7 +30,7 @@ pub(crate) fn turn_done(turn: &mut Turn<'_>, to: &Address, done: &TurnDone) -> R
     Ok(Say::Done)
 }
 
-/// A worker has run an activity; the first result counts.
+/// Commits the result of an activity; the first result counts.
 pub(crate) fn task_done(turn: &mut Turn<'_>, to: &Address, done: &TaskDone) -> Result<Say, Halt> {
     let Some(mut live) = Living::find(turn, to)? else {
         return Ok(Say::Ignored);
@@ -60,7 +60,7 @@ pub(crate) fn task_done(turn: &mut Turn<'_>, to: &Address, done: &TaskDone) -> R
     Ok(Say::Done)
 }
 
-/// No worker can run the instance: it fails.
+/// Fails an instance that no worker can run.
 pub(crate) fn give_up(
     turn: &mut Turn<'_>,
     to: &Address,
@@ -76,7 +76,7 @@ pub(crate) fn give_up(
     let mut room = limits::TURN_COMMIT_BYTES / 2;
     let mut events = Vec::new();
     for Stored { event, .. } in inbox {
-        // What does not fit into the commit is not kept.
+        // Events that do not fit into the commit are dropped.
         let Some(rest) = room.checked_sub(event.size()) else {
             break;
         };
@@ -91,7 +91,7 @@ pub(crate) fn give_up(
 }
 
 impl Living<'_, '_> {
-    /// Takes what came of a turn in.
+    /// Commits the result of a turn.
     pub(crate) fn commit(mut self, done: &TurnDone) -> Result<(), Halt> {
         self.close();
         self.row.is_turn_due = false;
@@ -134,7 +134,7 @@ impl Living<'_, '_> {
         Ok(())
     }
 
-    /// Carries out all wishes but the last one, which it answers: the end.
+    /// Carries out all actions; returns the one that ends the execution, if any.
     fn act_all(&mut self, done: &TurnDone, events: &mut Vec<Event>) -> Option<Deed> {
         let mut end = None;
         for (place, action) in done.actions.iter().enumerate() {
@@ -171,7 +171,7 @@ impl Living<'_, '_> {
         Event::plain(self.turn.time(), what)
     }
 
-    /// Adds events to the history, in rows of bounded size.
+    /// Appends events to the history, in rows of bounded size.
     pub(crate) fn append(&mut self, events: Vec<Event>) {
         if events.iter().map(Event::size).sum::<usize>() <= limits::HISTORY_ROW_BYTES {
             self.append_row(&events);
@@ -199,8 +199,8 @@ impl Living<'_, '_> {
         self.row.events += events.len() as u64;
     }
 
-    /// Begins the next execution: with an empty history, and with what has arrived
-    /// for no execution in particular.
+    /// Starts the next execution, with an empty history and the inbox events that are not
+    /// addressed to the former execution.
     fn renew(
         &mut self,
         input: Option<String>,

@@ -1,4 +1,4 @@
-//! What clients and operators do to instances.
+//! Control commands of clients and operators.
 
 use steadfast_partition::{Address, Halt, Turn};
 
@@ -10,8 +10,8 @@ use crate::event::{Event, Task, What};
 use crate::rows::{self, HISTORY, PAYLOADS, marked, numbered};
 use crate::status::Status;
 
-/// Ends an instance at once, without a worker. What a worker returns later is for
-/// an execution that is over.
+/// Terminates an instance at once, without a worker. Later results of workers are
+/// ignored.
 pub(crate) fn terminate(
     turn: &mut Turn<'_>,
     to: &Address,
@@ -49,7 +49,7 @@ pub(crate) fn terminate(
     Ok(Say::Done)
 }
 
-/// Lets an instance rest.
+/// Suspends an instance.
 pub(crate) fn suspend(
     turn: &mut Turn<'_>,
     to: &Address,
@@ -69,7 +69,7 @@ pub(crate) fn suspend(
     Ok(Say::Done)
 }
 
-/// Lets it go on.
+/// Resumes an instance.
 pub(crate) fn resume(
     turn: &mut Turn<'_>,
     to: &Address,
@@ -91,7 +91,7 @@ pub(crate) fn resume(
     Ok(Say::Done)
 }
 
-/// Who an instance was, for the same again.
+/// Returns how an instance was started, for a restart.
 pub(crate) fn restart(turn: &mut Turn<'_>, to: &Address) -> Result<Say, Halt> {
     let Some(live) = Living::find(turn, to)? else {
         return Err(no_instance(to));
@@ -114,7 +114,7 @@ pub(crate) fn restart(turn: &mut Turn<'_>, to: &Address) -> Result<Say, Halt> {
     }))
 }
 
-/// Forgets a finished instance.
+/// Purges a finished instance.
 pub(crate) fn purge(turn: &mut Turn<'_>, to: &Address, is_recursive: bool) -> Result<Say, Halt> {
     let live = Living::find(turn, to)?;
     let Some(mut live) = live.filter(|live| live.row.status.is_final()) else {
@@ -132,7 +132,7 @@ pub(crate) fn purge(turn: &mut Turn<'_>, to: &Address, is_recursive: bool) -> Re
     Ok(Say::Purged(children))
 }
 
-/// A finished instance has been kept long enough.
+/// Deletes a finished instance at the end of its retention.
 pub(crate) fn expire(turn: &mut Turn<'_>, to: &Address, execution: &str) -> Result<Say, Halt> {
     let live = Living::find(turn, to)?;
     let is_meant =
@@ -144,7 +144,7 @@ pub(crate) fn expire(turn: &mut Turn<'_>, to: &Address, execution: &str) -> Resu
     Ok(Say::Done)
 }
 
-/// Forgets an instance, live or not.
+/// Deletes an instance in any state.
 pub(crate) fn erase(turn: &mut Turn<'_>, to: &Address) -> Result<Say, Halt> {
     let Some(mut live) = Living::find(turn, to)? else {
         return Ok(Say::Ignored);
@@ -155,17 +155,17 @@ pub(crate) fn erase(turn: &mut Turn<'_>, to: &Address) -> Result<Say, Halt> {
     Ok(Say::Done)
 }
 
-/// The instance is in a state that does not allow it.
+/// The error for an instance in the wrong state.
 pub(crate) fn wrong_state(live: &Living<'_, '_>, wanted: &str) -> Halt {
     let (id, status) = (live.id(), live.row.status);
     refuse(
         ErrorKind::State,
-        format!("the instance {id:?} is {status:?}, and this needs one that is {wanted}"),
+        format!("the instance {id:?} is {status:?}, but must be {wanted}"),
     )
 }
 
 impl Living<'_, '_> {
-    /// All events of this execution that turns have committed.
+    /// All committed events of this execution.
     pub(crate) fn history(&mut self) -> Result<Vec<Event>, Halt> {
         let keys: Vec<_> = (0..self.row.turns)
             .map(|number| numbered(&self.key, number))
@@ -180,7 +180,7 @@ impl Living<'_, '_> {
         Ok(events)
     }
 
-    /// Children whose end was not heard of, with the action that created each.
+    /// Children without a result, each with the action that created it.
     pub(crate) fn open_children(&mut self) -> Result<Vec<(i32, String, Task)>, Halt> {
         let mut open: Vec<(i32, String, Task)> = Vec::new();
         let inbox = self.inbox()?.into_iter().map(|stored| stored.event);

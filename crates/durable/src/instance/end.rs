@@ -1,4 +1,4 @@
-//! How executions end, and instances are forgotten.
+//! Ends executions, and deletes instances.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ impl Living<'_, '_> {
         }
     }
 
-    /// Gives back what an execution has: its turn, its activities, its locks.
+    /// Releases what an execution holds: its turn, its activities, its locks.
     pub(crate) fn release(&mut self) {
         self.withdraw();
         self.drop_tasks();
@@ -58,7 +58,7 @@ impl Living<'_, '_> {
         }
     }
 
-    /// Tells the parent what came of it.
+    /// Sends the outcome to the parent.
     pub(crate) fn report(&mut self, outcome: &Result<Option<&str>, Failure>) {
         let Some(parent) = self.row.parent.clone().filter(|_| self.row.is_reported) else {
             return;
@@ -81,7 +81,7 @@ impl Living<'_, '_> {
         self.send(&parent.instance, &Ask::Deliver(letter));
     }
 
-    /// Forgets the history.
+    /// Deletes the history.
     pub(crate) fn drop_history(&mut self) {
         for number in 0..self.row.turns {
             self.turn.delete(HISTORY, &numbered(&self.key, number));
@@ -91,7 +91,7 @@ impl Living<'_, '_> {
         self.row.rewrites += 1;
     }
 
-    /// Forgets everything.
+    /// Deletes all rows of the instance.
     pub(crate) fn erase(mut self) {
         self.drop_history();
         self.take(u64::MAX - self.row.inbox);

@@ -1,4 +1,4 @@
-//! Turns that are run in the commit of their reason.
+//! Turns that run in the commit of their command.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::moment::Moment;
 use crate::work::{Past, TurnResult, TurnWork};
 
 impl Living<'_, '_> {
-    /// What came of a turn in this process; `None` if a worker has to be asked for
-    /// it. The command waits meanwhile, and nothing is written before.
+    /// The result of running a turn in this process; `None` if a worker has to run it. The
+    /// command is suspended during the run and has written nothing before.
     pub(super) fn turn_here(&mut self) -> Result<Option<Arc<TurnDone>>, Halt> {
         let is_simple = self.row.inbox == self.first_fresh() && !self.row.is_turn_due;
         if !is_simple || self.fresh.len() > limits::TURN_EVENTS {
@@ -32,7 +32,7 @@ impl Living<'_, '_> {
         }
     }
 
-    /// Who can run the turn at once.
+    /// The executor that can run the turn inline.
     fn operator(&self, aides: &Aides) -> Option<Arc<dyn Operator>> {
         let operator = aides.operator(&self.to.name)?;
         let row = &self.row;
@@ -69,13 +69,13 @@ impl Living<'_, '_> {
         Err(Halt::Away)
     }
 
-    /// The past that whoever runs the turn has to remember; `None`: there is none.
+    /// The history that the executor must have in memory; `None`: there is none.
     fn remembered(&self) -> Option<Past> {
         (self.row.turns > 0).then(|| self.row.past())
     }
 
-    /// Whether a turn may be taken in. Whoever asks for too much is told so by the
-    /// usual way.
+    /// Whether the result may be committed. A result that is too large is reported by the
+    /// normal path.
     fn is_sound(&self, done: &TurnDone) -> bool {
         done.execution == self.row.execution
             && done.taken.len() == self.fresh.len()
@@ -83,7 +83,7 @@ impl Living<'_, '_> {
             && self.input_bytes(done) + done.commit_bytes() <= limits::TURN_COMMIT_BYTES
     }
 
-    /// The input of an instance that is new has a row of its own in the same commit.
+    /// Bytes of a new instance's input, which has its own row in the same commit.
     fn input_bytes(&self, done: &TurnDone) -> usize {
         match self.row.turns {
             0 => done.taken.first().map_or(0, Event::size),
@@ -92,10 +92,10 @@ impl Living<'_, '_> {
     }
 }
 
-/// The turn as a worker would have brought it in.
+/// The completion as for a turn of a worker.
 fn turned(work: TurnWork, generation: u64, at: Moment, result: TurnResult) -> TurnDone {
     let mut taken = work.new;
-    // The first one says that the turn has begun.
+    // The first event is the start of the turn.
     taken.remove(0);
     TurnDone {
         execution: work.execution,

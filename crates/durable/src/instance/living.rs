@@ -1,4 +1,4 @@
-//! An instance in the hands of one command.
+//! An instance loaded for one command.
 
 use std::collections::VecDeque;
 
@@ -23,17 +23,17 @@ pub(crate) const OUTPUT: u8 = b'o';
 pub(crate) struct Living<'a, 't> {
     pub(crate) turn: &'a mut Turn<'t>,
     pub(crate) to: &'a Address,
-    /// In front of all its keys.
+    /// The prefix of all its keys.
     pub(crate) key: Vec<u8>,
     pub(crate) row: Instance,
-    /// The end of the inbox, as far as it has no rows yet.
+    /// Inbox events that have no rows yet.
     pub(crate) fresh: VecDeque<Stored>,
-    /// The state in which it was found.
+    /// The status at load.
     before: Option<Status>,
 }
 
 impl<'a, 't> Living<'a, 't> {
-    /// The instance, if there is one.
+    /// Loads the instance, if it exists.
     pub(crate) fn find(turn: &'a mut Turn<'t>, to: &'a Address) -> Result<Option<Self>, Halt> {
         let key = key_of(to);
         let row: Option<Instance> = rows::read(turn, INSTANCES, &key)?;
@@ -47,7 +47,7 @@ impl<'a, 't> Living<'a, 't> {
         }))
     }
 
-    /// A new instance, whose first event is in its inbox.
+    /// Creates an instance, with its first event in the inbox.
     pub(crate) fn make(
         turn: &'a mut Turn<'t>,
         to: &'a Address,
@@ -118,7 +118,7 @@ impl<'a, 't> Living<'a, 't> {
         String::from_utf8_lossy(&self.to.key).into_owned()
     }
 
-    /// Tells another instance something.
+    /// Sends a command to another instance.
     pub(crate) fn send(&mut self, instance: &str, ask: &Ask) {
         let to = id::neighbour(self.to, instance);
         self.turn.send(Envelope::new(to, ask.encode()));
@@ -133,7 +133,7 @@ impl<'a, 't> Living<'a, 't> {
         }
     }
 
-    /// Puts something into the inbox.
+    /// Appends an event to the inbox.
     pub(crate) fn push(&mut self, execution: Option<String>, what: What) {
         let at = self.turn.time();
         self.keep(Stored {
@@ -142,10 +142,10 @@ impl<'a, 't> Living<'a, 't> {
         });
     }
 
-    /// The same; it gets a row if no turn takes it in this commit.
+    /// Appends an event to the inbox; it gets a row unless a turn takes it in this commit.
     pub(crate) fn keep(&mut self, stored: Stored) {
         if self.fresh.capacity() == 0 {
-            // Most commands bring one, and it is large.
+            // Most commands add one event, and it is large.
             self.fresh.reserve_exact(1);
         }
         self.fresh.push_back(stored);
@@ -157,8 +157,7 @@ impl<'a, 't> Living<'a, 't> {
         self.row.inbox_end - self.fresh.len() as u64
     }
 
-    /// Takes in what another instance says, unless it is for an execution that is
-    /// over.
+    /// Accepts an event of another instance, unless it is for an execution that has ended.
     pub(crate) fn deliver(&mut self, letter: &Letter) -> bool {
         let is_stale = |execution: &String| *execution != self.row.execution;
         if self.row.status.is_final() || letter.execution.as_ref().is_some_and(is_stale) {
@@ -179,7 +178,7 @@ impl<'a, 't> Living<'a, 't> {
         self.row.inbox = end;
     }
 
-    /// What is in the inbox.
+    /// All events of the inbox.
     pub(crate) fn inbox(&mut self) -> Result<Vec<Stored>, Halt> {
         let keys: Vec<_> = (self.row.inbox..self.first_fresh())
             .map(|number| numbered(&self.key, number))
@@ -194,19 +193,19 @@ impl<'a, 't> Living<'a, 't> {
         Ok(found)
     }
 
-    /// An id for the next execution: no other has had it.
+    /// A new id for the next execution.
     pub(crate) fn next_execution(&self) -> String {
         let seed = (&self.to.name, &self.to.key, &self.row.execution);
         let seed = format!("{seed:?} {} {}", self.row.generation, self.row.clock);
         format!("{:032x}", xxh3_128(seed.as_bytes()))
     }
 
-    /// The name of its turn's work.
+    /// The id of its turn's work request.
     fn turn_id(&self) -> Vec<u8> {
         marked(&self.key, b't')
     }
 
-    /// Wants no turn any more.
+    /// Closes the request for a turn.
     pub(crate) fn close(&mut self) {
         if self.row.is_open {
             let id = self.turn_id();
@@ -215,7 +214,7 @@ impl<'a, 't> Living<'a, 't> {
         }
     }
 
-    /// Takes its turn back from whoever waits to run it.
+    /// Cancels the request for a turn, and removes it from the work queue.
     pub(crate) fn withdraw(&mut self) {
         if self.row.is_open {
             self.close();
@@ -223,7 +222,7 @@ impl<'a, 't> Living<'a, 't> {
         }
     }
 
-    /// Forgets all activities of this execution.
+    /// Deletes all activities of this execution.
     pub(crate) fn drop_tasks(&mut self) {
         for number in self.row.tasks..self.row.tasks_end {
             self.turn.delete(TASKS, &numbered(&self.key, number));
@@ -233,7 +232,7 @@ impl<'a, 't> Living<'a, 't> {
         self.row.tasks = self.row.tasks_end;
     }
 
-    /// Whether a worker's turn would do something.
+    /// Whether there is something for a turn to do.
     fn is_runnable(&self) -> bool {
         let row = &self.row;
         let has_reason = row.is_turn_due || row.inbox < row.inbox_end;
@@ -245,8 +244,8 @@ impl<'a, 't> Living<'a, 't> {
         has_reason && !is_early && !is_resting
     }
 
-    /// Writes the row. If there is a reason for a turn, it is run in this process, in
-    /// the same commit, or a worker is asked for it.
+    /// Writes the row. If a turn is due, runs it inline in the same commit, or requests a
+    /// worker.
     pub(crate) fn save(mut self) -> Result<(), Halt> {
         if !self.row.is_open
             && self.is_runnable()
@@ -258,7 +257,7 @@ impl<'a, 't> Living<'a, 't> {
         Ok(())
     }
 
-    /// Writes the row, and asks for a worker if there is a reason for a turn.
+    /// Writes the row, and requests a worker if a turn is due.
     pub(crate) fn store(mut self) {
         let first = self.first_fresh();
         for (number, stored) in (first..).zip(std::mem::take(&mut self.fresh)) {
@@ -283,7 +282,7 @@ impl<'a, 't> Living<'a, 't> {
     }
 }
 
-/// An event in the inbox, and whom it is for.
+/// An event in the inbox, and the execution that it is for.
 #[derive(steadfast_collections::schema::Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub(crate) struct Stored {
@@ -293,13 +292,13 @@ pub(crate) struct Stored {
     pub(crate) event: Event,
 }
 
-/// The name of an activity's work.
+/// The id of an activity's work request.
 pub(crate) fn task_id(key: &[u8], number: u64) -> Vec<u8> {
     let mut id = marked(key, b'a');
     id.extend_from_slice(&number.to_be_bytes());
     id
 }
 
-/// Tags of timers; those of orchestrations are below.
+/// Tags of internal timers; timers of orchestrations have lower tags.
 pub(crate) const WAKE: u64 = 1 << 40;
 pub(crate) const EXPIRE: u64 = 1 << 41;

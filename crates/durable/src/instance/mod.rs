@@ -1,4 +1,4 @@
-//! Orchestrations as rows: what each command does to them.
+//! Orchestrations as rows, and the commands that change them.
 
 mod act;
 mod begin;

@@ -1,4 +1,4 @@
-//! What is known of an instance.
+//! The row of an instance.
 
 use std::collections::BTreeMap;
 
@@ -38,62 +38,62 @@ pub(crate) struct Instance {
     pub(crate) failure: Option<Failure>,
     #[n(10)]
     pub(crate) parent: Option<Parent>,
-    /// Whether the parent hears of its end.
+    /// Whether its result is sent to the parent.
     #[n(11)]
     pub(crate) is_reported: bool,
     #[n(12)]
     pub(crate) tags: Tags,
     #[n(13)]
     pub(crate) span: Option<Span>,
-    /// The time of the last turn: turns of one id have times that rise, whatever
-    /// the clock does, because workers make ids of them.
+    /// The time of the last turn. Times of turns of one id always rise, even if the
+    /// clock goes back, because workers derive ids from them.
     #[n(14)]
     pub(crate) clock: Timestamp,
-    /// How many rows the history has.
+    /// The number of history rows.
     #[n(15)]
     pub(crate) turns: u64,
-    /// The inbox: the first number, and the one behind the last.
+    /// The inbox: the first number, and the one after the last.
     #[n(16)]
     pub(crate) inbox: u64,
     #[n(17)]
     pub(crate) inbox_end: u64,
-    /// Activities of this execution: the first number, and the one behind the last.
+    /// Activities of this execution: the first number, and the one after the last.
     #[n(18)]
     pub(crate) tasks: u64,
     #[n(19)]
     pub(crate) tasks_end: u64,
-    /// Critical sections that were asked for and not left, with the entities that
-    /// were not unlocked.
+    /// Critical sections that were requested and not left, with the entities that were
+    /// not unlocked.
     #[n(20)]
     pub(crate) sections: BTreeMap<String, Section>,
-    /// Counts dispatches.
+    /// The number of dispatches.
     #[n(21)]
     pub(crate) generation: u64,
-    /// Whether a turn is wanted from a worker.
+    /// Whether a turn was requested from a worker.
     #[n(22)]
     pub(crate) is_open: bool,
-    /// A turn is wanted even if nothing has arrived.
+    /// A turn is due even if the inbox is empty.
     #[n(23)]
     pub(crate) is_turn_due: bool,
-    /// How often it has continued as new.
+    /// The number of continue-as-new restarts.
     #[n(24)]
     pub(crate) rounds: u64,
-    /// How long it is kept when it is finished, in milliseconds; 0: for ever.
+    /// Retention after the end, in milliseconds; 0: no limit.
     #[n(25)]
     pub(crate) kept_ms: u64,
-    /// Changes when rows of the history are replaced.
+    /// Counts how often rows of the history were replaced.
     #[n(26)]
     pub(crate) rewrites: u64,
     #[n(27)]
     pub(crate) trace: Option<Trace>,
-    /// How many events the history has.
+    /// The number of history events.
     #[n(28)]
     #[record(default)]
     pub(crate) events: u64,
 }
 
 impl Instance {
-    /// How far the history goes.
+    /// The end of the history.
     pub(crate) fn past(&self) -> Past {
         Past {
             events: self.events,
@@ -109,7 +109,7 @@ pub(crate) struct Section {
     /// In the order in which they are locked.
     #[n(0)]
     pub(crate) set: Vec<String>,
-    /// Those that were not given back.
+    /// Entities that were not unlocked.
     #[n(1)]
     pub(crate) held: Vec<String>,
 }

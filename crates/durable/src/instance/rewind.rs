@@ -1,7 +1,7 @@
-//! Failed instances go back to before their failures.
+//! Rewinds failed instances.
 //!
-//! What failed, and what had no result yet, leaves the history, so that the next
-//! replay asks for it again. What succeeded stays and is not run twice.
+//! Failed actions, and those without a result, are removed from the history, so the next
+//! replay requests them again. Successful actions stay and do not run twice.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::moment::Moment;
 use crate::rows::{self, BY_ENDED};
 use crate::status::Status;
 
-/// By a client.
+/// Rewinds a failed instance for a client.
 pub(crate) fn rewind(
     turn: &mut Turn<'_>,
     to: &Address,
@@ -34,8 +34,8 @@ pub(crate) fn rewind(
     Ok(Say::Done)
 }
 
-/// By a parent that was rewound: a failed child goes back as well, a forgotten one
-/// begins again, and all report to the parent's new execution.
+/// Rewinds a child for its rewound parent: a failed child is rewound, too, a purged one
+/// starts again, and all report to the parent's new execution.
 pub(crate) fn rewind_child(
     turn: &mut Turn<'_>,
     to: &Address,
@@ -85,7 +85,7 @@ impl Living<'_, '_> {
         }
     }
 
-    /// A worker has rewritten the history itself.
+    /// Applies a history that a worker has rewritten.
     pub(crate) fn rewind_as_told(&mut self, history: Vec<Event>) -> Result<(), Halt> {
         let rest = self.inbox()?;
         self.take(rest.len() as u64);
@@ -94,7 +94,7 @@ impl Living<'_, '_> {
         Ok(())
     }
 
-    /// Takes the end back; answers the new execution.
+    /// Makes the instance run again; returns the new execution.
     fn alive_again(&mut self) -> String {
         if let Some(ended) = self.row.completed.take() {
             let index = rows::timed(&self.to.name, ended.0, &self.to.key);
@@ -111,18 +111,18 @@ impl Living<'_, '_> {
     }
 }
 
-/// What an execution still waits for.
+/// The timers and children that an execution waits for.
 #[derive(Default)]
 struct Open {
     timers: Vec<(i32, Moment)>,
     children: Vec<(i32, String, Task)>,
 }
 
-/// The history without its end, its failures, and what had no result. Timers and
-/// children that are under way stay, and are named.
+/// The history without its end, its failures, and actions without a result. Timers and
+/// children that still run stay, and are returned as well.
 fn without_failures(history: Vec<Event>) -> (Vec<Event>, Open) {
-    // Ids may be used again when something is tried again, so results belong to
-    // the last event before them that has their id.
+    // A retry may reuse an id, so a result belongs to the last event before it that
+    // has its id.
     let mut drop = BTreeSet::new();
     let mut pending: Vec<(usize, Wait)> = Vec::new();
     for (place, event) in history.iter().enumerate() {
@@ -160,7 +160,7 @@ fn without_failures(history: Vec<Event>) -> (Vec<Event>, Open) {
     (kept.map(|(_, event)| event).collect(), open)
 }
 
-/// Something that was asked for.
+/// An action that waits for a result.
 enum Wait {
     Task(i32),
     Child(i32),

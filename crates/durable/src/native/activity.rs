@@ -1,7 +1,7 @@
-//! What an activity works with.
+//! The context of an activity.
 
-/// Where an activity was asked for. An activity may do whatever it likes; it may be
-/// run again if its worker dies before its result is recorded.
+/// The orchestration that scheduled an activity. An activity may do any I/O; it may run
+/// again if its worker dies before its result is recorded.
 #[derive(Clone, Debug)]
 pub struct ActivityContext {
     pub(super) instance: String,
@@ -10,13 +10,13 @@ pub struct ActivityContext {
 }
 
 impl ActivityContext {
-    /// The orchestration that asked for it.
+    /// The orchestration that scheduled it.
     pub fn instance(&self) -> &str {
         &self.instance
     }
 
-    /// The same whenever this activity is run again, and for no other: use it to make
-    /// outside calls idempotent.
+    /// A unique key that stays the same when this activity runs again: use it to make
+    /// external calls idempotent.
     pub fn key(&self) -> String {
         format!("{}/{}/{}", self.instance, self.execution, self.id)
     }

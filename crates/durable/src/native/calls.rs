@@ -1,4 +1,4 @@
-//! Activities and children, and how often they are tried.
+//! Calls of activities and children, with retries.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -54,11 +54,11 @@ impl Context {
 #[derive(Clone, Debug)]
 enum Plan {
     Activity,
-    /// A child, by its id; empty: one is made.
+    /// A child, by its id; empty: an id is generated.
     Child(String),
 }
 
-/// How often something is tried, and how long is waited between.
+/// The number of attempts, and the pauses between them.
 #[derive(Clone, Copy, Debug)]
 pub struct Retry {
     attempts: u32,
@@ -68,7 +68,7 @@ pub struct Retry {
 }
 
 impl Retry {
-    /// So many attempts in all, with the same pause between them.
+    /// `attempts` in all, with the same pause between them.
     pub fn fixed(attempts: u32, pause: Duration) -> Self {
         Self {
             attempts: attempts.max(1),
@@ -78,8 +78,7 @@ impl Retry {
         }
     }
 
-    /// So many attempts in all; each pause is twice as long as the one before, up to
-    /// an hour.
+    /// `attempts` in all; each pause is twice as long as the one before, up to an hour.
     pub fn doubling(attempts: u32, first: Duration) -> Self {
         Self {
             attempts: attempts.max(1),
@@ -141,7 +140,7 @@ impl<O: DeserializeOwned + 'static> Call<O> {
         }
     }
 
-    /// Tries again when it fails.
+    /// Retries the call when it fails.
     pub fn retry(mut self, retry: Retry) -> Self {
         if let State::Planned(planned) = &mut self.state {
             planned.retry = Some(retry);
@@ -159,7 +158,7 @@ impl<O: DeserializeOwned + 'static> Call<O> {
         self
     }
 
-    /// Asks for a version of the code.
+    /// Requests a version of the code.
     pub fn version(mut self, version: impl Into<String>) -> Self {
         if let State::Planned(planned) = &mut self.state
             && let Ok(task) = &mut planned.task

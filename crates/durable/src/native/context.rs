@@ -1,4 +1,4 @@
-//! What an orchestration works with.
+//! The context of an orchestration.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use crate::failure::Failure;
 use crate::id::EntityId;
 use crate::moment::Moment;
 
-/// What an orchestration works with: everything that it may await comes from here.
-/// Clones are the same one.
+/// The context of an orchestration: everything that it may await comes from here. Clones
+/// share one state.
 #[derive(Clone)]
 pub struct Context {
     pub(super) shared: Arc<Mutex<Shared>>,
@@ -38,8 +38,8 @@ impl Context {
         self.shared.lock().name.clone()
     }
 
-    /// The version that it was started with. Code that has changed may ask for it and
-    /// do what the older one did.
+    /// The version that it was started with. Changed code may check it and follow the older
+    /// behaviour.
     pub fn version(&self) -> Option<String> {
         self.shared.lock().version.clone()
     }
@@ -49,8 +49,8 @@ impl Context {
         self.shared.lock().now
     }
 
-    /// Whether the code runs over what has happened already. For logs only: what an
-    /// orchestration does must not depend on it.
+    /// Whether the code replays the history. For logs only: the behaviour of an orchestration
+    /// must not depend on it.
     pub fn is_replaying(&self) -> bool {
         self.shared.lock().is_replaying
     }
@@ -66,7 +66,7 @@ impl Context {
         u64::from_str_radix(&id[..16], 16).unwrap_or_default()
     }
 
-    /// Shows the world how far it is.
+    /// Sets the custom status that clients see.
     pub fn set_status<T: Serialize + ?Sized>(&self, status: &T) -> Result<(), Failure> {
         self.shared.lock().custom_status = to_json(status)?;
         Ok(())
@@ -91,8 +91,8 @@ impl Context {
         let _ = Wait::new(&self.shared, Tag::Action(id)).await;
     }
 
-    /// Waits for an event from outside. Names are compared without regard to case;
-    /// events that come before somebody waits are kept.
+    /// Waits for an external event. Names are compared without regard to case; events that
+    /// arrive before the wait are kept.
     pub async fn event<T: DeserializeOwned>(&self, name: &str) -> Result<T, Failure> {
         let tag = self.shared.lock().expect(name);
         let input = Wait::new(&self.shared, tag).await?;
@@ -125,7 +125,7 @@ impl Context {
         self.signal_at(entity, operation, input, None)
     }
 
-    /// The same, to be run not before a moment.
+    /// Sends an operation to an entity, to run not before a moment.
     pub fn signal_at<I: Serialize + ?Sized>(
         &self,
         entity: &EntityId,
@@ -153,8 +153,8 @@ impl Context {
         Ok(())
     }
 
-    /// Has an entity run an operation, and waits for what comes of it. It begins when
-    /// it is first awaited.
+    /// Calls an operation of an entity and waits for its result. The call starts when it is
+    /// first awaited.
     pub fn call<I: Serialize + ?Sized, O: DeserializeOwned>(
         &self,
         entity: &EntityId,
@@ -196,8 +196,8 @@ impl Context {
         Ok(request)
     }
 
-    /// Begins again with a new input and an empty history: `return` what this
-    /// answers. Events that were not waited for stay.
+    /// Starts again with a new input and an empty history: `return` the result of this
+    /// method. Events that were not waited for stay.
     pub fn continue_as_new<I: Serialize + ?Sized, O>(&self, input: &I) -> Result<O, Failure> {
         self.shared.lock().renewal = Some(to_json(input)?);
         Err(Failure::lasting(

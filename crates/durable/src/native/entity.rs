@@ -1,4 +1,4 @@
-//! What an operation of an entity works with.
+//! The context of an entity operation.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -11,8 +11,8 @@ use crate::id::EntityId;
 use crate::moment::Moment;
 use crate::work::EntityAction;
 
-/// One operation on one entity: its input, the state, and what it sends. If it
-/// fails, state and messages are as if it had never run.
+/// One operation on one entity: its input, the state, and its messages. If it fails,
+/// changes of the state and messages are discarded.
 pub struct EntityContext {
     pub(super) entity: EntityId,
     pub(super) operation: String,
@@ -20,27 +20,27 @@ pub struct EntityContext {
     pub(super) is_signal: bool,
     pub(super) state: Option<String>,
     pub(super) actions: Vec<EntityAction>,
-    /// The state is as it shall be.
+    /// The state is final.
     pub(super) is_settled: bool,
 }
 
 impl EntityContext {
-    /// Which entity it is.
+    /// The id of the entity.
     pub fn entity(&self) -> &EntityId {
         &self.entity
     }
 
-    /// What is asked of it.
+    /// The name of the operation.
     pub fn operation(&self) -> &str {
         &self.operation
     }
 
-    /// Whether nobody waits for the answer.
+    /// Whether this is a signal, which has no caller that waits for the answer.
     pub fn is_signal(&self) -> bool {
         self.is_signal
     }
 
-    /// What came with the request.
+    /// The input of the request.
     pub fn input<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         from_json(self.input.as_deref())
     }
@@ -50,7 +50,7 @@ impl EntityContext {
         self.state.is_some()
     }
 
-    /// The state, or what the type begins with.
+    /// The state, or the default of the type.
     pub fn state<T: DeserializeOwned + Default>(&self) -> Result<T, Failure> {
         match &self.state {
             Some(state) => from_json(Some(state)),
@@ -64,7 +64,7 @@ impl EntityContext {
         Ok(())
     }
 
-    /// The entity has no state any more.
+    /// Deletes the state.
     pub fn delete(&mut self) {
         self.is_settled = true;
         self.state = None;
@@ -80,7 +80,7 @@ impl EntityContext {
         self.signal_at(entity, operation, input, None)
     }
 
-    /// The same, to be run not before a moment.
+    /// Sends an operation to another entity, to run not before a moment.
     pub fn signal_at<I: Serialize + ?Sized>(
         &mut self,
         entity: &EntityId,
@@ -98,14 +98,14 @@ impl EntityContext {
         Ok(())
     }
 
-    /// Tells an instance of another service in the commit of this operation, such as
-    /// a push to clients: exactly once, after it.
+    /// Sends a message to another service with the commit of this operation, such as a push
+    /// to clients. It is delivered exactly once, after the commit.
     pub fn tell(&mut self, letter: &Envelope) {
         self.actions
             .push(EntityAction::Tell(letter.encode().into()));
     }
 
-    /// Starts an orchestration; an empty id is filled in.
+    /// Starts an orchestration; an empty id is generated.
     pub fn start<I: Serialize + ?Sized>(
         &mut self,
         name: &str,

@@ -1,4 +1,4 @@
-//! The functions that a process has.
+//! The functions that a process registers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ type Activity =
 pub(super) type Entity =
     Arc<dyn for<'a> Fn(&'a mut EntityContext) -> BoxFuture<'a, Outcome> + Send + Sync>;
 
-/// Named functions. Only work for these names is taken.
+/// Named functions. A worker takes work for these names only.
 #[derive(Clone, Default)]
 pub struct Functions {
     pub(super) orchestrations: HashMap<String, Orchestrator>,
     pub(super) activities: HashMap<String, Activity>,
     pub(super) entities: HashMap<String, Entity>,
-    /// Versions of orchestrations that the code fits; none: all.
+    /// Versions of orchestrations that the code supports; none: all.
     versions: Vec<String>,
 }
 
@@ -88,21 +88,21 @@ impl Functions {
         self
     }
 
-    /// Takes orchestrations of these versions only: the code fits no others. So a new
-    /// version may run beside an old one until the last instance of that has ended.
-    /// Orchestrations that were started without a version have the empty one.
+    /// Takes orchestrations of these versions only. So a new version may run beside an old
+    /// one until the last instance of the old one has ended. Orchestrations that were started
+    /// without a version have the empty one.
     #[must_use]
     pub fn versions<V: Into<String>>(mut self, versions: impl IntoIterator<Item = V>) -> Self {
         self.versions = versions.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Whether there is nothing.
+    /// Whether no function is registered.
     pub fn is_empty(&self) -> bool {
         self.orchestrations.is_empty() && self.activities.is_empty() && self.entities.is_empty()
     }
 
-    /// Whether this version of this orchestration is among them.
+    /// Whether this version of this orchestration is registered.
     pub(super) fn knows(&self, name: &str, version: Option<&str>) -> bool {
         let versions = &self.versions;
         let fits = versions.is_empty() || versions.iter().any(|v| v == version.unwrap_or(""));

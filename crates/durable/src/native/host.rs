@@ -12,8 +12,8 @@ use crate::error::Result;
 use crate::hub::TaskHub;
 use crate::work::{Item, Terms, Work};
 
-/// Runs functions for a task hub until it is dropped. What is under way then is run
-/// again by somebody else, or when the process comes back.
+/// Runs functions for a task hub until it is dropped. Unfinished work is then run by
+/// another worker, or after a restart of the process.
 pub struct Host {
     hub: TaskHub,
     task: AbortHandle,
@@ -33,7 +33,7 @@ struct Bench {
 }
 
 impl Host {
-    /// Starts to take work.
+    /// Starts a worker.
     pub fn start(hub: TaskHub, functions: Functions) -> Self {
         let runner = Runner::new(functions);
         let terms = Terms {
@@ -67,16 +67,16 @@ impl Host {
 impl Bench {
     async fn run(self, item: Item) {
         if let Err(error) = self.done(item).await {
-            // The desk gives it out again.
+            // The work queue assigns it again.
             tracing::warn!(
                 event = "durable.result_not_in",
                 %error,
-                "the result of a worker in this process could not be brought in",
+                "the result of a worker in this process was not committed; it runs again",
             );
         }
     }
 
-    /// Does the work and brings its result in.
+    /// Runs an item and commits its result.
     async fn done(&self, Item { token, work }: Item) -> Result<bool> {
         let (instance, id) = match &work {
             Work::Turn(work) => (work.instance.clone(), 0),
@@ -94,8 +94,8 @@ impl Bench {
         }
     }
 
-    /// Code that does not fit the history is no failure of the instance: it waits
-    /// for the code that does.
+    /// Suspends an instance whose history does not match the code: it waits for matching
+    /// code instead of failing.
     async fn suspend(&self, token: &str, instance: &str, mismatch: String) -> Result<bool> {
         tracing::error!(
             event = "durable.code_changed",

@@ -11,8 +11,8 @@ use crate::failure::Failure;
 use crate::id::EntityId;
 
 impl Context {
-    /// Locks entities: nobody else's operations run on them until the section is
-    /// dropped, or the orchestration ends in whatever way.
+    /// Locks entities: no other caller's operations run on them until the section is
+    /// dropped or the orchestration ends.
     pub async fn lock<'a>(
         &self,
         entities: impl IntoIterator<Item = &'a EntityId>,
@@ -22,15 +22,15 @@ impl Context {
     }
 }
 
-/// Locks that are held. Dropping it gives them back.
-#[must_use = "the locks are given back when it is dropped"]
+/// Locks that are held. Dropping it releases them.
+#[must_use = "the locks are released when it is dropped"]
 pub struct Section {
     context: Context,
     id: String,
     set: Vec<String>,
 }
 
-/// Asks for the locks and waits for all of them.
+/// Requests the locks and waits for all of them.
 async fn enter(context: &Context, mut set: Vec<String>) -> Result<Section, Failure> {
     set.sort_unstable();
     set.dedup();

@@ -1,9 +1,9 @@
 //! Orchestrations and entities in Rust.
 //!
-//! An orchestration is an async function that is replayed from its history: it
-//! awaits only what its [`Context`] gives. What it asked for once is never asked
-//! for twice, so its code must do the same again for the same history; time, ids
-//! and randomness come from the context.
+//! An orchestration is an async function that is replayed from its history: it awaits
+//! only futures of its [`Context`]. A replay does not repeat earlier actions, so the code
+//! must be deterministic for the same history; time, ids and randomness come from the
+//! context.
 
 mod activity;
 mod calls;

@@ -1,4 +1,4 @@
-//! Payloads as JSON, and failures of code.
+//! Payloads as JSON, and failures of user code.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use crate::failure::Failure;
 
-/// A future that somebody else runs.
+/// A boxed future.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A payload as it is stored: JSON.
@@ -29,12 +29,12 @@ pub(super) fn from_json<T: DeserializeOwned>(text: Option<&str>) -> Result<T, Fa
         let what = std::any::type_name::<T>();
         Failure::lasting(
             "Deserialization",
-            format!("a payload is no {what}: {error}"),
+            format!("a payload is not a valid {what}: {error}"),
         )
     })
 }
 
-/// What a panic said.
+/// The failure for a panic, with its message.
 pub(super) fn panicked(payload: &(dyn std::any::Any + Send)) -> Failure {
     let said = payload
         .downcast_ref::<&str>()

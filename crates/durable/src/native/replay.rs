@@ -1,8 +1,7 @@
-//! Runs an orchestration over its history.
+//! Replays an orchestration from its history.
 //!
-//! Every event that can let the code go on is given to it one at a time, so the
-//! order in which it goes on is the order of the history, in every replay. What it
-//! asks for must be what the history says it asked for.
+//! Events that can wake the code are applied one at a time, so every replay wakes it in
+//! the order of the history. The actions of the code must match those in the history.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,19 +21,19 @@ use crate::moment::Moment;
 use crate::status::Status;
 use crate::work::{Past, TurnResult, TurnWork};
 
-/// An orchestration at some point of its life.
+/// An orchestration in memory, at a point of its history.
 pub(super) struct Replay {
     shared: Arc<Mutex<Shared>>,
     running: Option<BoxFuture<'static, Outcome>>,
     outcome: Option<Outcome>,
-    /// How much of the history it has seen.
+    /// The number of history events that it has seen.
     seen: usize,
-    /// The time of the last turn that it was given.
+    /// The time of its last turn.
     turn: Moment,
     is_rewound: bool,
 }
 
-/// The code does something else than it did.
+/// The actions of the code do not match the history.
 #[derive(Debug)]
 pub(super) struct Mismatch {
     history: String,
@@ -46,8 +45,8 @@ impl fmt::Display for Mismatch {
         let Self { history, code } = self;
         write!(
             f,
-            "the code is not the one that wrote the history: the history says {history}, \
-             the code {code}; bring the old code back and resume the instance"
+            "the code does not match the history: the history says {history}, \
+             the code {code}; deploy the code that wrote it and resume the instance"
         )
     }
 }
@@ -65,14 +64,14 @@ impl Replay {
         }
     }
 
-    /// Whether the work goes on where this one stands: the history has grown by the
-    /// turn that was run here, and by nothing else.
+    /// Whether the work continues where this replay ended: the history has grown only by the
+    /// turn that ran here.
     pub(super) fn fits(&self, work: &TurnWork) -> bool {
         let past = work.remembered.unwrap_or_else(|| past(work));
         self.stands_at(&work.execution, past)
     }
 
-    /// Whether this one has seen this much of an execution.
+    /// Whether this replay has seen an execution up to `past`.
     pub(super) fn stands_at(&self, execution: &str, past: Past) -> bool {
         let is_there = self.seen as u64 == past.events && self.turn == past.turn;
         is_there && self.shared.lock().execution == execution
@@ -157,7 +156,7 @@ impl Replay {
         }
     }
 
-    /// Lets the code go on until it waits.
+    /// Polls the code until it waits.
     fn go_on(&mut self) {
         let Some(running) = &mut self.running else {
             return;
@@ -179,7 +178,7 @@ impl Replay {
         self.running = None;
     }
 
-    /// The history says that something was asked for: the code must have done so.
+    /// Checks that the code has requested an action of the history.
     fn confirm(&mut self, event: &Event) -> Result<(), Mismatch> {
         let Some(said) = described(&event.what) else {
             return Ok(());
@@ -192,7 +191,7 @@ impl Replay {
         let Some(place) = place else {
             return Err(Mismatch {
                 history: format!("{said} as action {}", event.id),
-                code: "asks for nothing of that number".into(),
+                code: "requests no action with that id".into(),
             });
         };
         let asked = asked(&shared.wanted[place].deed);
@@ -206,7 +205,7 @@ impl Replay {
         Ok(())
     }
 
-    /// A turn of the past is over: all that the code asked for is in the history.
+    /// Checks at the end of a past turn that all actions of the code are in the history.
     fn check_all_written(&mut self) -> Result<(), Mismatch> {
         let mut shared = self.shared.lock();
         shared.wanted.retain(is_written);
@@ -219,7 +218,7 @@ impl Replay {
         }
     }
 
-    /// What came of the turn.
+    /// The result of the turn.
     fn result(&mut self) -> TurnResult {
         let mut shared = self.shared.lock();
         let mut actions = std::mem::take(&mut shared.wanted);
@@ -262,7 +261,7 @@ impl Replay {
     }
 }
 
-/// How far the history of a turn's work goes.
+/// The end of the history of a turn's work.
 fn past(work: &TurnWork) -> Past {
     let events = work.past.iter().map(|turn| turn.len() as u64).sum();
     let all = work.past.iter().flat_map(|turn| turn.iter());
@@ -284,7 +283,7 @@ fn is_written(action: &Action) -> bool {
     )
 }
 
-/// What the history says was asked for.
+/// Describes the action of a history event.
 fn described(what: &What) -> Option<String> {
     Some(match what {
         What::TaskScheduled(task) => format!("runs the activity {:?}", task.name),
@@ -299,7 +298,7 @@ fn described(what: &What) -> Option<String> {
     })
 }
 
-/// What the code asks for, in the same words.
+/// Describes an action of the code, in the same words.
 fn asked(deed: &Deed) -> String {
     match deed {
         Deed::Schedule(task) => format!("runs the activity {:?}", task.name),

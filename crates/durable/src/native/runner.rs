@@ -1,4 +1,4 @@
-//! Runs work, wherever it comes from.
+//! Runs work items with user functions.
 
 use std::collections::{HashMap, HashSet};
 use std::panic::AssertUnwindSafe;
@@ -25,30 +25,29 @@ use crate::work::{
 /// Instances that are kept in memory between their turns.
 const WARM: usize = 4096;
 
-/// Operations of an entity's type that are remembered because they wait; if there are
-/// more, all of them count as such.
+/// Operations of an entity's type that are recorded as slow because they wait; if there
+/// are more, all of them count as slow.
 const SLOW: usize = 256;
 
 /// Runs work with the functions of this process, for a task hub of this node or of
-/// another one. Clones are the same one.
+/// another one. Clones share one state.
 #[derive(Clone)]
 pub struct Runner {
     functions: Arc<Functions>,
     /// Instances as their last turn left them.
     warm: Arc<Mutex<HashMap<String, Replay>>>,
-    /// Operations that wait for something, by the name of their entity.
+    /// Operations that wait for something, by name of the entity.
     slow: Arc<RwLock<HashMap<String, HashSet<String>>>>,
-    /// By entity.
+    /// Started operations, by entity.
     begun: Arc<Mutex<HashMap<String, Begun>>>,
 }
 
-/// What came of work.
+/// The result of work.
 #[derive(Debug)]
 pub enum Ran {
     Turn(TurnResult),
-    /// The code does something else than it did: what the history says, and what
-    /// the code. That is no failure of the instance, which waits for the code that
-    /// fits.
+    /// The code does not match the history; the text says how. The instance does not fail:
+    /// it waits for matching code.
     CodeChanged(String),
     Activity(ActivityResult),
     Batch(BatchResult),
@@ -65,12 +64,12 @@ impl Runner {
         }
     }
 
-    /// The work that it can do.
+    /// The names that it has functions for.
     pub fn filters(&self) -> Filters {
         self.functions.filters()
     }
 
-    /// Does it.
+    /// Runs a work item.
     pub async fn run(&self, work: Work) -> Ran {
         match work {
             Work::Turn(work) => self.turn(&work),
@@ -83,7 +82,7 @@ impl Runner {
         let warm = self.warm.lock().remove(&work.instance);
         let warm = warm.filter(|replay| replay.fits(work));
         if warm.is_none() && work.remembered.is_some() {
-            // It was forgotten meanwhile.
+            // The instance was evicted in the meantime.
             return Ran::Turn(TurnResult {
                 needs_history: true,
                 ..TurnResult::default()
@@ -108,7 +107,7 @@ impl Runner {
         let all = (warm.len() >= WARM).then(|| std::mem::take(&mut *warm));
         let former = warm.insert(instance, replay);
         drop(warm);
-        // Code of users ends here, which nobody waits for.
+        // Drops user code outside the lock.
         drop((all, former));
     }
 
@@ -161,7 +160,7 @@ impl Runner {
     }
 }
 
-/// Runs one operation; if it fails, everything is as it was before.
+/// Runs one operation; if it fails, state and messages are discarded.
 async fn operate(
     function: Entity,
     entity: EntityId,
@@ -178,7 +177,7 @@ async fn operate(
         actions: Vec::new(),
         is_settled: false,
     };
-    // Also what it does before its first `await`.
+    // Catches panics before the first `await`, too.
     let run = AssertUnwindSafe(async { function(&mut context).await }).catch_unwind();
     let outcome = run.await.unwrap_or_else(|panic| Err(panicked(&*panic)));
     let (state, actions) = match outcome.is_ok() {
@@ -232,7 +231,7 @@ impl Operator for Runner {
         };
         let mut all = self.begun.lock();
         if all.len() >= WARM {
-            // They can all be begun again.
+            // They can all be started again.
             all.clear();
         }
         all.insert(entity.to_string(), begun);
@@ -252,13 +251,13 @@ impl Operator for Runner {
     fn turn(&self, work: &TurnWork) -> Option<TurnResult> {
         match Self::turn(self, work) {
             Ran::Turn(result) if !result.needs_history => Some(result),
-            // Whoever has the history says so by the usual way.
+            // A worker with the history reports the mismatch.
             _ => None,
         }
     }
 }
 
-/// An operation that was begun before it was written down.
+/// An operation that started before its request was stored.
 struct Begun {
     request: String,
     state: Option<String>,
@@ -270,7 +269,7 @@ impl Begun {
         self.request == asked.operation.request && self.state.as_deref() == state
     }
 
-    /// Waits for it; if it was broken off, it is run again.
+    /// Waits for the result; runs the operation again if it was aborted.
     async fn end(
         mut self,
         function: &Entity,

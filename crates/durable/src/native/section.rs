@@ -1,13 +1,12 @@
-//! What must not be done in a critical section.
+//! The rules of critical sections.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::failure::Failure;
 
-/// What is not allowed in a critical section, or while one is being entered. It
-/// reaches the orchestration as a [`Failure`] whose kind is the name here, and the
-/// section stays usable.
+/// A violation of the rules of critical sections. The orchestration receives it as a
+/// [`Failure`] whose kind is the name here, and the section stays usable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CriticalSection {
     /// There is a section already.
@@ -20,9 +19,9 @@ pub enum CriticalSection {
     CallPending,
     /// A locked entity must not be signalled.
     SignalLocked,
-    /// The locks are not there yet: await the section first.
+    /// The locks are not acquired yet: await the section first.
     AcquirePending,
-    /// No entity was named.
+    /// The set of entities is empty.
     EmptySet,
 }
 
@@ -41,14 +40,14 @@ impl CriticalSection {
 impl fmt::Display for CriticalSection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Nested => "a critical section cannot be entered in another one",
+            Self::Nested => "a critical section cannot be entered inside another one",
             Self::SubOrchestration => "a child cannot be started while locks are held",
             Self::NotLocked => {
                 "an entity that is not locked cannot be called in a critical section"
             }
             Self::CallPending => "a locked entity takes one call at a time: await the first",
             Self::SignalLocked => "a locked entity cannot be signalled: call it",
-            Self::AcquirePending => "entities cannot be called before the locks are there",
+            Self::AcquirePending => "entities cannot be called before the locks are acquired",
             Self::EmptySet => "a critical section needs at least one entity",
         })
     }
@@ -60,10 +59,10 @@ impl From<CriticalSection> for Failure {
     }
 }
 
-/// Where an orchestration stands.
+/// The state of an orchestration's critical section.
 pub(super) enum State {
     Free,
-    /// The locks were asked for.
+    /// The locks were requested.
     Entering,
     Inside {
         set: Vec<String>,

@@ -1,4 +1,4 @@
-//! What an orchestration and its replay share.
+//! State shared by an orchestration and its replay.
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
@@ -13,21 +13,21 @@ use crate::failure::Failure;
 use crate::id::guid;
 use crate::moment::Moment;
 
-/// How a result names what it belongs to.
+/// The key by which a result is matched to its action.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Tag {
     /// An action.
     Action(i32),
     /// A request to an entity, or a critical section.
     Request(String),
-    /// A wait for an event from outside.
+    /// A wait for an external event.
     Event(String, u64),
 }
 
-/// What came of something.
+/// The result of an action.
 pub(super) type Outcome = Result<Option<String>, Failure>;
 
-/// What an orchestration knows and wants.
+/// The state of an orchestration in memory.
 pub(super) struct Shared {
     pub(super) instance: String,
     pub(super) execution: String,
@@ -35,24 +35,24 @@ pub(super) struct Shared {
     pub(super) version: Option<String>,
     pub(super) parent: Option<String>,
     pub(super) now: Moment,
-    /// The time of its first turn. No other execution of the instance has the same,
-    /// and a rewind keeps it.
+    /// The time of its first turn: unique among the executions of the instance, and kept by
+    /// a rewind.
     seed: Option<Moment>,
     pub(super) is_replaying: bool,
     next: i32,
     ids: u64,
-    /// Asked for, and not yet seen in the history.
+    /// Requested actions that are not in the history yet.
     pub(super) wanted: Vec<Action>,
     slots: HashMap<Tag, Slot>,
-    /// Events that nobody has waited for.
+    /// Events that have not been waited for.
     pub(super) events: HashMap<String, VecDeque<Option<String>>>,
     /// Waits for events, in order.
     waiting: HashMap<String, VecDeque<u64>>,
     pub(super) custom_status: Option<String>,
     pub(super) section: State,
-    /// It wants to begin again, with this input.
+    /// It continues as new, with this input.
     pub(super) renewal: Option<Option<String>>,
-    /// Nothing that it asks for counts any more.
+    /// It has ended: further actions are ignored.
     pub(super) is_over: bool,
 }
 
@@ -86,7 +86,7 @@ impl Shared {
         }
     }
 
-    /// Asks for something; answers the action's number.
+    /// Requests an action; returns its id.
     pub(super) fn want(&mut self, deed: Deed) -> i32 {
         self.next += 1;
         let id = self.next;
@@ -96,7 +96,7 @@ impl Shared {
         id
     }
 
-    /// An id that is the same in every replay, and nowhere else.
+    /// A unique id that is the same in every replay.
     pub(super) fn guid(&mut self) -> String {
         self.ids += 1;
         let Moment { seconds, nanos } = self.seed.unwrap_or_default();
@@ -109,7 +109,7 @@ impl Shared {
         self.seed.get_or_insert(at);
     }
 
-    /// Something has come.
+    /// A result has arrived.
     pub(super) fn resolve(&mut self, tag: Tag, outcome: Outcome) {
         let slot = self.slots.entry(tag).or_default();
         // The first one counts.
@@ -119,7 +119,7 @@ impl Shared {
         }
     }
 
-    /// An event from outside: for whoever waits longest, or kept.
+    /// Delivers an external event to the oldest wait, or keeps it.
     pub(super) fn raise(&mut self, name: &str, input: Option<String>) {
         let key = name.to_lowercase();
         let first = self.waiting.get_mut(&key).and_then(VecDeque::pop_front);
@@ -129,7 +129,7 @@ impl Shared {
         }
     }
 
-    /// Waits for an event: one that was kept, or the next.
+    /// Begins a wait for an event: a kept one, or the next.
     pub(super) fn expect(&mut self, name: &str) -> Tag {
         let key = name.to_lowercase();
         self.ids += 1;
@@ -143,7 +143,7 @@ impl Shared {
         tag
     }
 
-    /// Nobody waits any more; what has come for a dropped wait is kept for others.
+    /// Ends a dropped wait; an event that has arrived for it is kept for others.
     fn drop_wait(&mut self, tag: &Tag) {
         let outcome = self.slots.remove(tag).and_then(|slot| slot.outcome);
         let Tag::Event(name, number) = tag else {
@@ -160,13 +160,13 @@ impl Shared {
         }
     }
 
-    /// Whether somebody waits for something that can still come.
+    /// Whether the code waits for a result that can still arrive.
     pub(super) fn is_waiting(&self) -> bool {
         self.slots.values().any(|slot| slot.waker.is_some())
     }
 }
 
-/// Waits for something that was asked for.
+/// Waits for the result of an action.
 pub(super) struct Wait {
     shared: Arc<Mutex<Shared>>,
     tag: Tag,

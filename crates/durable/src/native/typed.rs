@@ -31,9 +31,8 @@ impl Functions {
         self.entities_with(|_: &mut E, _: &EntityContext| {})
     }
 
-    /// Adds the entities of a type. Whatever they need that is not their state is
-    /// put into them before each operation, such as a client that fields marked
-    /// `#[serde(skip)]` hold.
+    /// Adds the entities of a type. Before each operation, `prepare` sets what is not part of
+    /// their state, such as a client in a field marked `#[serde(skip)]`.
     #[must_use]
     pub fn entities_with<E: EntityType>(
         self,
@@ -55,19 +54,19 @@ impl Functions {
 }
 
 impl EntityContext {
-    /// What an operation answers.
+    /// The output of an operation.
     #[doc(hidden)]
     pub fn output<T: Serialize>(&self, output: &T) -> Result<Option<String>, Failure> {
         to_json(output)
     }
 
-    /// The operation only looks.
+    /// The operation only reads the state.
     #[doc(hidden)]
     pub fn leave_state(&mut self) {
         self.is_settled = true;
     }
 
-    /// An operation that the type does not have. All entities can be deleted.
+    /// Handles an operation that the type does not have. All entities support `delete`.
     #[doc(hidden)]
     pub fn otherwise(&mut self) -> Result<Option<String>, Failure> {
         if self.operation.eq_ignore_ascii_case("delete") {
@@ -80,15 +79,15 @@ impl EntityContext {
     }
 }
 
-/// Whoever may ask entities for something: an orchestration or a client.
+/// A caller of entities: an orchestration or a client.
 pub trait Caller {
-    /// Has an entity run an operation, and waits for what comes of it.
+    /// Calls an operation of an entity and waits for its result.
     fn call_entity(
         &self,
         operation: Operation,
     ) -> BoxFuture<'static, Result<Option<String>, Failure>>;
 
-    /// Has an entity run an operation, and does not wait.
+    /// Sends an operation to an entity, and does not wait.
     fn signal_entity(&self, operation: Operation) -> BoxFuture<'static, Result<(), Failure>>;
 }
 

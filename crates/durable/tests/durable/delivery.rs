@@ -56,17 +56,17 @@ async fn unknown_functions_fail_by_their_name() {
 
     let call = tokio::spawn({
         let hub = node.hub.clone();
-        async move { hub.call(operation("@nobody@k", "op", "1")).await }
+        async move { hub.call(operation("@missing@k", "op", "1")).await }
     });
     let item = worker.next().await.unwrap();
     let Ran::Batch(result) = runner.run(item.work).await else {
         panic!("no batch");
     };
-    let done = node.hub.complete_batch(&item.token, "@nobody@k", result);
+    let done = node.hub.complete_batch(&item.token, "@missing@k", result);
     assert!(done.await.unwrap());
     let failure = call.await.unwrap().unwrap().unwrap_err();
     assert_eq!(failure.kind, "UnknownEntity");
-    assert_eq!(node.hub.entity("@nobody@k", true).await.unwrap(), None);
+    assert_eq!(node.hub.entity("@missing@k", true).await.unwrap(), None);
 }
 
 /// Times of turns rise whatever the wall clock does, and nothing comes early.

@@ -115,7 +115,7 @@ async fn the_same_request_twice_at_once_counts_once() {
 }
 
 /// Clients, orchestrations and deletions at the same entities: nothing is lost,
-/// nothing counts twice, and nobody works on a state that has gone.
+/// nothing counts twice, and no operation runs on a deleted state.
 #[tokio::test(start_paused = true)]
 async fn both_ways_into_an_entity_share_one_state() {
     let hall = Hall::new();

@@ -88,7 +88,7 @@ async fn a_request_that_a_client_repeats_counts_once() {
     }
     node.hub.signal(request.clone()).await.unwrap();
     assert_eq!(node.state("@account@a").await.as_deref(), Some("5"));
-    // Ten minutes later nobody remembers it.
+    // Ten minutes later its record is deleted.
     tokio::time::sleep(Duration::from_secs(601)).await;
     let answer = node.hub.call(request).await.unwrap();
     assert_eq!(answer, Ok(Some("10".into())));
@@ -346,7 +346,7 @@ async fn durable_53_54_57_others_wait_until_the_lock_is_given_back() {
         .await
         .unwrap();
     let end = node.hub.ended("h", true).await.unwrap();
-    assert_eq!(end.output.as_deref(), Some("100"), "nobody came between");
+    assert_eq!(end.output.as_deref(), Some("100"), "the lock was broken");
     assert_eq!(call.await.unwrap().unwrap(), Ok(Some("111".into())));
     assert!(node.hub.locks().await.unwrap().is_empty());
 }
@@ -382,7 +382,7 @@ async fn durable_58_every_kind_of_end_gives_the_locks_back() {
                 let new = NewInstance {
                     instance: "h".into(),
                     task: Task {
-                        name: "nobody-has-code".into(),
+                        name: "unknown-code".into(),
                         ..Task::default()
                     },
                     replaceable: Some(vec![Status::Running, Status::Terminated]),

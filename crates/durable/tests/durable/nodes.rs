@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use crate::delivery::{ends, with_activity};
 use crate::hall::{Hall, Node, operation};
 
-/// Long before a lease ends, and before a silent seat is given up.
+/// Long before a lease ends, and before a silent worker is removed.
 const SOON: Duration = Duration::from_secs(2);
 
 /// How the way between two nodes is.
@@ -30,7 +30,7 @@ enum Way {
 /// The way of a node to an owner.
 struct Line {
     owner: TaskHubs,
-    /// There is nobody else, ever.
+    /// The set of nodes never changes.
     changes: watch::Sender<u64>,
     way: watch::Sender<Way>,
     /// How often the owner was asked, and answered.
@@ -156,7 +156,7 @@ async fn an_answer_that_is_lost_takes_no_work_with_it() {
 
 /// The partition of an instance takes nothing more for a moment.
 fn crowd(node: &Node, instance: &str) {
-    // Nobody takes commands while this runs.
+    // The owner handles no commands while this runs.
     for _ in 0..=steadfast_core::limits::MAILBOX {
         let _ = node.hub.raise(instance, "e", None).now_or_never();
     }
@@ -214,7 +214,7 @@ async fn whoever_waits_goes_on_when_a_partition_is_taken_again() {
     let hub = node.hub.clone();
     let waiting = tokio::spawn(async move { hub.ended("i", false).await });
     let hub = node.hub.clone();
-    let call = operation("@nobody@k", "op", "1");
+    let call = operation("@missing@k", "op", "1");
     let calling = tokio::spawn(async move { hub.call(call).await });
     soon(&mut worker).await;
     node.take_again().await;
@@ -223,7 +223,7 @@ async fn whoever_waits_goes_on_when_a_partition_is_taken_again() {
         let done = match Runner::new(Functions::new()).run(item.work).await {
             Ran::Turn(result) => node.hub.complete_turn(&item.token, "i", result).await,
             Ran::Batch(result) => {
-                let done = node.hub.complete_batch(&item.token, "@nobody@k", result);
+                let done = node.hub.complete_batch(&item.token, "@missing@k", result);
                 done.await
             }
             _ => panic!("a turn or a batch was expected"),

@@ -218,7 +218,7 @@ async fn durable_16_events_before_the_wait_are_kept_in_order() {
     }
     let end = node.hub.ended("t", true).await.unwrap();
     assert_eq!(end.output.as_deref(), Some("[1,2,3]"));
-    // An event for a finished instance is dropped; one for nobody is an error.
+    // An event for a finished instance is dropped; one for an unknown id is an error.
     assert!(!node.hub.raise("t", "number", None).await.unwrap());
     let nobody = node.hub.raise("x", "number", None).await.unwrap_err();
     assert_eq!(nobody.kind(), ErrorKind::NoInstance);
@@ -457,7 +457,7 @@ async fn durable_22_an_action_id_may_be_used_again_three_times_in_a_row() {
 async fn durable_23_24_terminate_needs_no_worker_and_reaches_whom_it_should() {
     let hall = Hall::new();
     let node = hall.start().await;
-    node.begin("nobody-has-code", "t", "1").await;
+    node.begin("unknown-code", "t", "1").await;
     assert!(
         node.hub
             .terminate("t", Some("\"over\"".into()), false)
@@ -522,7 +522,7 @@ async fn durable_25_a_suspended_instance_runs_nothing_and_misses_nothing() {
     assert!(node.hub.resume("s", None).await.unwrap());
     let end = node.hub.ended("s", true).await.unwrap();
     assert_eq!(end.output.as_deref(), Some("[1,2]"));
-    let nobody = node.hub.suspend("nobody", None).await.unwrap_err();
+    let nobody = node.hub.suspend("unknown", None).await.unwrap_err();
     assert_eq!(nobody.kind(), ErrorKind::NoInstance);
 }
 
@@ -581,7 +581,7 @@ async fn durable_27_28_rewind_runs_only_what_failed_again() {
     node.hub.rewind("o", Some("try".into())).await.unwrap();
     let end = node.hub.ended("o", true).await.unwrap();
     assert_eq!(end.status, Status::Failed, "the second attempt fails too");
-    // The child may have been forgotten meanwhile: it begins afresh then.
+    // The child may have been purged: then it starts again.
     assert_eq!(node.hub.purge("inner", false).await.unwrap(), 1);
     node.hub.rewind("o", None).await.unwrap();
     let end = node.hub.ended("o", true).await.unwrap();
@@ -600,7 +600,7 @@ async fn durable_27_28_rewind_runs_only_what_failed_again() {
         (not_failed.kind(), not_failed.code().0),
         (ErrorKind::State, "STF-5104")
     );
-    let nobody = node.hub.rewind("nobody", None).await.unwrap_err();
+    let nobody = node.hub.rewind("unknown", None).await.unwrap_err();
     assert_eq!(nobody.kind(), ErrorKind::NoInstance);
 }
 

@@ -71,7 +71,7 @@ async fn turns_of_instances_in_memory_read_no_history() {
     assert_eq!(node.hub.history_rows_read(), 0);
     drop((node, host));
 
-    // Whoever has just come remembers nothing, and reads it once.
+    // A new worker has nothing in memory, and reads the history once.
     let (node, _host) = hall.run(functions()).await;
     node.hub.raise("p", "go", Some("2".into())).await.unwrap();
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -147,7 +147,7 @@ async fn code_that_comes_and_goes_loses_nothing() {
     assert!(runs.load(Ordering::SeqCst) >= 100);
 }
 
-/// A turn that panics fails its instance, not whoever runs it.
+/// A turn that panics fails its instance, not its worker.
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_panics_fails_its_instance_only() {
     let hall = Hall::new();

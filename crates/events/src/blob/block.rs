@@ -1,8 +1,8 @@
 //! Blobs in blocks, and uploads of any length.
 //!
-//! An upload is a run of pieces that no blob holds: it becomes a blob's body or one
-//! of its blocks, or a timer removes it. Blocks wait in a row of their blob until a
-//! list names them; the body of such a blob is the list, and reads go through it.
+//! An upload is a sequence of pieces that no blob refers to yet: it becomes a blob's
+//! body or one of its blocks, or a timer removes it. Uncommitted blocks are kept in a
+//! row of their blob; the body of a blob of blocks is the committed block list.
 
 use std::collections::{HashMap, HashSet};
 
@@ -32,7 +32,7 @@ struct Upload {
     due: Timestamp,
 }
 
-/// Begins an upload.
+/// Starts an upload.
 pub(super) fn stage(
     turn: &mut Turn<'_>,
     container: u64,
@@ -50,7 +50,7 @@ pub(super) fn stage(
     extend(turn, upload, staged, bytes)
 }
 
-/// Adds to an upload. The same bytes again, after a lost answer, change nothing.
+/// Appends to an upload. A retry with the same bytes changes nothing.
 pub(super) fn append(turn: &mut Turn<'_>, staged: Staged, bytes: &Bytes) -> Result<Staged, Halt> {
     let upload = upload(turn, staged.body)?.ok_or_else(gone)?;
     let length = staged.length + bytes.len() as u64;
@@ -77,7 +77,7 @@ fn extend(
     Ok(Staged { length, ..staged })
 }
 
-/// Writes bytes behind those that are there, which end with a whole piece.
+/// Appends bytes after the existing ones, which end on a piece boundary.
 pub(super) fn put_pieces(turn: &mut Turn<'_>, container: u64, at: Staged, bytes: &Bytes) {
     let first = pieces(at.length);
     for piece in 0..pieces(bytes.len() as u64) {
@@ -88,7 +88,7 @@ pub(super) fn put_pieces(turn: &mut Turn<'_>, container: u64, at: Staged, bytes:
     }
 }
 
-/// Ends an upload whose pieces a blob or a block holds from now on.
+/// Ends an upload whose pieces now belong to a blob or a block.
 pub(super) fn take(turn: &mut Turn<'_>, container: u64, staged: Staged) -> Result<(), Halt> {
     let found = upload(turn, staged.body)?;
     let found = found.filter(|own| own.container == container && own.length == staged.length);
@@ -98,7 +98,7 @@ pub(super) fn take(turn: &mut Turn<'_>, container: u64, staged: Staged) -> Resul
     Ok(())
 }
 
-/// Removes an upload; nothing happens if it is not there.
+/// Removes an upload, if it exists.
 pub(super) fn discard(turn: &mut Turn<'_>, body: u64) -> Result<(), Halt> {
     if let Some(upload) = upload(turn, body)? {
         turn.delete(UPLOADS, &body.to_be_bytes());
@@ -108,7 +108,7 @@ pub(super) fn discard(turn: &mut Turn<'_>, body: u64) -> Result<(), Halt> {
     Ok(())
 }
 
-/// Makes an upload a block, in place of one of the same id.
+/// Turns an upload into a block, replacing one of the same id.
 pub(super) fn put_block(
     turn: &mut Turn<'_>,
     container: u64,
@@ -164,7 +164,7 @@ pub(super) fn expire(
     Ok(())
 }
 
-/// Makes the chosen blocks the body of a blob, and removes all others. Answers its
+/// Makes the chosen blocks the body of a blob, and removes all others. Returns its
 /// length.
 pub(super) fn commit(
     turn: &mut Turn<'_>,
@@ -255,7 +255,7 @@ pub(super) fn forget_body(turn: &mut Turn<'_>, container: u64, blob: &Blob) -> R
     Ok(())
 }
 
-/// Removes the blocks of a blob that are not committed.
+/// Removes the uncommitted blocks of a blob.
 pub(super) fn forget_blocks(turn: &mut Turn<'_>, container: u64, name: &str) -> Result<(), Halt> {
     let list = uncommitted(turn, container, name)?;
     if list.blocks.is_empty() {
@@ -268,7 +268,7 @@ pub(super) fn forget_blocks(turn: &mut Turn<'_>, container: u64, name: &str) -> 
     Ok(())
 }
 
-/// The blocks that wait for a list.
+/// The uncommitted blocks of a blob.
 pub(super) fn uncommitted(
     turn: &mut Turn<'_>,
     container: u64,
@@ -278,7 +278,7 @@ pub(super) fn uncommitted(
     read(row.as_ref())
 }
 
-/// The blocks of a blob; none if it was written as a whole.
+/// The committed blocks of a blob; none if it was written as a whole.
 pub(super) fn committed(
     turn: &mut Turn<'_>,
     container: u64,

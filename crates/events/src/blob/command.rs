@@ -1,4 +1,4 @@
-//! What the service of blobs is asked, and what it answers.
+//! Commands and responses of the blob service.
 
 use bytes::Bytes;
 use steadfast_collections::schema::Record;
@@ -26,7 +26,7 @@ pub(crate) enum BlobCommand {
         #[n(1)]
         conditions: Conditions,
     },
-    /// Replaces the metadata of a blob that is there.
+    /// Replaces the metadata of an existing blob.
     #[n(4)]
     Describe {
         #[n(0)]
@@ -48,7 +48,7 @@ pub(crate) enum BlobCommand {
         #[n(0)]
         name: String,
     },
-    /// Removes blobs, and blocks of blobs, of a container that is gone.
+    /// Removes blobs, and blocks of blobs, of a deleted container.
     #[n(7)]
     Sweep {
         #[n(0)]
@@ -56,7 +56,7 @@ pub(crate) enum BlobCommand {
         #[n(1)]
         names: Vec<String>,
     },
-    /// Begins an upload with its first bytes.
+    /// Starts an upload with its first bytes.
     #[n(8)]
     Stage(Bytes),
     /// Adds bytes to an upload.
@@ -67,7 +67,7 @@ pub(crate) enum BlobCommand {
         #[n(1)]
         bytes: Bytes,
     },
-    /// Gives an upload up. Also a timer sends it.
+    /// Discards an upload. A timer sends it, too.
     #[n(10)]
     Discard {
         #[n(0)]
@@ -83,7 +83,7 @@ pub(crate) enum BlobCommand {
         #[n(2)]
         conditions: Conditions,
     },
-    /// Makes an upload a block of a blob.
+    /// Turns an upload into a block of a blob.
     #[n(12)]
     PutBlock {
         #[n(0)]
@@ -151,7 +151,7 @@ pub(crate) enum BlobReply {
     Staged(Staged),
     #[n(4)]
     Blocks {
-        /// `None` if only blocks are there.
+        /// `None` if there are only uncommitted blocks.
         #[n(0)]
         blob: Option<Blob>,
         #[n(1)]

@@ -1,4 +1,4 @@
-//! What processors of the SDKs keep about a group.
+//! Checkpoint stores of the SDKs' processors.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,20 @@ use crate::blob::record::Blob;
 use crate::blob::store::Blobs;
 use crate::error::{Kind, Result};
 
-/// What processors of an SDK keep about one partition of a group.
+/// Ownership and checkpoint of one partition, as an SDK's processors store them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
     pub partition: u32,
-    /// Where they keep it: `account/container`.
+    /// The container: `account/container`.
     pub container: String,
-    /// The owner, unless it was given up, and when it was written.
+    /// The owner, unless released, and when it was written.
     pub owner: Option<(String, Timestamp)>,
-    /// The last event that is done with, and when it was written.
+    /// The last processed event, and when it was written.
     pub checkpoint: Option<(i64, Timestamp)>,
 }
 
 impl Kept {
-    /// When something about it was last written.
+    /// The time of the last write.
     pub fn modified(&self) -> Option<Timestamp> {
         let owner = self.owner.as_ref().map(|(_, time)| *time);
         owner.max(self.checkpoint.map(|(_, time)| time))
@@ -46,8 +46,8 @@ impl Kept {
 }
 
 impl Blobs {
-    /// What processors of SDKs keep about a group, in all containers that this node
-    /// serves. Only so many blobs are looked at.
+    /// Ownerships and checkpoints of a group that processors of SDKs store, in all
+    /// containers that this node serves. The number of scanned blobs is bounded.
     pub async fn kept(&self, hub: &str, group: &str) -> Result<Vec<Kept>> {
         let mut found: BTreeMap<(String, String, u32), Kept> = BTreeMap::new();
         let mut left = KEPT_BLOBS;
@@ -55,7 +55,7 @@ impl Blobs {
             let mut from = Some(String::new());
             while let Some(start) = from.take().filter(|_| left > 0) {
                 let page = match self.list(&container, "", &start, SCAN_ROWS / 10).await {
-                    // It was removed meanwhile.
+                    // The container was removed concurrently.
                     Err(error) if error.kind() == Kind::ContainerNotFound => break,
                     page => page?,
                 };

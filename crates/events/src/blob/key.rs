@@ -9,7 +9,7 @@ pub(super) fn pieces(length: u64) -> u32 {
     length.div_ceil(BLOB_PIECE_BYTES as u64) as u32
 }
 
-/// A blob of a container, and its blocks that are not committed.
+/// A blob of a container, and its uncommitted blocks.
 pub(super) fn blob_key(container: u64, name: &str) -> Vec<u8> {
     [&container.to_be_bytes(), name.as_bytes()].concat()
 }
@@ -20,7 +20,7 @@ pub(super) fn piece_key(container: u64, body: u64, piece: u32) -> Vec<u8> {
     [&container[..], &body[..], &piece.to_be_bytes()[..]].concat()
 }
 
-/// The list of blocks that is a body.
+/// The block list of a body.
 pub(super) fn list_key(container: u64, body: u64) -> Vec<u8> {
     [container.to_be_bytes(), body.to_be_bytes()].concat()
 }

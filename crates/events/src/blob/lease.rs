@@ -1,4 +1,4 @@
-//! Leases on blobs: who may write one, and until when.
+//! Leases on blobs: exclusive write access with a time-out.
 //!
 //! A lease is part of its blob's row. It expires by the owner's clock, without a
 //! timer: the next request finds it expired. Lease operations leave the version
@@ -18,30 +18,30 @@ use crate::error::{Error, Kind, Result};
 pub struct Lease {
     #[n(0)]
     pub id: Uuid,
-    /// For how long it is acquired and renewed; `None` means without end.
+    /// The duration of a lease or renewal; `None` means infinite.
     #[n(1)]
     pub duration: Option<Duration>,
     /// When it expires, unless it is renewed.
     #[n(2)]
     pub until: Option<Timestamp>,
-    /// From when on it is broken.
+    /// When it becomes broken.
     #[n(3)]
     pub broken: Option<Timestamp>,
 }
 
-/// How a lease stands.
+/// The state of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseState {
-    /// There is none.
+    /// There is no lease.
     Available,
     Leased,
-    /// It was broken, and counts until its break period ends.
+    /// It was broken, and stays valid until its break period ends.
     Breaking,
     Broken,
     Expired,
 }
 
-/// What a client wants of a lease.
+/// A client's request for a lease.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub enum LeaseAction {
@@ -87,14 +87,14 @@ impl Lease {
         }
     }
 
-    /// How long a broken lease still counts.
+    /// How long a broken lease stays valid.
     pub fn break_time(&self, now: Timestamp) -> Duration {
         let left = self.broken.map_or(0, |broken| broken.0 - now.0);
         Duration::from_millis(u64::try_from(left).unwrap_or(0))
     }
 }
 
-/// How the lease of a blob stands.
+/// The state of a blob's lease.
 pub(super) fn state(lease: Option<&Lease>, now: Timestamp) -> LeaseState {
     lease.map_or(LeaseState::Available, |lease| lease.state(now))
 }
@@ -174,8 +174,8 @@ fn shorten(
     Ok(Some(Lease { broken, ..lease }))
 }
 
-/// What is left of a lease after a write with `given`; refused if another client
-/// holds it.
+/// The lease after a write with the lease id `given`; rejected if another client holds
+/// the lease.
 pub(super) fn check_write(
     lease: Option<Lease>,
     given: Option<Uuid>,
@@ -191,7 +191,7 @@ pub(super) fn check_write(
     }
 }
 
-/// Refuses a request that names a lease other than the one that counts.
+/// Rejects a request that names a lease other than the valid one.
 pub(super) fn check_read(lease: Option<Lease>, given: Uuid, now: Timestamp) -> Result<()> {
     match (state(lease.as_ref(), now), lease) {
         (LeaseState::Leased | LeaseState::Breaking, Some(lease)) if lease.id == given => Ok(()),
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(kind(renew(None, ONE, NOW)), Kind::LeaseMismatch);
         let changed = change(lease, ONE, TWO, NOW).unwrap();
         assert_eq!(changed.unwrap().id, TWO);
-        // The answer was lost, and the client asks again.
+        // The response was lost, and the client retries.
         assert_eq!(change(changed, ONE, TWO, NOW).unwrap(), changed);
         assert_eq!(kind(change(changed, ONE, ONE, NOW)), Kind::LeaseMismatch);
         assert_eq!(kind(change(lease, ONE, TWO, LATER)), Kind::LeaseNotPresent);

@@ -1,11 +1,11 @@
-//! Names of blobs that processors of the SDKs write.
+//! Blob names of the SDKs' checkpoint stores.
 
-/// The event hub whose ownership or checkpoint a blob of this name is.
+/// The event hub of an ownership or checkpoint blob, by the blob's name.
 pub fn event_hub_of(name: &str) -> Option<&str> {
     Mark::of(name).map(|mark| mark.hub)
 }
 
-/// A blob's name that means an ownership or a checkpoint.
+/// The parsed name of an ownership or checkpoint blob.
 pub(super) struct Mark<'a> {
     pub(super) namespace: &'a str,
     pub(super) hub: &'a str,

@@ -1,6 +1,6 @@
 //! Lists of blobs, flat or by delimiter.
 //!
-//! Also containers, which go with all their blobs.
+//! Also the deletion of containers with all their blobs.
 
 use std::ops::Bound;
 
@@ -15,16 +15,16 @@ use crate::blob::store::Blobs;
 use crate::error::{Error, Result};
 use crate::place::{self, BLOBS, BLOCKS};
 
-/// Pieces that one command removes, about.
+/// Approximate number of pieces that one command removes.
 const SWEPT_PIECES: u32 = 4096;
 
-/// Some blobs of a container, by name.
+/// A page of the blobs of a container, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
     pub blobs: Vec<Blob>,
-    /// Beginnings of names up to a delimiter, each for all blobs that have it.
+    /// Common name prefixes up to a delimiter, each for all blobs that share it.
     pub prefixes: Vec<String>,
-    /// Where the next page begins; `None` if this is the last.
+    /// The start of the next page; `None` if this is the last.
     pub next: Option<String>,
 }
 
@@ -46,8 +46,8 @@ impl Blobs {
         self.list_by(container, (prefix, ""), from, limit).await
     }
 
-    /// As [`Blobs::list`], but blobs with the delimiter behind the prefix are one
-    /// entry: their name up to it. An empty delimiter is in no name.
+    /// As [`Blobs::list`], but blobs with the delimiter after the prefix are collapsed
+    /// into one entry: their name up to it. An empty delimiter collapses nothing.
     pub async fn list_by(
         &self,
         container: &str,
@@ -68,7 +68,7 @@ impl Blobs {
         Ok(page)
     }
 
-    /// Adds the rows from a key on. Answers where to go on, if rows were passed over.
+    /// Adds the rows from a key on. Returns where to continue, if rows were skipped.
     async fn fill(
         &self,
         container: &str,
@@ -83,7 +83,7 @@ impl Blobs {
         let window = self.window(container);
         let rows = window.rows(BLOBS, start, end, limit + 1 - page.len());
         let rows = rows.await?;
-        // A prefix whose blobs go on behind these rows is passed over by its key.
+        // A prefix whose blobs continue after these rows is skipped by its key.
         let is_full = rows.len() > limit - page.len();
         let last = rows.last().map(|row| row.key.clone());
         let mut passed: Option<Vec<u8>> = None;
@@ -109,13 +109,13 @@ impl Blobs {
             passed = Some(behind(blob_key(id, common)));
             page.prefixes.push(common.to_owned());
         }
-        // Rows of one prefix are one entry, so that there may be room for more.
+        // Rows of one prefix are one entry, so the page may have space for more.
         let next = || passed.or_else(|| last.map(|key| [&key[..], &[0]].concat()));
         Ok(is_full.then(next).flatten())
     }
 
-    /// Removes a container with all its blobs. Once it is gone its blobs go, too,
-    /// also if the caller no longer waits.
+    /// Removes a container with all its blobs. Once the container is removed, the
+    /// removal of its blobs continues even if the caller drops this future.
     pub async fn delete_container(&self, container: &str) -> Result<()> {
         let (own, container) = (self.clone(), container.to_owned());
         let deleting = tokio::spawn(named(async move {
@@ -156,8 +156,8 @@ impl Blobs {
     }
 }
 
-/// The first key behind all that begin with `key`, which has bytes below the last
-/// one there can be: a container's number does.
+/// The first key after all that start with `key`, which must hold a byte below 0xFF:
+/// a container's number does.
 fn behind(mut key: Vec<u8>) -> Vec<u8> {
     while key.last() == Some(&u8::MAX) {
         key.pop();

@@ -1,4 +1,4 @@
-//! What is known of a blob, and what can be asked of it.
+//! Blob records, and conditions on them.
 
 use bytes::Bytes;
 use steadfast_collections::schema::Record;
@@ -9,14 +9,14 @@ use uuid::Uuid;
 use crate::blob::lease::{self, Lease, LeaseState};
 use crate::error::{Error, Kind, Result};
 
-/// Names and values, in the order in which they came.
+/// Names and values, in the order in which they were sent.
 pub type Pairs = Vec<(String, String)>;
 
 /// A container of blobs.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Container {
-    /// Never given to another one, also not to one of the same name.
+    /// Never reused, not even for a container of the same name.
     #[n(0)]
     pub(crate) id: u64,
     #[n(1)]
@@ -33,7 +33,7 @@ pub struct Container {
 pub struct Blob {
     #[n(0)]
     pub name: String,
-    /// Another one after every write, and never the same again.
+    /// Changes with every write, and never repeats.
     #[n(1)]
     pub version: u64,
     #[n(2)]
@@ -46,10 +46,10 @@ pub struct Blob {
     pub content_type: String,
     #[n(6)]
     pub metadata: Vec<(String, String)>,
-    /// Further properties that the writer wants to have back.
+    /// Further properties, returned as written.
     #[n(7)]
     pub properties: Vec<(String, String)>,
-    /// The version whose write brought the body.
+    /// The version whose write set the body.
     #[n(8)]
     pub(crate) body: u64,
     /// How many blocks it has; `None` if it was written as a whole.
@@ -60,13 +60,13 @@ pub struct Blob {
 }
 
 impl Blob {
-    /// How its lease stands.
+    /// The state of its lease.
     pub fn lease_state(&self, now: Timestamp) -> LeaseState {
         lease::state(self.lease.as_ref(), now)
     }
 }
 
-/// A blob as somebody writes it.
+/// A request to write a blob.
 #[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Put {
@@ -86,19 +86,19 @@ pub struct Put {
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Block {
-    /// In base64, as its writer names it.
+    /// In base64, chosen by the writer.
     #[n(0)]
     pub id: String,
     #[n(1)]
     pub length: u64,
     #[n(2)]
     pub(crate) body: u64,
-    /// When it goes if it is not committed.
+    /// When it is removed if it is not committed.
     #[n(3)]
     pub(crate) due: Option<Timestamp>,
 }
 
-/// The row of a list.
+/// The row of a block list.
 #[derive(Record, Clone, Debug, Default)]
 #[record(crate = "steadfast_collections", closed)]
 pub(super) struct BlockList {
@@ -106,11 +106,11 @@ pub(super) struct BlockList {
     pub(super) blocks: Vec<Block>,
 }
 
-/// Which block a list means.
+/// Which block an entry of a block list means.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub enum BlockChoice {
-    /// The one that is not committed, or else the one that is.
+    /// The uncommitted one, or else the committed one.
     #[n(0)]
     Latest(String),
     #[n(1)]
@@ -119,7 +119,7 @@ pub enum BlockChoice {
     Uncommitted(String),
 }
 
-/// Bytes that were uploaded and that no blob holds yet.
+/// An upload that no blob refers to yet.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Staged {
@@ -129,11 +129,11 @@ pub struct Staged {
     pub(crate) length: u64,
 }
 
-/// Which versions are meant.
+/// Which versions match.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub enum Match {
-    /// Whatever is there.
+    /// Any existing version.
     #[n(0)]
     Any,
     #[n(1)]
@@ -150,14 +150,14 @@ impl Match {
     }
 }
 
-/// When a write or a read is permitted.
+/// The conditions of a write or a read.
 #[derive(Record, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Conditions {
     /// Only this version.
     #[n(0)]
     pub only: Option<Match>,
-    /// Not this version; with [`Match::Any`]: only if there is none.
+    /// Not this version; with [`Match::Any`]: only if there is no blob.
     #[n(1)]
     pub not: Option<Match>,
     /// Only if it was written after this time, in whole seconds.
@@ -172,7 +172,7 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// Refuses a read that names a lease which the blob does not have.
+    /// Rejects a read that names a lease which the blob does not have.
     pub fn check_lease(&self, blob: &Blob, now: Timestamp) -> Result<()> {
         match self.lease {
             Some(given) => lease::check_read(blob.lease, given, now),
@@ -180,7 +180,7 @@ impl Conditions {
         }
     }
 
-    /// Refuses what the conditions on versions and times do not permit.
+    /// Rejects a request whose conditions on versions and times fail.
     pub fn check(&self, found: Option<&Blob>) -> Result<()> {
         if self.only.is_some_and(|only| !only.fits(found)) {
             let words = "the blob has another version than the one that was asked for";
@@ -207,7 +207,7 @@ impl Conditions {
 }
 
 impl Put {
-    /// Refuses what is over a limit.
+    /// Rejects a blob over a limit.
     pub(crate) fn check(&self) -> Result<()> {
         check_name(&self.name)?;
         check_pairs(&self.metadata)?;

@@ -1,8 +1,8 @@
-//! The service that keeps containers and their blobs.
+//! The service that stores containers and their blobs.
 //!
-//! A container and all its blobs are one instance. A body is cut into pieces, each
-//! a row; a write of a body and of its description are one commit. Every write in a
-//! container gets the next version, so none comes twice.
+//! A container and all its blobs are one instance. A body is split into pieces, each
+//! a row; a body and its metadata are written in one commit. Every write in a
+//! container gets the next version, so versions never repeat.
 
 use steadfast_partition::{Address, Answer, Halt, Kind as ServiceKind, Service, Turn};
 
@@ -16,10 +16,10 @@ use crate::blob::record::{
 use crate::error::{Error, Kind};
 use crate::place::{self, BLOB, BLOBS, BLOCKS, CONTAINERS};
 
-/// Keeps containers and blobs.
+/// The service that stores containers and blobs.
 pub(crate) struct Containers;
 
-/// Where the partition's counter of versions and containers is. No name is empty.
+/// The key of the partition's counter of versions and containers. No name is empty.
 const COUNTER: &[u8] = b"";
 
 impl Service for Containers {
@@ -76,7 +76,7 @@ impl Service for Containers {
     }
 }
 
-/// Commands about bytes that are in no blob yet, or no longer.
+/// Commands about bytes that belong to no blob yet, or no longer.
 fn uploads(turn: &mut Turn<'_>, to: &Address, command: &BlobCommand) -> Result<BlobReply, Halt> {
     match command {
         BlobCommand::Stage(bytes) => {
@@ -117,7 +117,7 @@ fn uploads(turn: &mut Turn<'_>, to: &Address, command: &BlobCommand) -> Result<B
     Ok(BlobReply::Done)
 }
 
-/// Where the body of a blob comes from.
+/// The source of a blob's body.
 #[derive(Clone, Copy)]
 enum Body<'a> {
     /// It is part of the command.
@@ -257,7 +257,7 @@ fn describe(
     conditions: &Conditions,
 ) -> Result<BlobReply, Halt> {
     check_pairs(metadata)?;
-    // Whatever the conditions are: clients fall back to a write on just this error.
+    // Before the conditions: clients fall back to a write on this error.
     let (container, mut blob) = existing(turn, to, name)?;
     conditions.check(Some(&blob))?;
     blob.lease = lease::check_write(blob.lease, conditions.lease, turn.time())?;

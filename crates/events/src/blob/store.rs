@@ -1,8 +1,8 @@
-//! Blobs as the rest of the node uses them.
+//! The blobs API for the rest of the node.
 //!
-//! Processors of the SDKs keep their ownerships and checkpoints as blobs. A write
-//! that changes an owner there cuts off whoever reads the partition for the group,
-//! like a claim in our own store.
+//! Processors of the SDKs store their ownerships and checkpoints as blobs. A write
+//! that changes an owner there disconnects the group's readers of the partition, like
+//! a claim in our own store.
 
 use std::ops::{Bound, Range};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ struct Inner {
     hubs: EventHubs,
 }
 
-/// Where the bytes of a blob in one version are. Cheap to clone.
+/// The location of the bytes of one version of a blob. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Layout {
     container: String,
@@ -57,8 +57,8 @@ impl Blobs {
         }
     }
 
-    /// Makes a container. Its name is `account/container`, or whatever the caller
-    /// keeps apart.
+    /// Creates a container. Its name is `account/container`, or any other unique name
+    /// of the caller.
     pub async fn create_container(&self, container: &str, metadata: Pairs) -> Result<Container> {
         self.container_of(container, BlobCommand::Create { metadata })
             .await
@@ -69,7 +69,7 @@ impl Blobs {
         self.container_of(container, BlobCommand::Find).await
     }
 
-    /// Writes a blob: description and body at once.
+    /// Writes a blob: metadata and body together.
     pub async fn put(&self, container: &str, put: Put, conditions: Conditions) -> Result<Blob> {
         put.check()?;
         let name = put.name.clone();
@@ -77,7 +77,7 @@ impl Blobs {
         self.write(container, &name, command).await
     }
 
-    /// Replaces the metadata of a blob, which must be there.
+    /// Replaces the metadata of an existing blob.
     pub async fn describe(
         &self,
         container: &str,
@@ -132,7 +132,7 @@ impl Blobs {
         name: &str,
         range: Option<Range<u64>>,
     ) -> Result<(Blob, Bytes)> {
-        // A write between the two reads replaces the body: then look again.
+        // A write between the two reads replaces the body: then retry.
         const ATTEMPTS: u32 = 8;
         for _ in 0..ATTEMPTS {
             let blob = self.get(container, name).await?;
@@ -141,11 +141,11 @@ impl Blobs {
                 return Ok((blob, body));
             }
         }
-        let words = format!("blob '{name}' is being written over and over; try again");
+        let words = format!("blob '{name}' is being overwritten continuously; retry");
         Err(Error::new(Kind::Unavailable, words))
     }
 
-    /// A part of the body of a blob in this version; `None` if it was written
+    /// A part of the body of a blob in this version; `None` if it was overwritten
     /// since.
     pub async fn part(
         &self,
@@ -160,7 +160,7 @@ impl Blobs {
         }
     }
 
-    /// Where the body of a blob in this version is; `None` if it was written since.
+    /// The layout of the body of this version; `None` if it was overwritten since.
     pub async fn layout(&self, container: &str, blob: &Blob) -> Result<Option<Layout>> {
         let id = self.container(container).await?.id;
         let runs = match blob.blocks {
@@ -184,14 +184,14 @@ impl Blobs {
         }))
     }
 
-    /// Removes the ownerships and checkpoints of an event hub from all containers
-    /// that this node serves, when the event hub is gone: they would keep processors
-    /// from an event hub of the same name. Answers how many there were.
+    /// Removes the ownerships and checkpoints of a deleted event hub from all containers
+    /// that this node serves: they would mislead processors of a new event hub of the
+    /// same name. Returns their number.
     pub async fn forget_event_hub(&self, hub: &str) -> Result<u64> {
         self.forget_marks(hub, None).await
     }
 
-    /// As [`Blobs::forget_event_hub`], for one group that is gone.
+    /// As [`Blobs::forget_event_hub`], for one deleted group.
     pub async fn forget_group(&self, hub: &str, group: &str) -> Result<u64> {
         self.forget_marks(hub, Some(group)).await
     }
@@ -200,7 +200,7 @@ impl Blobs {
         let mut count = 0;
         for container in self.containers().await? {
             count += match self.forget_marks_in(&container, hub, group).await {
-                // It was removed meanwhile, with all that it held.
+                // The container was removed concurrently, with its blobs.
                 Err(error) if error.kind() == Kind::ContainerNotFound => 0,
                 forgotten => forgotten?,
             };
@@ -229,7 +229,7 @@ impl Blobs {
             if !names.is_empty() {
                 count += names.len() as u64;
                 let id = self.container(container).await?.id;
-                // What is gone has no owner: a lease does not keep it.
+                // The event hub is gone: a lease does not protect the blob.
                 let sweep = BlobCommand::Sweep {
                     container: id,
                     names,
@@ -274,7 +274,7 @@ impl Blobs {
         Ok(found)
     }
 
-    /// Some bytes of a body; `None` if its blob was written since.
+    /// A byte range of a body; `None` if its blob was overwritten since.
     pub async fn bytes(&self, layout: &Layout, range: Range<u64>) -> Result<Option<Bytes>> {
         let window = self.window(&layout.container);
         let mut found = BytesMut::with_capacity((range.end - range.start.min(range.end)) as usize);
@@ -320,8 +320,8 @@ impl Blobs {
         Ok(blob)
     }
 
-    /// A partition's owner has changed. A blob may look like an ownership of an
-    /// event hub that is not there.
+    /// Disconnects readers after a change of a partition's owner. The blob may name an
+    /// event hub that does not exist.
     async fn cut(&self, claim: &Mark<'_>, owner: &str) {
         if let Ok(known) = self.inner.hubs.known_group(claim.hub, claim.group).await {
             let hubs = &self.inner.hubs;
@@ -354,7 +354,7 @@ impl Blobs {
     }
 }
 
-/// The rest of the piece in which a range of a run begins.
+/// The part of a range that lies in its first piece.
 async fn piece(
     window: &Window,
     (id, body): (u64, u64),

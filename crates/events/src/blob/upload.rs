@@ -1,4 +1,4 @@
-//! Uploads and blocks as the rest of the node uses them.
+//! The API of uploads and blocks.
 
 use bytes::Bytes;
 
@@ -10,34 +10,34 @@ use crate::error::{Error, Result};
 /// The blocks of a blob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockLists {
-    /// `None` if no list was committed yet.
+    /// `None` if no block list was committed yet.
     pub blob: Option<Blob>,
     pub committed: Vec<Block>,
     pub uncommitted: Vec<Block>,
 }
 
 impl Blobs {
-    /// Begins an upload. Every part but the last has a whole number of pieces
-    /// (`limits::BLOB_PIECE_BYTES`). What is neither written nor discarded goes
-    /// after an hour.
+    /// Starts an upload. Every part but the last has a whole number of pieces
+    /// (`limits::BLOB_PIECE_BYTES`). An upload that is neither written nor discarded is
+    /// removed after an hour.
     pub async fn stage(&self, container: &str, bytes: Bytes) -> Result<Staged> {
         self.staged(container, BlobCommand::Stage(bytes)).await
     }
 
-    /// Adds to an upload.
+    /// Appends to an upload.
     pub async fn append(&self, container: &str, staged: Staged, bytes: Bytes) -> Result<Staged> {
         let command = BlobCommand::Append { staged, bytes };
         self.staged(container, command).await
     }
 
-    /// Gives an upload up.
+    /// Discards an upload.
     pub async fn discard(&self, container: &str, staged: Staged) -> Result<()> {
         let body = staged.body;
         let command = BlobCommand::Discard { body };
         self.call(container, command).await.map(drop)
     }
 
-    /// Writes a blob whose body is an upload; that of `put` is not looked at.
+    /// Writes a blob whose body is an upload; the body of `put` is ignored.
     pub async fn put_staged(
         &self,
         container: &str,
@@ -54,8 +54,8 @@ impl Blobs {
         self.write(container, &name, command).await
     }
 
-    /// Makes an upload a block, which is in no blob until a list names it. One that
-    /// no list names goes after a week. Of the conditions only the lease counts.
+    /// Turns an upload into an uncommitted block, which is removed after a week unless
+    /// a block list names it. Of the conditions only the lease counts.
     pub async fn put_block(
         &self,
         container: &str,
@@ -73,7 +73,7 @@ impl Blobs {
         self.call(container, command).await.map(drop)
     }
 
-    /// Writes a blob whose body is these blocks; that of `put` is not looked at.
+    /// Writes a blob whose body is these blocks; the body of `put` is ignored.
     pub async fn put_blocks(
         &self,
         container: &str,

@@ -1,9 +1,9 @@
-//! Lets a handler try events, again and again.
+//! Calls the handler, and retries failed events.
 //!
-//! With exactly-once an attempt is a transaction: what the handler wrote and the new
-//! checkpoint are one commit. Otherwise the checkpoint follows when it is due. A
-//! transaction that is given up in a deadlock is begun again, and is no failure of the
-//! handler.
+//! With exactly-once an attempt is a transaction: the handler's writes and the new
+//! checkpoint are one commit. Otherwise the checkpoint is written when it is due. A
+//! transaction aborted by a deadlock is retried, and does not count as a failure of
+//! the handler.
 
 use std::sync::Arc;
 
@@ -20,19 +20,19 @@ use crate::processor::options::Guarantee;
 use crate::processor::pump::{Next, Pump};
 use crate::processor::work::parked;
 
-/// How an attempt ended.
+/// The outcome of an attempt.
 enum Attempt {
     Done,
     /// The handler failed.
     Failed(String),
-    /// The state underneath failed; it is nobody's fault.
+    /// The store failed; not the handler's fault.
     Unavailable(Error),
-    /// The checkpoint is not where it should be.
+    /// The checkpoint is not at the expected position.
     Moved,
 }
 
 impl<H: Handler> Pump<H> {
-    /// Handles events until all are done with.
+    /// Handles events until each has succeeded or is a dead letter.
     pub(crate) async fn handle(&mut self, events: &[Received]) -> Option<Next> {
         let (mut index, mut attempts, mut is_single) = (0, 0, false);
         while let Some(first) = events.get(index) {
@@ -48,7 +48,7 @@ impl<H: Handler> Pump<H> {
                     }
                 }
                 Attempt::Failed(reason) if some.len() > 1 => {
-                    // One of them is the culprit: find out which.
+                    // Retry one by one to find the failing event.
                     is_single = true;
                     self.tell("handle a batch", reason, 1).await;
                 }
@@ -77,7 +77,7 @@ impl<H: Handler> Pump<H> {
         None
     }
 
-    /// Lets the handler try some events.
+    /// Calls the handler with some events.
     async fn attempt(&mut self, events: &[Received]) -> Attempt {
         let Some(last) = events.last().map(|event| (event.sequence, event.offset)) else {
             return Attempt::Done;
@@ -106,8 +106,8 @@ impl<H: Handler> Pump<H> {
         Attempt::Done
     }
 
-    /// Calls the handler, and with exactly-once commits what it did together with
-    /// the commands.
+    /// Calls the handler, and with exactly-once commits its effects together with the
+    /// commands.
     async fn call(
         &mut self,
         guarantee: &Guarantee,
@@ -198,7 +198,7 @@ impl<H: Handler> Pump<H> {
     pub(crate) async fn checkpoint(&mut self, to: (i64, i64)) -> Result<()> {
         let work = &self.work;
         let condition = Condition::At(self.progress.checkpoint);
-        // By what is known, not by name: another event hub may have the name by now.
+        // By the cached id, not by name: another event hub may have the name by now.
         let command = advance(&work.known, &work.group, to, condition);
         work.hubs
             .advance_of(&work.known, self.partition, command)
@@ -207,8 +207,8 @@ impl<H: Handler> Pump<H> {
         Ok(())
     }
 
-    /// Puts an event aside, and with exactly-once moves the checkpoint in the same
-    /// commit.
+    /// Stores an event as a dead letter, and with exactly-once moves the checkpoint in
+    /// the same commit.
     async fn park(&mut self, event: &Received, attempts: u32, reason: &str) -> Option<Next> {
         let place = (event.sequence, event.offset);
         let is_once = matches!(self.work.options.guarantee, Guarantee::ExactlyOnce(_));
@@ -226,7 +226,7 @@ impl<H: Handler> Pump<H> {
             if error.kind() == Kind::CheckpointMoved {
                 return Some(Next::FromCheckpoint);
             }
-            self.report("park an event", &error, attempts).await;
+            self.report("store a dead letter", &error, attempts).await;
             if let Some(why) = self.pause(1).await {
                 return Some(Next::Over(why));
             }
@@ -248,13 +248,13 @@ impl<H: Handler> Pump<H> {
         Ok(hubs.inner.router.commit(place, commands).await?)
     }
 
-    /// Handles parked events again, one by one; those that fail again stay.
+    /// Replays dead letters, one by one; those that fail again stay.
     pub(crate) async fn handle_parked(&mut self) {
         let work = Arc::clone(&self.work);
         let (hub, group) = (&work.known.hub.name, &work.group);
         let found = match work.hubs.parked(hub, group, self.partition, 0).await {
             Ok(found) => found,
-            Err(error) => return self.report("read parked events", &error, 0).await,
+            Err(error) => return self.report("read dead letters", &error, 0).await,
         };
         for event in found {
             if self.ended.borrow().is_some() {
@@ -284,20 +284,20 @@ impl<H: Handler> Pump<H> {
             Attempt::Unavailable(error) => Err(error),
             Attempt::Failed(reason) => {
                 let attempts = event.attempts + 1;
-                self.tell("handle a parked event", reason.clone(), attempts)
+                self.tell("replay a dead letter", reason.clone(), attempts)
                     .await;
                 let again = parked(&received[0], attempts, &reason);
                 self.commit(vec![work.park(self.partition, again)]).await
             }
         };
         if let Err(error) = outcome {
-            self.report("handle a parked event", &error, event.attempts)
+            self.report("replay a dead letter", &error, event.attempts)
                 .await;
         }
     }
 }
 
-/// Whether a handler failed because its transaction was given up in a deadlock.
+/// Whether a handler failed because a deadlock aborted its transaction.
 fn is_deadlock(failure: &Failure) -> bool {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&**failure);
     while let Some(error) = cause {

@@ -1,8 +1,8 @@
-//! Shares the partitions of a group, cycle by cycle.
+//! Balances the partitions of a group over processors.
 //!
-//! A cycle renews what the processor owns, lists the group, and takes what the plan
-//! says. A partition is handled by a task of its own while it is owned; before it is
-//! given up, that task has ended.
+//! A cycle renews the processor's ownerships, lists the group, and claims partitions
+//! by the plan. An owned partition is handled by its own task, which ends before the
+//! partition is released.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,13 +30,13 @@ use crate::processor::pump;
 use crate::processor::work::Work;
 
 /// A running processor: one member of its group. Dropped without [`Processor::stop`]
-/// it ends like a process that is killed: others take over when its ownerships expire.
+/// it ends as if killed: others take over when its ownerships expire.
 pub struct Processor {
     owner: String,
     stop: watch::Sender<bool>,
     task: Option<JoinHandle<()>>,
     held: Arc<Mutex<Vec<u32>>>,
-    /// Of the tasks of partitions, for a hard end.
+    /// Abort handles of the partition tasks, for a drop.
     running: Arc<Mutex<BTreeMap<u32, tokio::task::AbortHandle>>>,
 }
 
@@ -91,7 +91,7 @@ impl EventHubs {
 }
 
 impl Processor {
-    /// Who it is in its group.
+    /// Its member name in the group.
     pub fn owner(&self) -> &str {
         &self.owner
     }
@@ -101,8 +101,8 @@ impl Processor {
         self.held.lock().clone()
     }
 
-    /// Ends it: handlers finish what they are at, checkpoints are written, close
-    /// handlers called, and the partitions given up, so that others take over at once.
+    /// Stops the processor: running handler calls finish, checkpoints are written, close
+    /// handlers are called, and the partitions are released for others to claim.
     pub async fn stop(mut self) {
         self.stop.send_replace(true);
         if let Some(task) = self.task.take() {
@@ -115,8 +115,8 @@ impl Processor {
 impl Drop for Processor {
     fn drop(&mut self) {
         if let Some(task) = &self.task {
-            // The partitions first: a pump whose balancer is gone ends in order, with a
-            // last checkpoint, and a processor that is dropped writes nothing more.
+            // The partitions first: a pump without its balancer would stop in order and
+            // write a last checkpoint, and a dropped processor writes nothing more.
             for running in self.running.lock().values() {
                 running.abort();
             }
@@ -125,7 +125,7 @@ impl Drop for Processor {
     }
 }
 
-/// One partition in work.
+/// The task of one partition.
 struct Pump {
     end: watch::Sender<Option<CloseReason>>,
     task: JoinHandle<()>,
@@ -137,7 +137,7 @@ struct Balance<H> {
     pumps: BTreeMap<u32, Pump>,
     held: Arc<Mutex<Vec<u32>>>,
     running: Arc<Mutex<BTreeMap<u32, tokio::task::AbortHandle>>>,
-    /// It takes what its node owns.
+    /// Set if it handles its node's partitions.
     follower: Option<Follower>,
 }
 
@@ -157,8 +157,8 @@ impl<H: Handler> Balance<H> {
             let taken = self.work.options.clock.monotonic().saturating_sub(begun);
             tokio::select! {
                 _ = stopped.wait_for(|stopped| *stopped) => break,
-                // Whoever follows its node does so at once.
-                // A node that has gone changes nothing any more.
+                // A change of the node's partitions starts a cycle at once.
+                // A stopped node reports no more changes.
                 Ok(()) = changes.changed(), if self.follower.is_some() => {}
                 () = tokio::time::sleep(pause.saturating_sub(taken)) => {}
             }
@@ -166,8 +166,8 @@ impl<H: Handler> Balance<H> {
         self.leave().await;
     }
 
-    /// One cycle of a processor that takes what its node owns: it gives up the rest,
-    /// and takes what it misses from whoever has it, who cannot handle it any more.
+    /// One cycle of a processor that handles its node's partitions: it releases all
+    /// others, and claims missing ones from their owners, which cannot commit any more.
     async fn follow(&mut self) -> Option<Duration> {
         let now = self.now();
         for lapsed in self.member.lapse(now) {
@@ -210,7 +210,7 @@ impl<H: Handler> Balance<H> {
         })
     }
 
-    /// Whether this node owns a partition, and it is our turn to take it.
+    /// Whether this node owns a partition, and this processor handles it.
     fn is_ours(&self, partition: u32) -> bool {
         let place = self.work.place(partition);
         let is_here = self.work.hubs.inner.router.door(place).is_some();
@@ -218,8 +218,8 @@ impl<H: Handler> Balance<H> {
         is_here && self.follower.as_ref().is_some_and(is_for)
     }
 
-    /// One cycle; answers how long after its beginning the next one follows, or
-    /// nothing if there is nothing left to share.
+    /// One cycle; returns the time from its start to the next one, or `None` if the
+    /// event hub or group is gone.
     async fn cycle(&mut self) -> Option<Duration> {
         for lapsed in self.member.lapse(self.now()) {
             self.end(lapsed.0, CloseReason::OwnershipLost);
@@ -230,7 +230,7 @@ impl<H: Handler> Balance<H> {
         let listing = match self.list().await {
             Ok(listing) => listing,
             Err(error) => {
-                // What is ours goes on; the next cycle tries again.
+                // Owned partitions continue; the next cycle retries.
                 self.report("list ownerships", error.to_string()).await;
                 let is_gone = matches!(error.kind(), Kind::HubNotFound | Kind::GroupNotFound);
                 return (!is_gone).then_some(self.work.options.timing.interval / 2);
@@ -248,9 +248,9 @@ impl<H: Handler> Balance<H> {
         let pause = self.member.wait(&plan, &mut random);
         Some(match (pause.is_zero() && !has_won, is_moot) {
             (false, _) => pause,
-            // A rival was faster each time: let it finish.
+            // Another processor won each claim: let it finish.
             (true, false) => Duration::from_millis(u64::from(fastrand::u8(1..20))),
-            // There is nothing to take, though there should be: others are at it.
+            // No partition to claim yet: other processors are claiming.
             (true, true) => self.work.options.timing.interval / 8,
         })
     }
@@ -274,7 +274,7 @@ impl<H: Handler> Balance<H> {
         Ok(listing)
     }
 
-    /// Writes to the group's store, all at once; answers whether any succeeded.
+    /// Writes ownerships concurrently; returns whether any write succeeded.
     async fn write(&mut self, actions: Vec<Action>) -> bool {
         let work = Arc::clone(&self.work);
         let me = self.member.id().as_str().to_owned();
@@ -320,7 +320,7 @@ impl<H: Handler> Balance<H> {
         let work = Arc::clone(&self.work);
         let task = tokio::spawn(named(async move {
             if let Some(before) = before {
-                // It was lost and is back: one task at a time.
+                // It was lost and claimed again: one task at a time.
                 before.end.send_if_modified(|why| {
                     why.get_or_insert(CloseReason::OwnershipLost);
                     true
@@ -333,7 +333,7 @@ impl<H: Handler> Balance<H> {
         self.pumps.insert(partition, Pump { end, task });
     }
 
-    /// Ends the work on a partition; it may still be inside its handler.
+    /// Stops the task of a partition, which may still be in its handler.
     fn end(&mut self, partition: u32, why: CloseReason) {
         if let Some(pump) = self.pumps.get(&partition) {
             pump.end.send_replace(Some(why));
@@ -341,7 +341,7 @@ impl<H: Handler> Balance<H> {
         self.show();
     }
 
-    /// Ends all work, and gives up what is owned.
+    /// Stops all tasks, and releases the owned partitions.
     async fn leave(&mut self) {
         for pump in self.pumps.values() {
             pump.end.send_if_modified(|why| {

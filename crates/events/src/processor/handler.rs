@@ -1,4 +1,4 @@
-//! What a user of processors writes.
+//! The handler interface of processors.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -12,18 +12,17 @@ use crate::batch::{Event, Publication};
 use crate::error::{Error, Kind, Result};
 use crate::position::Position;
 
-/// Why a handler could not do its work.
+/// The error of a handler.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// What a handler answers.
+/// The result of a handler.
 pub type Handled = std::result::Result<(), Failure>;
 
-/// Handles the events of a group. What a processor can do, with an example, is told
-/// in `docs/guides/events.md`. One handler serves all partitions of a processor:
-/// within a partition its calls come one after the other, across partitions at the
-/// same time.
+/// Handles the events of a group; `docs/guides/events.md` has an example. One handler
+/// serves all partitions of a processor: its calls are sequential within a partition,
+/// and concurrent across partitions.
 pub trait Handler: Send + Sync + 'static {
-    /// Handles events of one partition, in order. If it fails they come again.
+    /// Handles events of one partition, in order. Failed events are retried.
     fn handle(
         &self,
         events: &[Received],
@@ -35,25 +34,25 @@ pub trait Handler: Send + Sync + 'static {
         async { Ok(()) }
     }
 
-    /// Called once after a partition's last event, before it is given up.
+    /// Called once after a partition's last event, before it is released.
     fn close(&self, _partition: u32, _why: CloseReason) -> impl Future<Output = ()> + Send {
         async {}
     }
 
-    /// Told of everything that goes wrong. The processor goes on.
+    /// Called on every error. The processor continues.
     fn error(&self, trouble: &Trouble) -> impl Future<Output = ()> + Send {
         tracing::warn!(
             event = "processor.trouble",
             partition = ?trouble.partition,
             operation = trouble.operation,
             error = %trouble.message,
-            "a processor is in trouble",
+            "a processor reported an error",
         );
         async {}
     }
 }
 
-/// An event as a handler gets it.
+/// An event as delivered to a handler.
 #[derive(Clone, Debug)]
 pub struct Received {
     pub sequence: i64,
@@ -90,11 +89,11 @@ impl Received {
     }
 }
 
-/// A partition that begins to be handled.
+/// The start of handling a partition.
 #[derive(Debug)]
 pub struct Opening {
     pub partition: u32,
-    /// Where it starts; may be changed.
+    /// The start position; the handler may change it.
     pub start: Position,
 }
 
@@ -107,25 +106,25 @@ pub enum CloseReason {
     OwnershipLost,
 }
 
-/// Something went wrong.
+/// An error in a processor.
 #[derive(Clone, Debug)]
 pub struct Trouble {
     /// `None` if it concerns the whole processor.
     pub partition: Option<u32>,
-    /// What was being done.
+    /// The operation that failed.
     pub operation: &'static str,
     pub message: String,
-    /// How often the same event was tried by now.
+    /// Attempts of the same event so far.
     pub attempts: u32,
 }
 
-/// What a handler has beside the events.
+/// The handler's access to checkpoints, state and the transaction.
 pub struct Context<'a> {
     pub(crate) partition: u32,
     pub(crate) scope: &'a str,
-    /// With exactly-once: where its state is, and the transaction that it is part of.
+    /// With exactly-once: the replica of its state, and the transaction.
     pub(crate) state: Option<(&'a Replica, Tx<'a>)>,
-    /// A checkpoint that the handler wants to have written.
+    /// A checkpoint requested by the handler.
     pub(crate) wanted: Option<(i64, i64)>,
 }
 
@@ -135,18 +134,18 @@ impl<'a> Context<'a> {
         self.partition
     }
 
-    /// Has a checkpoint written behind this event, once the handler has succeeded.
+    /// Requests a checkpoint at this event, written once the handler has succeeded.
     pub fn checkpoint(&mut self, event: &Received) {
         self.wanted = Some((event.sequence, event.offset));
     }
 
-    /// The collections of this group and partition, with exactly-once. Others that
-    /// live in the same partition can be reached by [`Context::replica`].
+    /// The collections of this group and partition, with exactly-once. For others in
+    /// the same store partition use [`Context::replica`].
     pub fn state(&self) -> Result<State> {
         Ok(self.replica()?.scope(self.scope))
     }
 
-    /// All collections of the partition of the store that this partition lives in.
+    /// All collections of the store partition that hosts this partition.
     pub fn replica(&self) -> Result<&'a Replica> {
         let (replica, _) = self.state.as_ref().ok_or_else(not_transactional)?;
         Ok(replica)
@@ -164,7 +163,7 @@ fn not_transactional() -> Error {
     Error::new(Kind::HandlerFailed, words)
 }
 
-/// A handler that panics has failed; the partition's task goes on.
+/// Turns a handler's panic into an error; the partition's task continues.
 pub(crate) async fn caught(handler: impl Future<Output = Handled>) -> Handled {
     match AssertUnwindSafe(handler).catch_unwind().await {
         Ok(outcome) => outcome,

@@ -1,4 +1,4 @@
-//! How a processor works.
+//! Options of a processor.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,39 +11,39 @@ use steadfast_partition::Replicas;
 use crate::position::Position;
 use crate::processor::progress::Every;
 
-/// What a crash may do to the effects of a handler.
+/// The delivery guarantee for the effects of a handler.
 #[derive(Clone)]
 pub enum Guarantee {
-    /// They may happen again, for events after the last checkpoint.
+    /// After a crash, events after the last checkpoint are handled again.
     AtLeastOnce,
-    /// What the handler writes to collections in its transaction happens once:
+    /// The handler's writes to collections in its transaction happen once:
     /// the checkpoint is part of the same commit.
     ExactlyOnce(Arc<Replicas>),
 }
 
-/// How a processor works; every value has a default.
+/// Options of a processor; every value has a default.
 #[derive(Clone)]
 pub struct ProcessorOptions {
-    /// Who it is among the members of its group; drawn at random unless set.
+    /// Its member name in the group; random unless set.
     pub owner: String,
-    /// How eagerly it takes partitions: `Strategy::BALANCED`, `Strategy::GREEDY` ..
+    /// How eagerly it claims partitions: `Strategy::BALANCED`, `Strategy::GREEDY` ..
     pub strategy: Strategy,
-    /// How often it looks at the group, and when a silent member counts as gone.
+    /// The interval of the balancing cycle, and when ownerships expire.
     pub timing: Timing,
     pub guarantee: Guarantee,
     /// When it writes checkpoints; with exactly-once, each batch does.
     pub checkpoint: Every,
-    /// Events that a handler gets at a time; 1 for one by one.
+    /// Maximum events per call of the handler; 1 for one by one.
     pub batch: usize,
     /// Where to start in a partition without a checkpoint.
     pub start: Position,
-    /// The same for single partitions.
+    /// The start position of individual partitions.
     pub starts: BTreeMap<u32, Position>,
-    /// After so many failed attempts an event is parked; `None`: never.
+    /// After this many failed attempts an event becomes a dead letter; `None`: never.
     pub attempts: Option<u32>,
-    /// How long to wait after a failed attempt at first; then longer.
+    /// The wait after the first failed attempt; it doubles with each further one.
     pub pause: Duration,
-    /// Where the time comes from.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
 }
 
@@ -71,7 +71,7 @@ impl ProcessorOptions {
         self.starts.get(&partition).copied().unwrap_or(self.start)
     }
 
-    /// How long to wait after so many failed attempts.
+    /// How long to wait after this many failed attempts.
     pub(crate) fn pause_after(&self, attempts: u32) -> Duration {
         const LONGEST: Duration = Duration::from_secs(30);
         let doubled = self

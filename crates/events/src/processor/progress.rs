@@ -5,20 +5,20 @@ use std::time::Duration;
 /// When a processor writes checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Every {
-    /// After so many events.
+    /// After this many events.
     pub events: Option<u64>,
-    /// So long after the first event that has none.
+    /// This long after the first event since the last checkpoint.
     pub time: Option<Duration>,
 }
 
 impl Every {
-    /// Only when the handler says so.
+    /// Only when the handler requests it.
     pub const BY_HAND: Self = Self {
         events: None,
         time: None,
     };
 
-    /// After so many events.
+    /// After this many events.
     pub const fn events(count: u64) -> Self {
         Self {
             events: Some(count),
@@ -26,7 +26,7 @@ impl Every {
         }
     }
 
-    /// After so much time.
+    /// After this much time.
     pub const fn time(time: Duration) -> Self {
         Self {
             events: None,
@@ -45,7 +45,7 @@ impl Default for Every {
     }
 }
 
-/// How far a partition's handler has come.
+/// The progress of a partition's handler since the last checkpoint.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
     every: Every,
@@ -78,14 +78,14 @@ impl Progress {
         self.count += count;
     }
 
-    /// What should be written now.
+    /// The checkpoint to write now, if one is due.
     pub(crate) fn due(&self, now: Duration) -> Option<(i64, i64)> {
         let is_over = self.every.events.is_some_and(|most| self.count >= most)
             || self.due_in(now) == Some(Duration::ZERO);
         self.handled.filter(|_| is_over)
     }
 
-    /// How long until a checkpoint is due, if time alone makes it so.
+    /// How long until a checkpoint is due by time.
     pub(crate) fn due_in(&self, now: Duration) -> Option<Duration> {
         self.handled?;
         Some(
@@ -95,7 +95,7 @@ impl Progress {
         )
     }
 
-    /// What should be written when the partition is given up.
+    /// The checkpoint to write when the partition is released.
     pub(crate) fn last(&self) -> Option<(i64, i64)> {
         self.handled.filter(|_| self.every != Every::BY_HAND)
     }

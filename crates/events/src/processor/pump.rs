@@ -1,9 +1,9 @@
 //! Handles one partition, event after event.
 //!
-//! Events are handled in order, and those of a failed attempt come again, one by
-//! one, until they succeed or are parked. A checkpoint is only ever moved from where
-//! this task believes it to be; if it is elsewhere, by a reset or by another owner,
-//! the task starts again from there.
+//! Events are handled in order, and those of a failed attempt are retried one by one,
+//! until they succeed or become dead letters. A checkpoint write names the expected
+//! current checkpoint; if that was moved, by a reset or by another owner, the task
+//! restarts from it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,13 +20,13 @@ use crate::processor::progress::Progress;
 use crate::processor::work::Work;
 use crate::reader::Reader;
 
-/// How the work on a partition goes on.
+/// The next step of a partition's task.
 pub(crate) enum Next {
-    /// It is over.
+    /// Stop.
     Over(CloseReason),
-    /// Read on from where it stands.
+    /// Continue reading from the current position.
     Again,
-    /// Read on from the checkpoint, which somebody has moved.
+    /// Restart from the checkpoint, which was moved.
     FromCheckpoint,
 }
 
@@ -43,14 +43,14 @@ pub(crate) struct Pump<H> {
     pub(crate) partition: u32,
     pub(crate) scope: Arc<str>,
     pub(crate) ended: watch::Receiver<Option<CloseReason>>,
-    /// Rings when parked events shall be handled again.
+    /// Notified when dead letters are to be replayed.
     pub(crate) bell: Arc<Notify>,
     pub(crate) progress: Progress,
-    /// The sequence number of the next event, once that is known.
+    /// The sequence number of the next event, once known.
     pub(crate) next: Option<i64>,
 }
 
-/// Handles a partition until it is ended or lost.
+/// Handles a partition until the task is stopped or the partition is lost.
 pub(crate) async fn run<H: Handler>(
     work: Arc<Work<H>>,
     partition: u32,
@@ -119,7 +119,7 @@ impl<H: Handler> Pump<H> {
         }
     }
 
-    /// Finds out where to start, and tells the handler.
+    /// Determines the start position, and calls the open handler.
     async fn open(&mut self) -> Result<Position> {
         let checkpoint = self.look_up().await?;
         let start = match checkpoint {
@@ -138,7 +138,7 @@ impl<H: Handler> Pump<H> {
         Ok(opening.start)
     }
 
-    /// Where the checkpoint is.
+    /// Reads the checkpoint.
     async fn look_up(&mut self) -> Result<Option<i64>> {
         let work = &self.work;
         let found = work
@@ -150,7 +150,7 @@ impl<H: Handler> Pump<H> {
         Ok(sequence)
     }
 
-    /// Attaches a reader and handles what it brings.
+    /// Attaches a reader and handles its events.
     async fn read(&mut self, position: Position, failures: &mut u32) -> Next {
         let owner = &self.work.options.owner;
         let attach = Attach::at(position).epoch(0).named(owner).owned_by(owner);
@@ -177,14 +177,14 @@ impl<H: Handler> Pump<H> {
         self.recover(error, *failures).await
     }
 
-    /// What to do when reading has failed.
+    /// Recovers from a failed read.
     async fn recover(&mut self, error: Error, failures: u32) -> Next {
         if let Some(why) = *self.ended.borrow() {
             return Next::Over(why);
         }
         match error.kind() {
             Kind::CheckpointMoved => return Next::FromCheckpoint,
-            // The next cycle ends the whole processor.
+            // The next cycle stops the whole processor.
             Kind::HubNotFound | Kind::GroupNotFound => {
                 return Next::Over(CloseReason::OwnershipLost);
             }
@@ -192,7 +192,7 @@ impl<H: Handler> Pump<H> {
                 return Next::Over(CloseReason::OwnershipLost);
             }
             Kind::PositionBeyondEnd => {
-                // The events are gone, and new ones count from the beginning.
+                // The stream was lost, and numbers restart from the beginning.
                 self.report("start behind the last event", &error, failures)
                     .await;
                 self.next = Some(0);
@@ -205,13 +205,13 @@ impl<H: Handler> Pump<H> {
         }
     }
 
-    /// Whether it owns the partition. If so, whoever lets readers in is told once more:
-    /// it may have heard of an earlier claim only.
+    /// Whether this processor owns the partition. If so, the claim is reported to the
+    /// reader registry once more, which may know only an earlier one.
     async fn is_owner(&self) -> bool {
         let work = &self.work;
         let (hub, group) = (&work.known.hub.name, &work.group);
         let Ok(found) = work.hubs.ownerships(hub, group).await else {
-            // Nobody knows; the next renewal will tell.
+            // Unknown; the next renewal decides.
             return true;
         };
         let owner = &work.options.owner;
@@ -228,7 +228,7 @@ impl<H: Handler> Pump<H> {
         own.is_some()
     }
 
-    /// Handles what a reader brings until something else happens.
+    /// Handles a reader's events until it is interrupted.
     async fn follow(&mut self, reader: &mut Reader) -> Result<Next> {
         let mut current = None;
         let mut events = Vec::new();
@@ -254,7 +254,7 @@ impl<H: Handler> Pump<H> {
                     }
                     continue;
                 }
-                // Without its processor it has no more to do.
+                // The processor was dropped.
                 Woken::Ended => {
                     let why = *self.ended.borrow();
                     return Ok(Next::Over(why.unwrap_or(CloseReason::Shutdown)));
@@ -267,7 +267,7 @@ impl<H: Handler> Pump<H> {
         }
     }
 
-    /// Waits after a failure; answers why not to go on, if so.
+    /// Waits after a failure; returns the reason if the task is stopped during the wait.
     pub(crate) async fn pause(&mut self, attempts: u32) -> Option<CloseReason> {
         let pause = self.work.options.pause_after(attempts);
         tokio::select! {
@@ -291,8 +291,8 @@ impl<H: Handler> Pump<H> {
     }
 }
 
-/// Waits for an event, and takes along what else is there. If this is dropped while
-/// it waits, nothing is lost.
+/// Waits for an event, and collects further available ones. Cancel-safe while it
+/// waits.
 async fn gather(
     reader: &mut Reader,
     current: &mut Option<Publication>,
@@ -322,7 +322,7 @@ async fn gather(
     }
 }
 
-/// Sleeps so long, or for ever.
+/// Sleeps for this long, or indefinitely.
 async fn sleep(time: Option<Duration>) {
     match time {
         Some(time) => tokio::time::sleep(time).await,

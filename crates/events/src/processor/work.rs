@@ -1,4 +1,4 @@
-//! What all partitions of a processor share.
+//! State shared by all partitions of a processor.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl<H: Handler> Work<H> {
         }
     }
 
-    /// Where a partition lives.
+    /// The store partition that hosts a hub partition.
     pub(crate) fn place(&self, partition: u32) -> Partition {
         self.hubs.place(&self.known, partition)
     }
@@ -52,20 +52,20 @@ impl<H: Handler> Work<H> {
         format!("events/{hub}/{group}/{partition}")
     }
 
-    /// A move of the checkpoint, as part of a commit.
+    /// Moves the checkpoint, as part of a commit.
     pub(crate) fn advance(&self, partition: u32, from: i64, to: (i64, i64)) -> Envelope {
         let condition = Condition::At(from);
         let command = SlotCommand::Advance(advance(&self.known, &self.group, to, condition));
         self.envelope(partition, &command)
     }
 
-    /// The parking of an event, as part of a commit.
+    /// Stores a dead letter, as part of a commit.
     pub(crate) fn park(&self, partition: u32, parked: Parked) -> Envelope {
         let (hub, group) = (self.known.hub.id, folded(&self.group));
         self.envelope(partition, &SlotCommand::Park { hub, group, parked })
     }
 
-    /// The end of a parked event, as part of a commit.
+    /// Removes a dead letter, as part of a commit.
     pub(crate) fn unpark(&self, partition: u32, sequence: i64) -> Envelope {
         let (hub, group) = (self.known.hub.id, folded(&self.group));
         let command = SlotCommand::Unpark {
@@ -97,7 +97,7 @@ impl<H: Handler> Work<H> {
         self.tell(&trouble).await;
     }
 
-    /// Tells the error handler. One that panics stops nothing.
+    /// Calls the error handler; a panic in it is logged.
     pub(crate) async fn tell(&self, trouble: &Trouble) {
         let told = self.handler.error(trouble).map(|()| Ok(()));
         if let Err(failure) = caught(told).await {
@@ -110,8 +110,8 @@ impl<H: Handler> Work<H> {
         }
     }
 
-    /// Whether the event hub and the group are still those that the processor was
-    /// made for: another event hub of the same name is another matter.
+    /// Checks that the event hub and the group still exist: a new event hub of the same
+    /// name does not count.
     pub(crate) async fn check(&self) -> Result<()> {
         let name = &self.known.hub.name;
         let now = self.hubs.known_group(name, &self.group).await?;
@@ -122,7 +122,7 @@ impl<H: Handler> Work<H> {
     }
 }
 
-/// An event that is put aside.
+/// An event as a dead letter.
 pub(crate) fn parked(event: &Received, attempts: u32, reason: &str) -> Parked {
     Parked {
         sequence: event.sequence,

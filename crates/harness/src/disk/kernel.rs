@@ -40,7 +40,7 @@ struct Listings {
 
 type Listed = (Inode, FileType, OsString);
 
-/// Syncs a file and answers whoever asked for it.
+/// Syncs a file and answers its caller.
 pub(super) fn sync_file(volume: &mut Volume, inode: Inode, reply: ReplyEmpty) {
     answer(volume.sync_file(inode), reply);
 }

@@ -162,7 +162,7 @@ impl Drop for FakeDisk {
             return;
         };
         if unmount(&self.path).is_ok() {
-            // Errors of a session that ends have nobody to act on them.
+            // No caller is left to handle errors of an ending session.
             let _ = session.umount_and_join();
         }
         let _ = std::fs::remove_dir(&self.path);

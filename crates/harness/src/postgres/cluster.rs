@@ -95,7 +95,7 @@ impl PostgresCluster {
         let [one, other] = self.standbys();
         for index in [one, other] {
             if !self.servers[index].is_running() {
-                bail!("with a single survivor nobody may be promoted");
+                bail!("with a single survivor no server may be promoted");
             }
             self.stop_reception(index)?;
         }
@@ -132,7 +132,7 @@ impl PostgresCluster {
     /// Promotes a standby, whatever it has received.
     pub fn promote(&mut self, standby: usize) -> anyhow::Result<()> {
         let server = &self.servers[standby];
-        // It may have been promoted by somebody who did not hear of it.
+        // It may have been promoted by a caller that got no response.
         if server.sql("select pg_is_in_recovery()")? == "t" {
             server.sql("select pg_promote(true, 60)")?;
         }

@@ -66,7 +66,7 @@ fn sweep() {
         let name = entry.file_name();
         let id = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
         if id.is_some_and(|id| !Path::new("/proc").join(id).exists()) {
-            // Somebody else may be sweeping, too.
+            // Another process may be sweeping, too.
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! It asks the primary whether it lives, a few times a second. When several answers
 //! in a row are missing it promotes by the rule; while only one standby is left it
-//! promotes nobody. A server that was a primary once, and one that has died, is
+//! promotes none. A server that was a primary once, and one that has died, is
 //! made a standby anew.
 
 use std::io::{Read, Write};
@@ -50,7 +50,7 @@ impl Manager {
         })
     }
 
-    /// The cluster; the manager waits while somebody has it.
+    /// The cluster; the manager waits while another thread holds the lock.
     pub fn cluster(&self) -> MutexGuard<'_, PostgresCluster> {
         lock(&self.cluster)
     }
@@ -83,7 +83,7 @@ fn watch(cluster: &Mutex<PostgresCluster>, failovers: &AtomicU32, stop: &AtomicB
             let primary = cluster.primary();
             cluster.server(primary).port()
         };
-        // Not under the lock: whoever kills and freezes servers goes on.
+        // Not under the lock: threads that kill and freeze servers must not wait.
         missed = match answers(port) {
             true => 0,
             false => missed + 1,
@@ -125,7 +125,7 @@ fn repair(cluster: &mut PostgresCluster) {
             true if !answers(server.port()) => continue,
             true => match server.sql("select pg_is_in_recovery()") {
                 Ok(answer) => answer == "t",
-                // Whoever is too busy to say is left alone.
+                // A server too busy to answer is left alone.
                 Err(_) => continue,
             },
             false => false,

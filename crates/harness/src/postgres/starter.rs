@@ -23,7 +23,7 @@ pub(super) fn spawn(command: Command) -> anyhow::Result<Process> {
         let (orders, inbox) = channel::<Order>();
         let run = move || {
             for (command, reply) in inbox {
-                // Whoever asked has a deadline of its own.
+                // The caller has a deadline of its own.
                 let _ = reply.send(Process::spawn(command));
             }
         };

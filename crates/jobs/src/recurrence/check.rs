@@ -1,22 +1,22 @@
-//! What a timing must satisfy.
+//! Validation of timings.
 //!
-//! Every complaint names the member that is wrong, by its path below the job.
+//! Every error names the invalid member, by its path below the job.
 
 use std::fmt;
 
 use crate::recurrence::rule::{Frequency, Recurrence, Schedule, Timing};
 use crate::recurrence::zone::Zone;
 
-/// A member that is wrong, and why.
+/// An invalid member, and why.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Invalid {
-    /// Such as `recurrence.interval`.
+    /// The path of the member, such as `recurrence.interval`.
     pub target: String,
     pub message: String,
 }
 
 impl Invalid {
-    /// A complaint about one member.
+    /// An error about one member.
     pub fn new(target: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             target: target.into(),
@@ -34,7 +34,7 @@ impl fmt::Display for Invalid {
 impl std::error::Error for Invalid {}
 
 impl Timing {
-    /// Checks everything but whether there is any occurrence.
+    /// Checks everything except that there is an occurrence.
     pub(crate) fn check(&self) -> Result<(), Invalid> {
         if let Some(name) = &self.zone
             && Zone::find(name).is_none()

@@ -1,6 +1,6 @@
 //! The occurrences of a job, one after the other.
 //!
-//! A plan is made from a [`Timing`] and then only asked. The grid of a recurrence
+//! A plan is built from a [`Timing`] and is then read-only. The grid of a recurrence
 //! without a schedule is anchored at the start: occurrence k is computed from the
 //! start and never from the last run, so nothing drifts.
 
@@ -19,7 +19,7 @@ use crate::recurrence::zone::Zone;
 #[derive(Clone, Debug)]
 pub struct Plan {
     start: i64,
-    /// Whether the author gave a start; otherwise the first run is at once.
+    /// Whether a start was given; otherwise the first run is immediate.
     has_start: bool,
     end: i64,
     rule: Rule,
@@ -30,18 +30,18 @@ pub struct Plan {
 #[derive(Clone, Debug)]
 enum Rule {
     Once,
-    /// Every so many milliseconds.
+    /// An interval in milliseconds.
     Elapsed(i64),
-    /// Every so many local days.
+    /// An interval in local days.
     Days(i64),
-    /// Every so many months, clamped to their last day.
+    /// An interval in months, clamped to their last day.
     Months(i64),
     Slots(Box<Slots>),
     Cron(Box<Cron>),
 }
 
 impl Plan {
-    /// Checks a timing and makes it ready to be asked.
+    /// Validates a timing and builds its plan.
     pub fn new(timing: &Timing) -> Result<Self, Invalid> {
         timing.check()?;
         let zone = timing
@@ -73,7 +73,7 @@ impl Plan {
         !matches!(self.rule, Rule::Once)
     }
 
-    /// The first occurrence of a job that is made, or changed, now.
+    /// The first occurrence of a job that is created, or changed, now.
     pub fn first(&self, now: Timestamp) -> Option<Timestamp> {
         let is_immediate = !self.has_start && !matches!(self.rule, Rule::Cron(_));
         match &self.rule {
@@ -127,7 +127,7 @@ impl Plan {
         }
     }
 
-    /// The last occurrences in `[from, to)`, so many at most, in order. It costs about
+    /// The last occurrences in `[from, to)`, at most `count`, in order. It costs about
     /// as much as there are occurrences in twice the distance to the first of them.
     pub fn last_ones(&self, from: Timestamp, to: Timestamp, count: usize) -> Vec<Timestamp> {
         let mut reach = MINUTE_MS;
@@ -158,7 +158,7 @@ impl Plan {
         smallest
     }
 
-    /// The occurrences of a job that is made now, without regard to a count.
+    /// The occurrences of a job that is created now, ignoring its count.
     pub fn preview(&self, now: Timestamp) -> impl Iterator<Item = Timestamp> + '_ {
         std::iter::successors(self.first(now), |last| self.after(*last))
     }

@@ -9,7 +9,7 @@ use steadfast_collections::schema::Record;
 #[derive(Record, Clone, Copy, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub enum Frequency {
-    /// Beyond the original: allowed by a setting only.
+    /// An extension of the original API, enabled by a setting.
     #[n(0)]
     Second,
     #[n(1)]
@@ -81,7 +81,7 @@ pub struct MonthlyOccurrence {
     pub occurrence: Option<i32>,
 }
 
-/// Which moments of the chosen periods are meant.
+/// The times within the chosen periods.
 #[derive(Record, Clone, PartialEq, Eq, Debug, Default)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Schedule {
@@ -105,17 +105,17 @@ pub struct Recurrence {
     pub frequency: Frequency,
     #[n(1)]
     pub interval: u32,
-    /// How many occurrences are dispatched at most.
+    /// The maximum number of dispatched occurrences.
     #[n(2)]
     pub count: Option<u32>,
-    /// The last moment at which one may be due, in milliseconds since 1970.
+    /// The end of the recurrence, inclusive, in milliseconds since 1970.
     #[n(3)]
     pub end: Option<i64>,
     #[n(4)]
     pub schedule: Option<Schedule>,
 }
 
-/// What happens to a local time that a change of clocks leaves out.
+/// What happens to a local time that a clock change skips.
 #[derive(Record, Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[record(crate = "steadfast_collections", closed)]
 pub enum Gap {
@@ -135,7 +135,7 @@ pub struct Timing {
     /// When it starts, if its author said so; in milliseconds since 1970.
     #[n(0)]
     pub start: Option<i64>,
-    /// When the job was made, or its timing last changed; likewise.
+    /// When the job was created, or its timing last changed; likewise.
     #[n(1)]
     pub anchored: i64,
     #[n(2)]
@@ -149,7 +149,7 @@ pub struct Timing {
     #[record(default)]
     #[n(5)]
     pub gap: Gap,
-    /// Each occurrence is put off by some part of it.
+    /// Each occurrence is delayed by a fraction of it.
     #[record(default)]
     #[n(6)]
     pub jitter_ms: u64,

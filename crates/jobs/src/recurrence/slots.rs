@@ -1,17 +1,17 @@
-//! The moments that a schedule names.
+//! The times of a schedule.
 //!
-//! Days are walked from large to small: period, day, time of day. Minutes and
-//! hours are walked on elapsed time, and the schedule filters them. Every walk is
-//! bounded by ten years.
+//! Daily and longer frequencies are searched from large to small: period, day, time of
+//! day. Minutes and hours are searched on elapsed time, filtered by the schedule. Every
+//! search is bounded by ten years.
 
 use crate::calendar::{DAY_MS, Date, HOUR_MS, MINUTE_MS, week, weekday};
 use crate::recurrence::rule::{Frequency, Gap, MonthlyOccurrence, Schedule};
 use crate::recurrence::zone::Zone;
 
-/// How far ahead an occurrence is looked for.
+/// How far ahead an occurrence is searched.
 pub(crate) const REACH_MS: i64 = 3660 * DAY_MS;
 
-/// A schedule, made ready to be asked.
+/// A schedule, compiled for queries.
 #[derive(Clone, Debug)]
 pub(crate) struct Slots {
     frequency: Frequency,
@@ -81,7 +81,7 @@ impl Slots {
 
     fn day_at_or_after(&self, from: i64) -> Option<i64> {
         let first = self.zone.local(from).div_euclid(DAY_MS);
-        // A gap may carry a slot of the day before over midnight.
+        // A gap may move a slot of the previous day past midnight.
         let mut day = first - i64::from(!self.zone.is_utc());
         let last = first + REACH_MS / DAY_MS;
         while day <= last {

@@ -1,7 +1,7 @@
-//! Local time, and the way back to an instant.
+//! Conversion between local time and instants.
 //!
-//! A local time that a change of clocks repeats means its first instant. One that
-//! it leaves out means the first instant after the gap, or nothing.
+//! A local time that a clock change repeats means its first instant. One that is
+//! skipped means the first instant after the gap, or none.
 
 use jiff::tz::{AmbiguousOffset, TimeZone};
 
@@ -27,7 +27,7 @@ impl Zone {
         matches!(self, Self::Utc)
     }
 
-    /// The zone, for those who need jiff's own.
+    /// The zone as jiff's type.
     pub(crate) fn time_zone(&self) -> TimeZone {
         match self {
             Self::Utc => TimeZone::UTC,
@@ -35,7 +35,7 @@ impl Zone {
         }
     }
 
-    /// What local clocks are ahead of UTC at an instant.
+    /// The offset of local time from UTC at an instant.
     pub(crate) fn offset_ms(&self, instant: i64) -> i64 {
         match self {
             Self::Utc => 0,
@@ -43,12 +43,12 @@ impl Zone {
         }
     }
 
-    /// What local clocks show, as milliseconds since their own 1970.
+    /// Local time, as milliseconds since local 1970.
     pub(crate) fn local(&self, instant: i64) -> i64 {
         instant + self.offset_ms(instant)
     }
 
-    /// The instant that a local time means. The flag says that clocks left it out.
+    /// The instant of a local time. The flag is set for a skipped local time.
     pub(crate) fn instant(&self, local: i64) -> (i64, bool) {
         let Self::Named(zone) = self else {
             return (local, false);
@@ -67,7 +67,7 @@ impl Zone {
         }
     }
 
-    /// The instant that a local time means under a rule for gaps.
+    /// The instant of a local time under a rule for gaps.
     pub(crate) fn resolve(&self, local: i64, gap: Gap) -> Option<i64> {
         match (self.instant(local), gap) {
             ((_, true), Gap::Skip) => None,
@@ -75,7 +75,7 @@ impl Zone {
         }
     }
 
-    /// Whether local clocks have shown this time before.
+    /// Whether this is the second instant of a repeated local time.
     pub(crate) fn is_repeated(&self, instant: i64) -> bool {
         match self {
             Self::Utc => false,
@@ -88,7 +88,7 @@ fn behind(local: i64, offset: jiff::tz::Offset) -> i64 {
     local - i64::from(offset.seconds()) * 1000
 }
 
-/// Times beyond what jiff can say are as good as its last.
+/// Times beyond jiff's range are clamped to its last.
 fn stamp(ms: i64) -> jiff::Timestamp {
     let fallback = if ms < 0 {
         jiff::Timestamp::MIN

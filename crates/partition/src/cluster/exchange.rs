@@ -1,4 +1,4 @@
-//! What nodes say to one another, and how a node answers.
+//! Requests between nodes, and their answers.
 
 use std::sync::Arc;
 
@@ -24,15 +24,15 @@ pub(super) enum Request {
     Read(Partition, Question),
     /// Hand a partition over that has this epoch.
     Give(Partition, Epoch, Owner),
-    /// For the clerk of a kind.
+    /// For the owner handler of a kind.
     Ask(Partition, Inquiry),
     /// Commands that are committed together.
     Commit(Partition, Vec<Envelope>),
     /// Take a partition.
     Take(Partition),
-    /// For this node as a whole: what others hear of a kind.
+    /// For the node as a whole: a message to the handler of a kind.
     Tell(ServiceKind, Bytes),
-    /// Whether it is there.
+    /// Whether the node answers.
     Probe,
 }
 
@@ -158,7 +158,7 @@ impl Request {
 }
 
 /// Whether messages can have these numbers: a link counts from one, sends no empty
-/// parcel, and never reaches the last number.
+/// batch, and never reaches the last number.
 fn is_numbered(first: u64, count: usize) -> bool {
     first > 0 && count > 0 && first.checked_add(count as u64).is_some()
 }
@@ -211,11 +211,11 @@ pub(super) fn found(reply: Bytes) -> Result<Finding> {
 
 pub(super) fn malformed() -> Error {
     Error::new(Kind::Malformed {
-        what: "what another node says",
+        what: "a message of another node",
     })
 }
 
-/// An answer as bytes: what was asked for, or why not.
+/// Encodes an answer or its error.
 pub(super) fn reply(answer: Result<Bytes>) -> Bytes {
     let mut out = vec![FORMAT];
     match answer {
@@ -228,7 +228,7 @@ pub(super) fn reply(answer: Result<Bytes>) -> Bytes {
     out.into()
 }
 
-/// What another node has answered.
+/// Decodes the answer of another node.
 pub(super) fn open(bytes: Bytes) -> Result<Bytes> {
     let mut reader = Reader::new(bytes);
     let tag = reader.byte().and_then(|format| match format {
@@ -257,7 +257,7 @@ fn put_error(out: &mut Vec<u8>, error: &Error) {
             out.push(7);
             let code = error.code().0;
             let words = error.to_string();
-            // A refusal's words come without its code, others with it.
+            // The text of a refusal excludes its code; other texts include theirs.
             let bare = words
                 .strip_prefix(code)
                 .map_or(&words[..], |rest| rest.strip_prefix(": ").unwrap_or(rest));
@@ -310,7 +310,7 @@ mod tests {
     use super::*;
     use crate::address::Address;
 
-    /// The owner of the partition would count past the ends of its numbers.
+    /// Such numbers would overflow the counters of the owner.
     #[test]
     fn a_parcel_with_impossible_numbers_is_malformed() {
         let parcel = |first: u64, messages: &[&'static str]| {

@@ -1,8 +1,8 @@
-//! To the owner of a partition, in one hop.
+//! Forwards requests to partition owners, in one hop.
 //!
-//! Whoever is asked never sends a request on: nodes that disagree about an owner
-//! would send it round for ever. So the sender looks for the owner again, for a
-//! bounded time, as long as it is sure that nothing has happened.
+//! A receiver never forwards a request: nodes that disagree about an owner would
+//! forward it without end. So the sender looks the owner up again, for a bounded time,
+//! as long as the request was certainly not executed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -24,7 +24,7 @@ use crate::question::{Finding, Question};
 use crate::router::Router;
 use crate::transport::{Parcel, Transport};
 
-/// The way to partitions of other nodes.
+/// Forwards requests to partitions of other nodes.
 pub struct Forward {
     me: Owner,
     roster: Arc<Roster>,
@@ -34,12 +34,12 @@ pub struct Forward {
     retried: AtomicU64,
 }
 
-/// The first and the longest pause before the owner is looked for again.
+/// The first and the longest pause before the owner is looked up again.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 impl Forward {
-    /// Sends to the nodes of a roster.
+    /// Forwards to the known members.
     pub fn new(me: Owner, roster: Arc<Roster>, network: Arc<dyn Network>) -> Self {
         Self {
             me,
@@ -51,12 +51,13 @@ impl Forward {
         }
     }
 
-    /// The partitions of this node: one may come here while it is waited for.
+    /// Sets the router of this node: a partition may move to this node during a retry.
     pub fn join(&self, router: &Arc<Router>) {
         let _ = self.router.set(Arc::downgrade(router));
     }
 
-    /// Requests that went to other nodes, and how often an owner was looked for again.
+    /// Requests that were sent to other nodes, and how often an owner was looked up
+    /// again.
     pub fn counts(&self) -> (u64, u64) {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (read(&self.sent), read(&self.retried))
@@ -85,14 +86,16 @@ impl Forward {
                 Err(error) => error,
             };
             if matches!(error.kind(), Kind::NotOwner { .. }) {
-                // It may have waited there for long until the partition went.
+                // The request may have waited there for long until the partition was
+                // handed over.
                 end += began.elapsed();
             }
             if !passes(&error, is_repeatable) || Instant::now() >= end {
                 return Err(error);
             }
             self.retried.fetch_add(1, Ordering::Relaxed);
-            // A change of owner is news; a node that takes the partition itself is not.
+            // A change of the owner ends the pause early; the owner opening the
+            // partition does not.
             let _ = tokio::time::timeout(pause, changes.changed()).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
@@ -130,13 +133,13 @@ impl Forward {
     }
 }
 
-/// Whether the owner may be looked for again.
+/// Whether the owner may be looked up again.
 fn passes(error: &Error, is_repeatable: bool) -> bool {
     match error.kind() {
         Kind::NotOwner { .. } | Kind::Draining { .. } | Kind::Unreachable { .. } => true,
         Kind::OutcomeUnknown { .. } => is_repeatable,
-        // The lease of the node, or its hold of the partition, has ended before anything
-        // was done; reads also find ledgers that have just been given up.
+        // The node's lease or ownership ended before the request was executed; reads
+        // also find ledgers that have just been handed over.
         _ => match error.code().0 {
             "STF-2019" | "STF-3002" | "STF-3010" => true,
             "STF-2007" | "STF-2012" => is_repeatable,
@@ -191,13 +194,13 @@ mod tests {
 
     const TO: Partition = Partition::new(0, 3);
 
-    /// Another node that always does the same.
+    /// Another node with a fixed behaviour.
     enum Other {
-        /// It does not serve the partition, or not any more.
+        /// It does not serve the partition.
         Elsewhere,
         /// Its answers are lost.
         Silent,
-        /// It serves the partition for a long time, and then no more, so many times.
+        /// It serves the partition for a long time, and then not, this many times.
         Leaving(AtomicU64),
     }
 
@@ -228,7 +231,7 @@ mod tests {
         }
     }
 
-    /// A node that knows of one other, which says that it serves the partition.
+    /// A node with one other member, which claims the partition.
     fn forward(other: Other) -> Forward {
         let owner = |node| Owner {
             node,
@@ -293,7 +296,7 @@ mod tests {
         assert_eq!(forward.counts(), (1, 0));
     }
 
-    /// Whoever is asked by another node answers for itself.
+    /// A request of another node is answered by the receiver itself.
     #[tokio::test(start_paused = true)]
     async fn a_request_of_another_node_is_not_sent_on() {
         let forward = Arc::new(forward(Other::Elsewhere));

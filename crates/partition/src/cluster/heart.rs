@@ -1,4 +1,4 @@
-//! The lease of a node, and its end.
+//! Renewal of a node's lease, and its expiry.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use super::keeper::Inner;
 use super::work::RETRY;
 use crate::error::{Error, Kind, Result};
 
-/// Of a lease, what is not used: memory is not believed in its last part.
+/// The unused last part of a lease: the node trusts its memory only before it.
 const MARGIN: Duration = Duration::from_secs(2);
 
 impl Inner {
-    /// Renews the lease, again and again.
+    /// Renews the lease periodically.
     pub(super) async fn live(&self) {
         let beat = self.setup.lease / 4;
         let mut pause = beat;
@@ -27,7 +27,7 @@ impl Inner {
         }
     }
 
-    /// Renews the lease. One that has ended is begun anew, with nothing in hand.
+    /// Renews the lease. An expired lease begins again, without any partition.
     pub(super) async fn beat(&self) -> Result<()> {
         if *self.is_superseded.lock() {
             return Ok(());
@@ -66,7 +66,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Others may have what this node had.
+    /// The lease has expired: other nodes may own its partitions.
     fn lapse(&self) {
         let had = self.lose_all();
         if had > 0 {
@@ -74,12 +74,12 @@ impl Inner {
             tracing::error!(
                 event = "cluster.lease_ended",
                 had,
-                "the lease has ended; all partitions were given up"
+                "the lease of this node has expired; all its partitions were given up"
             );
         }
     }
 
-    /// Gives up what all stores have; answers how much this space had.
+    /// Gives up the partitions of all stores; answers how many this space had.
     pub(super) fn lose_all(&self) -> usize {
         for beside in &*self.beside.lock() {
             beside.lapse();

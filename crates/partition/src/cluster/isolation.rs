@@ -1,20 +1,20 @@
-//! Which nodes are cut off, by who misses whom.
+//! Decides which nodes are isolated.
 //!
-//! Pure. A node decides for itself and says so in its record; whoever says so has no
-//! voice, and is isolated until nobody misses it any more. It is never all of them:
-//! where no group is larger than the others, everybody keeps what it has.
+//! Pure. A node decides for itself and publishes it in its record; an isolated node has
+//! no vote, and stays isolated until no node misses it any more. Not all nodes can be
+//! isolated: where no group is larger than the others, every node keeps its partitions.
 
 use steadfast_core::id::Owner;
 
-/// Nodes that must miss another one, and more than half of all: so of two halves that
-/// do not reach one another, neither gives anything up.
+/// The least number of nodes that must miss another one, besides more than half of all:
+/// so of two halves that do not reach one another, neither gives anything up.
 const VOTES: usize = 2;
 
-/// What a living node says.
+/// The reachability that a living node reports.
 #[derive(Clone, Debug)]
 pub(super) struct Voice {
     pub(super) owner: Owner,
-    /// It says that it is isolated.
+    /// It reports that it is isolated.
     pub(super) is_isolated: bool,
     /// Nodes that it does not reach.
     pub(super) missed: Vec<Owner>,
@@ -66,7 +66,7 @@ mod tests {
         voices.collect()
     }
 
-    /// Those who are isolated when all have decided, again and again.
+    /// The nodes that are isolated once all decisions are stable.
     fn settle(mut living: Vec<Voice>) -> Vec<u32> {
         let mut last = Vec::new();
         for _ in 0..4 {
@@ -103,7 +103,7 @@ mod tests {
     fn whoever_is_isolated_stays_so_until_nobody_misses_it() {
         let mut living = apart(&[&[1, 2], &[3]]);
         living[2].is_isolated = true;
-        // One of those who missed it goes: it is not reached because of that.
+        // One of the nodes that missed it leaves: it is not reached because of that.
         living.remove(0);
         assert!(is_isolated(node(3), &living));
         assert!(!is_isolated(node(2), &living), "it has no voice");

@@ -1,7 +1,6 @@
-//! Joining: whether a node may, and who it is.
+//! Joining a cluster: admission and identity.
 //!
-//! Only living nodes are in the way of a newcomer, and whether one lives is seen by its
-//! record: it changes, or it does not.
+//! Only a living node can reject a newcomer, and a node lives if its record changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,20 +16,20 @@ use super::member::{Identity, Member, NUMBERS, PREFIX, Refused, State};
 use super::network::Network;
 use super::roster::{Roster, Seen};
 
-/// What a cluster needs.
+/// Dependencies of a cluster member.
 pub struct Setup {
     pub identity: Identity,
-    /// How long a node that is not heard of keeps what it has.
+    /// How long a node that does not renew its lease keeps its partitions.
     pub lease: Duration,
     pub clock: Arc<dyn Clock>,
     pub engine: Arc<dyn Engine>,
     pub roster: Arc<Roster>,
     pub network: Arc<dyn Network>,
-    /// Asks whether nodes are there, and waits behind nothing else.
+    /// A network for probes alone, which wait behind nothing else.
     pub probing: Arc<dyn Network>,
 }
 
-/// Joins: finds out whether it may, and who it is.
+/// Joins the cluster: checks admission and assigns an identity.
 pub async fn join(setup: &Setup) -> Result<Owner, JoinError> {
     let Identity { name, .. } = &setup.identity;
     loop {
@@ -42,7 +41,7 @@ pub async fn join(setup: &Setup) -> Result<Owner, JoinError> {
         setup.roster.learn(&records, asked);
         match setup.obstacle() {
             None => break,
-            // Only a living node is in the way: whether it lives is seen by its beat.
+            // Only a living node blocks the join: its record changes with every beat.
             Some((seen, refused)) => {
                 if setup.beats(&seen).await? {
                     return Err(refused.into());
@@ -81,7 +80,7 @@ impl From<StorageError> for JoinError {
 }
 
 impl Setup {
-    /// A node with which this one cannot work.
+    /// A node that this one cannot work with.
     fn obstacle(&self) -> Option<(Seen, Refused)> {
         let own = &self.identity;
         self.roster.all().into_iter().find_map(|seen| {
@@ -90,7 +89,7 @@ impl Setup {
                 return None;
             }
             let refused = match other.name == own.name {
-                // Nobody else can listen where this node does.
+                // No other node can listen at this node's address.
                 true if other.address == own.address && !own.address.is_empty() => None,
                 true => Some(Refused::Name {
                     name: own.name.clone(),
@@ -122,7 +121,7 @@ impl Setup {
         Ok(false)
     }
 
-    /// A number that no other node has or had.
+    /// A number that was never assigned to a node.
     async fn next_number(&self) -> Result<u32, StorageError> {
         let (mut version, mut last) = (0, 0u32);
         loop {

@@ -1,8 +1,8 @@
-//! Keeps a node in its cluster, with its part of it.
+//! The membership agent of a node.
 //!
 //! One task renews the lease and does nothing else (`heart`). Another writes the node's
-//! record, reads those of the others (`record`), and takes what the plan says (`share`).
-//! It looks at once when the engine or the runtime says that something has changed.
+//! record, reads those of the others (`record`), and acquires what the plan assigns
+//! (`share`). It runs at once when the engine or the runtime signals a change.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,7 +31,7 @@ use crate::address::Kind as ServiceKind;
 use crate::error::{Error, Kind, Result};
 use crate::runtime::Runtime;
 
-/// This node in its cluster.
+/// This node's membership in its cluster.
 pub struct Cluster {
     inner: Arc<Inner>,
     tasks: [AbortHandle; 3],
@@ -41,14 +41,14 @@ pub(super) struct Inner {
     pub(super) setup: Setup,
     pub(super) owner: Owner,
     pub(super) store: Arc<Store>,
-    /// Stores of other spaces, whose partitions go with those of this one.
+    /// Stores of other spaces that share this lease.
     pub(super) beside: Mutex<Vec<Arc<Store>>>,
     pub(super) runtime: Weak<Runtime>,
     pub(super) lease: Lease,
     pub(super) state: Mutex<State>,
-    /// The version of our record; 0 while it is not known.
+    /// The version of this node's record; 0 while it is unknown.
     pub(super) version: AtomicU64,
-    /// Somebody else has our name: nothing is taken any more.
+    /// Another node has taken this node's name: no partition is acquired any more.
     pub(super) is_superseded: Mutex<bool>,
     pub(super) listeners: RwLock<BTreeMap<ServiceKind, Arc<dyn Listener>>>,
     pub(super) probes: Probes,
@@ -66,24 +66,24 @@ pub(super) struct Counters {
     pub(super) late_beats: AtomicU64,
 }
 
-/// What a node has been through.
+/// Counters of a node's membership.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Partitions that it took.
+    /// Partitions that it acquired.
     pub taken: u64,
-    /// Partitions that it gave to nodes that asked, or because it was isolated.
+    /// Partitions that it handed over on request, or because it was isolated.
     pub given: u64,
-    /// How often its lease ended.
+    /// How often its lease expired.
     pub lapses: u64,
     /// Renewals of the lease that failed.
     pub late_beats: u64,
 }
 
-/// How long a node that leaves tries to end its lease.
+/// How long a leaving node tries to end its lease.
 const LAST: Duration = Duration::from_secs(1);
 
 impl Cluster {
-    /// Begins to take part. The store must have `lease`, and belong to `owner`.
+    /// Starts the membership. The store must have `lease`, and belong to `owner`.
     pub async fn start(
         setup: Setup,
         runtime: &Arc<Runtime>,
@@ -108,8 +108,8 @@ impl Cluster {
             counters: Counters::default(),
             setup,
         });
-        // Nothing is taken before there is a lease. That of an earlier life may not have
-        // ended yet, and counts longer after a failover.
+        // No partition is acquired before there is a lease. That of an earlier life may
+        // not have ended yet, and counts longer after a failover.
         let end = inner.now() + inner.setup.lease * 3;
         while let Err(error) = inner.beat().await {
             if inner.now() >= end {
@@ -118,7 +118,8 @@ impl Cluster {
             tokio::time::sleep(inner.setup.lease / 10).await;
         }
         inner.publish().await?;
-        // The heart waits for nothing else: a lease must not end because others are slow.
+        // The renewal waits for nothing else: a lease must not end because another
+        // operation is slow.
         let heart = Arc::clone(&inner);
         let heart = tokio::spawn(named(async move { heart.live().await }));
         let running = Arc::clone(&inner);
@@ -132,38 +133,38 @@ impl Cluster {
         Ok(Self { inner, tasks })
     }
 
-    /// Who this node is.
+    /// The identity of this node.
     pub fn owner(&self) -> Owner {
         self.inner.owner
     }
 
-    /// What it is called.
+    /// The name of this node.
     pub fn name(&self) -> &str {
         &self.inner.setup.identity.name
     }
 
-    /// What is known of the others.
+    /// The known members.
     pub fn roster(&self) -> &Arc<Roster> {
         &self.inner.setup.roster
     }
 
-    /// Has the lease end for another store, too.
+    /// Adds a store of another space that loses its partitions with this lease.
     pub fn lapse_with(&self, store: Arc<Store>) {
         self.inner.beside.lock().push(store);
     }
 
-    /// Has somebody hear what other nodes tell of a kind.
+    /// Registers the handler for messages of other nodes of a kind.
     pub fn listen(&self, kind: ServiceKind, listener: Arc<dyn Listener>) {
         self.inner.listeners.write().insert(kind, listener);
     }
 
-    /// Tells another node something.
+    /// Sends a message to the handler of a kind at another node.
     pub async fn tell(&self, peer: &Peer, kind: ServiceKind, body: Bytes) -> Result<Bytes> {
         let limit = limits::FORWARD_READ;
         self.tell_within(peer, kind, body, limit).await
     }
 
-    /// The same, in a time.
+    /// The same, with a time limit.
     pub async fn tell_within(
         &self,
         peer: &Peer,
@@ -183,12 +184,12 @@ impl Cluster {
         exchange::open(sent.map_err(unreachable)?)
     }
 
-    /// Answers a request of another node, that has proven who it is.
+    /// Answers a request of another node, which is authenticated.
     pub async fn answer(&self, request: Bytes) -> Bytes {
         exchange::reply(self.inner.answer(request).await)
     }
 
-    /// Waits until every partition has an owner; answers whether that came about.
+    /// Waits until every partition has an owner; answers whether that happened in time.
     pub async fn settled(&self, limit: Duration) -> bool {
         let Some(runtime) = self.inner.runtime.upgrade() else {
             return false;
@@ -196,7 +197,7 @@ impl Cluster {
         let (mut own, mut others) = (runtime.changes(), self.roster().changes());
         let settled = async {
             while !self.inner.idle(&runtime).is_empty() {
-                // Records also change silently, when a node is taken for dead.
+                // A node is also taken for dead without a change of its record.
                 tokio::select! {
                     _ = own.changed() => {}
                     _ = others.changed() => {}
@@ -207,18 +208,19 @@ impl Cluster {
         tokio::time::timeout(limit, settled).await.is_ok()
     }
 
-    /// Takes nothing any more, and lets others take what is given up.
+    /// Stops acquiring partitions, and lets other nodes acquire what is handed over.
     pub async fn leave(&self) {
         *self.inner.state.lock() = State::Leaving;
         self.inner.tell().await;
     }
 
-    /// Has given everything up.
+    /// Ends the membership after everything was handed over.
     pub async fn gone(&self) {
         *self.inner.state.lock() = State::Gone;
         self.inner.tell().await;
         self.tasks.iter().for_each(AbortHandle::abort);
-        // Whoever comes next under this name need not wait for its end.
+        // So that a node that restarts under this name need not wait for the lease to
+        // expire.
         let engine = &self.inner.setup.engine;
         let ending = engine.renew(self.inner.owner, Duration::ZERO);
         match tokio::time::timeout(LAST, ending).await {
@@ -228,13 +230,13 @@ impl Cluster {
         }
     }
 
-    /// Asks for a partition that another node has, or for one that nobody has.
+    /// Acquires a partition: requests it from its owner, if there is one.
     pub async fn take(&self, index: u16) -> Result<()> {
         let partition = Partition::new(self.inner.space(), index);
         self.inner.take_now(partition).await
     }
 
-    /// Has a node take a partition: this one, or another by asking it.
+    /// Moves a partition to a node: this one, or another one by a request.
     pub async fn move_to(&self, index: u16, node: &str) -> Result<()> {
         if node == self.inner.setup.identity.name {
             return self.take(index).await;
@@ -249,7 +251,7 @@ impl Cluster {
         sent.map(drop)
     }
 
-    /// How the cluster stands, as this node sees it.
+    /// The status of the cluster, as this node sees it.
     pub fn standing(&self) -> Standing {
         let idle = self.inner.runtime.upgrade();
         let idle = idle.map(|runtime| self.inner.idle(&runtime));
@@ -263,7 +265,7 @@ impl Cluster {
         }
     }
 
-    /// What this node has been through.
+    /// The counters of this node's membership.
     pub fn counts(&self) -> Counts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &self.inner.counters;
@@ -286,10 +288,10 @@ impl Cluster {
     }
 }
 
-/// Hears what other nodes tell this one.
+/// Handles messages of other nodes.
 #[async_trait]
 pub trait Listener: Send + Sync + 'static {
-    /// Takes in what a node says, and answers it.
+    /// Handles a message of a node and answers it.
     async fn hear(&self, message: Bytes) -> Result<Bytes>;
 }
 
@@ -336,7 +338,7 @@ impl Inner {
                     false
                 }
             };
-            // What comes together is looked at together.
+            // Changes that arrive together are handled together.
             tokio::time::sleep(COLLECT).await;
             engine.mark_unchanged();
             let has_changed = has_changed | own.has_changed().unwrap_or(false);

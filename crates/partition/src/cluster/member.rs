@@ -1,9 +1,9 @@
-//! The record by which a node is known to the others.
+//! The membership record of a node.
 //!
-//! It says who the node is in this life, where it is reached, which versions it
-//! speaks, and what it serves. Its writer raises its version with every beat; whoever
-//! sees no new version for the time of a lease takes the node for dead. What a dead
-//! node served is then anybody's, if the engine agrees.
+//! It holds the node's identity in this life, its address, the versions it supports,
+//! and the partitions it serves. Its writer increments its version with every beat; a
+//! node that sees no new version for the time of a lease considers the writer dead. The
+//! partitions of a dead node are free, if the engine agrees.
 
 use std::fmt;
 
@@ -13,11 +13,11 @@ use steadfast_core::error::Code;
 use steadfast_core::id::{Epoch, Owner};
 use steadfast_core::limits;
 
-/// What nodes say to one another. A node works with the version before its own and
+/// The protocol version between nodes. A node works with the version before its own and
 /// with the one after it, so that nodes can be replaced one by one.
 pub const PROTOCOL: u32 = 2;
 
-/// What nodes leave for one another in rows and records; the same holds for it.
+/// The version of rows and records that nodes share; the same rule holds for it.
 pub const SCHEMA: u32 = 2;
 
 /// Whether nodes of these versions can work together.
@@ -25,29 +25,29 @@ pub fn fits(one: u32, other: u32) -> bool {
     one.abs_diff(other) <= 1
 }
 
-/// Who a node is.
+/// The identity of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Its name, which no other node has.
     pub name: String,
-    /// Where others reach it: host and port. Empty if it is alone.
+    /// Its address for other nodes: host and port. Empty if it is alone.
     pub address: String,
     /// The identity of the cluster: of the database.
     pub cluster: String,
-    /// Tells whether two nodes have the same key, and nothing else of it.
+    /// Shows whether two nodes have the same key, and nothing else of it.
     pub fingerprint: [u8; 16],
     pub protocol: u32,
     pub schema: u32,
 }
 
-/// What a node does.
+/// The state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It takes its part.
+    /// It serves its share of partitions.
     Up,
-    /// It gives up what it has.
+    /// It hands over its partitions.
     Leaving,
-    /// It has gone.
+    /// It has left.
     Gone,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Member {
     pub(super) serves: Vec<(u16, Epoch)>,
     /// Other nodes that it does not reach.
     pub(super) missed: Vec<Owner>,
-    /// Most others do not reach it: it gives up what it has.
+    /// Most others do not reach it: it hands over its partitions.
     pub(super) is_isolated: bool,
 }
 
@@ -71,7 +71,7 @@ const FORMAT: u8 = 1;
 /// In front of the keys of all records.
 pub(super) const PREFIX: &str = "member/";
 
-/// Counts the numbers of nodes.
+/// The counter of node numbers.
 pub(super) const NUMBERS: &str = "cluster/numbers";
 
 impl Member {
@@ -116,7 +116,7 @@ impl Member {
         out.into()
     }
 
-    /// What newer versions add at the end is left aside.
+    /// Ignores fields that newer versions add at the end.
     pub(super) fn decode(bytes: Bytes) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes);
         if reader.byte()? != FORMAT {
@@ -158,7 +158,7 @@ impl Member {
             missed: Vec::new(),
             is_isolated: false,
         };
-        // Versions before did not look who is reached.
+        // Older versions did not probe other nodes.
         if !reader.is_empty() {
             let count = reader.varint()?;
             if count > limits::NODES as u64 {
@@ -179,7 +179,7 @@ fn owner(reader: &mut Reader) -> Result<Owner, Malformed> {
     })
 }
 
-/// Why a node may not join, or not talk to another one.
+/// Why a node may not join, or not communicate with another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The keys differ.
@@ -190,14 +190,14 @@ pub enum Refused {
     Version { other: String, found: u32, own: u32 },
     /// A node of the same name is alive.
     Name { name: String },
-    /// There is another node, and no key by which they could talk.
+    /// There is another node, and no key to authenticate it.
     Alone { other: String },
     /// There are too many nodes.
     Crowded,
 }
 
 impl Refused {
-    /// Why these two may not work together, seen by `own`.
+    /// Why these two cannot work together, seen by `own`.
     pub fn between(own: &Identity, other: &Identity) -> Option<Self> {
         let name = || other.name.clone();
         if own.cluster != other.cluster {
@@ -295,7 +295,7 @@ mod tests {
         };
         let bytes = member.encode();
         assert_eq!(Member::decode(bytes.clone()), Ok(member.clone()));
-        // One of the version before ends in front of the nodes that are missed.
+        // A record of the previous version ends before the missed nodes.
         let before = bytes.len() - 19;
         for end in (0..bytes.len()).filter(|end| *end != before) {
             assert!(Member::decode(bytes.slice(..end)).is_err());

@@ -1,12 +1,12 @@
 //! Several nodes that share the partitions of a space.
 //!
-//! Every node has a lease (`heart`) and a record in the engine (`member`, `record`): who
-//! it is, where it is reached, and what it serves. All read all records (`roster`), and
-//! each one decides by the same plan what it takes (`share`); `keeper` has all that run.
-//! Taking is the engine's compare-and-swap; records are hints. What is for another
-//! node's partition goes there in one hop (`forward`), through a [`Network`] that
-//! `protocols` implements. A node that most others do not reach has nothing (`probe`,
-//! `isolation`).
+//! Every node has a lease (`heart`) and a record in the engine (`member`, `record`):
+//! its identity, its address, and the partitions it serves. All nodes read all records
+//! (`roster`), and each one decides by the same plan which partitions it acquires
+//! (`share`); `keeper` runs these. A partition is acquired by the engine's
+//! compare-and-swap; records are hints. A request for another node's partition goes
+//! there in one hop (`forward`), through a [`Network`] that `protocols` implements. A
+//! node that most others do not reach serves nothing (`probe`, `isolation`).
 
 mod exchange;
 mod forward;

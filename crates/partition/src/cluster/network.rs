@@ -1,4 +1,4 @@
-//! How bytes get from node to node.
+//! The network between nodes.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use steadfast_core::id::Owner;
 
-/// A node in one of its lives, and where it is reached.
+/// A node in one of its lives, and its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     pub name: String,
@@ -15,18 +15,18 @@ pub struct Peer {
     pub address: String,
 }
 
-/// Why a node gave no answer.
+/// Why a request got no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// The request was surely not handled.
+    /// The request was certainly not handled.
     Unsent(String),
     /// It may have been.
     Unknown(String),
 }
 
-/// Asks nodes. Both sides have proven that they are of the same cluster.
+/// Sends requests to nodes. Both sides are authenticated members of the same cluster.
 #[async_trait]
 pub trait Network: Send + Sync + 'static {
-    /// Brings a request to a node and its answer back, within a time.
+    /// Sends a request to a node and returns its answer, within a time limit.
     async fn send(&self, to: &Peer, request: Bytes, limit: Duration) -> Result<Bytes, Broken>;
 }

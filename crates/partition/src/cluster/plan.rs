@@ -1,4 +1,4 @@
-//! What a node takes next, by the balancing plan.
+//! The balancing plan: what a node acquires next.
 //!
 //! Pure: records in, actions out. The version of a partition is its epoch, so a plan
 //! that was made from old records loses its race in the engine.
@@ -23,13 +23,13 @@ pub(super) struct Living {
     pub(super) serves: Vec<(u16, Epoch)>,
 }
 
-/// What the plan is made from.
+/// The input of the plan.
 pub(super) struct Scene<'a> {
     pub(super) me: Owner,
     /// All living nodes, this one too.
     pub(super) living: &'a [Living],
     pub(super) partitions: u16,
-    /// What this node is taking already.
+    /// Partitions that this node is acquiring already.
     pub(super) taking: &'a BTreeSet<u16>,
     /// Since when partitions have no owner.
     pub(super) idle: &'a BTreeMap<u16, Duration>,
@@ -37,16 +37,16 @@ pub(super) struct Scene<'a> {
     pub(super) lease: Duration,
 }
 
-/// Something to take.
+/// A partition to acquire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Take {
-    /// Nobody has it.
+    /// It has no owner.
     Free(u16),
-    /// Its owner has more than its share: it is asked for it.
+    /// Its owner has more than its share: it is requested from it.
     From(u16, Owner, Epoch),
 }
 
-/// What to take next.
+/// The partitions to acquire next.
 pub(super) fn plan(scene: &Scene<'_>, random: &mut dyn Random) -> Vec<Take> {
     let now = Timestamp(scene.now.as_millis() as i64);
     let mut listing = Listing::new(u32::from(scene.partitions));
@@ -62,7 +62,8 @@ pub(super) fn plan(scene: &Scene<'_>, random: &mut dyn Random) -> Vec<Take> {
         for (index, epoch) in &node.serves {
             let place = PartitionIndex(u32::from(*index));
             if node.is_leaving {
-                // It is as good as free, but cannot be taken before it is given up.
+                // It will be free, but cannot be acquired before its owner hands it
+                // over.
                 busy.insert(*index);
                 listing.put(place, &OwnerId::nobody(), Version(epoch.0), now);
                 continue;

@@ -1,10 +1,10 @@
-//! Whether other nodes are reached.
+//! Probes whether other nodes are reachable.
 //!
-//! Every node asks every other one again and again, and names those in its record that
-//! do not answer. A node that is named by most of all living nodes reaches the database,
-//! or it would be dead by now, but nobody reaches what it serves: so it gives it up
-//! (`isolation`). It takes its share again when it is named no more. Nothing else depends
-//! on this: what is taken is taken from the engine.
+//! Every node probes every other one periodically, and lists those in its record that
+//! do not answer. A node that most living nodes list still reaches the database, or it
+//! would be dead by now, but its partitions are unreachable: so it hands them over
+//! (`isolation`). It acquires its share again once it is no longer listed. Nothing else
+//! depends on probes: ownership is decided by the engine.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,12 @@ use tokio::sync::Notify;
 use super::exchange::Request;
 use super::join::Setup;
 
-/// Answers in a row that decide: missing ones, and later ones that come.
+/// Consecutive missing answers after which a node is missed, and consecutive answers
+/// after which it is not.
 const TRIES: u32 = 3;
 
-/// Asks all other nodes again and again; rings when somebody is missed, or no more.
+/// Probes all other nodes periodically; notifies `bell` when a node is missed, or no
+/// longer.
 pub(super) async fn run(setup: &Setup, me: Owner, probes: &Probes, bell: &Notify) {
     let pause = setup.lease / 2;
     loop {
@@ -28,7 +30,7 @@ pub(super) async fn run(setup: &Setup, me: Owner, probes: &Probes, bell: &Notify
         let asked = peers.iter().map(|peer| async {
             let asked = setup.probing.send(peer, Request::Probe.encode(), pause);
             let asked = tokio::time::timeout(pause, asked).await;
-            // Whatever it answers, it is there.
+            // Any answer shows that the node is reachable.
             (peer.owner, matches!(asked, Ok(Ok(_))))
         });
         let changed = probes.note(&join_all(asked).await);
@@ -55,19 +57,20 @@ pub(super) struct Probes {
 #[derive(Clone, Copy, Default)]
 struct Reach {
     is_missed: bool,
-    /// Answers in a row that say otherwise.
+    /// Consecutive results that contradict `is_missed`.
     against: u32,
 }
 
 impl Probes {
-    /// Nodes that are missed.
+    /// Nodes that do not answer.
     pub(super) fn missed(&self) -> Vec<Owner> {
         let known = self.known.lock();
         let missed = known.iter().filter(|(_, reach)| reach.is_missed);
         missed.map(|(owner, _)| *owner).collect()
     }
 
-    /// Notes who has answered in a round; answers who is missed from now on, or no more.
+    /// Records the results of a round; answers which nodes are missed from now on, or
+    /// no longer.
     pub(super) fn note(&self, answers: &[(Owner, bool)]) -> Vec<(Owner, bool)> {
         let mut known = self.known.lock();
         let mut changed = Vec::new();

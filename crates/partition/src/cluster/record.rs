@@ -1,4 +1,4 @@
-//! What a node writes of itself, and reads of others.
+//! Writes a node's record, and reads those of others.
 
 use std::sync::atomic::Ordering;
 
@@ -39,7 +39,7 @@ impl Inner {
                 Swap::Conflict { version, value } => {
                     let found = value.and_then(|value| Member::decode(value).ok());
                     self.version.store(version, Ordering::Release);
-                    // The answer to our last write was lost.
+                    // The response to the last write was lost.
                     if found.is_none_or(|found| found.owner == self.owner) {
                         continue;
                     }
@@ -53,18 +53,18 @@ impl Inner {
         }))
     }
 
-    /// A node that took our name is this node from now on.
+    /// Another node took this node's name: it replaces this node.
     fn supersede(&self) {
         *self.is_superseded.lock() = true;
         self.lose_all();
         tracing::error!(
             event = "cluster.superseded",
             name = self.setup.identity.name,
-            "another node has this node's name; it serves nothing any more",
+            "another node has taken the name of this node; this node stops serving",
         );
     }
 
-    /// What this node serves, with epochs.
+    /// The partitions that this node serves, with epochs.
     pub(super) fn serves(&self) -> Vec<(u16, Epoch)> {
         let Some(runtime) = self.runtime.upgrade() else {
             return Vec::new();

@@ -1,7 +1,8 @@
-//! Which nodes are known, and what they serve.
+//! The known members, and what they serve.
 //!
 //! Time is this node's own: a node is alive for the time of a lease after its record
-//! was last seen to change. Time in which nobody could look does not count.
+//! was last seen to change. Time in which this node could not read records does not
+//! count.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,13 +18,13 @@ use super::isolation::Voice;
 use super::member::{Member, State};
 use super::network::Peer;
 
-/// What is known of all nodes.
+/// The known members of the cluster.
 pub struct Roster {
     clock: Arc<dyn Clock>,
     lease: Duration,
     space: u16,
     seen: RwLock<BTreeMap<String, Seen>>,
-    /// When the last list came.
+    /// When the last list of records arrived.
     looked: Mutex<Duration>,
     changes: watch::Sender<u64>,
 }
@@ -37,7 +38,7 @@ pub(super) struct Seen {
 }
 
 impl Roster {
-    /// Nobody is known yet.
+    /// Creates an empty list of members.
     pub fn new(clock: Arc<dyn Clock>, lease: Duration, space: u16) -> Self {
         Self {
             clock,
@@ -49,12 +50,12 @@ impl Roster {
         }
     }
 
-    /// Rings when anything has changed.
+    /// Changes when any member has changed.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Takes in a list of records, asked for at `asked`.
+    /// Applies a list of records, requested at `asked`.
     pub(super) fn learn(&self, records: &[Record], asked: Duration) {
         let mut has_changed = false;
         let mut seen = self.seen.write();
@@ -96,7 +97,8 @@ impl Roster {
         self.seen.read().values().cloned().collect()
     }
 
-    /// A node's record does not change any more, though its time is not over.
+    /// Marks a node as dead before its time is over: its record does not change any
+    /// more.
     pub(super) fn bury(&self, name: &str) {
         if let Some(seen) = self.seen.write().get_mut(name) {
             seen.member.state = State::Gone;
@@ -107,14 +109,14 @@ impl Roster {
         self.seen.read().get(name).cloned()
     }
 
-    /// Whether a node has gone, or was not heard of for the time of a lease.
+    /// Whether a node has left, or its record did not change for the time of a lease.
     pub(super) fn is_dead(&self, seen: &Seen) -> bool {
         let silent = self.looked.lock().saturating_sub(seen.at);
         seen.member.state == State::Gone || silent >= self.lease
     }
 
-    /// The node that says that it serves a partition, if it is alive: with the highest
-    /// epoch, should several say so.
+    /// The living node that claims to serve a partition: the one with the highest
+    /// epoch, if several claim it.
     pub(super) fn owner(&self, partition: Partition) -> Option<(Peer, Epoch)> {
         if partition.space() != self.space {
             return None;
@@ -130,7 +132,7 @@ impl Roster {
         Some((seen.member.peer(), epoch))
     }
 
-    /// A living node, by who it is.
+    /// A living node, by its identity.
     pub fn peer(&self, owner: Owner) -> Option<Peer> {
         let seen = self.seen.read();
         let mut living = seen.values().filter(|seen| !self.is_dead(seen));
@@ -148,7 +150,7 @@ impl Roster {
         staying.map(|seen| seen.member.owner).collect()
     }
 
-    /// What all other living nodes that do not leave say of who is reached.
+    /// The reachability that all other living nodes report, except leaving ones.
     pub(super) fn voices(&self, me: Owner) -> Vec<Voice> {
         let seen = self.seen.read();
         let others = seen.values().filter(|seen| {
@@ -232,7 +234,8 @@ mod tests {
         }
         assert!(look(LEASE / 4, 1), "it was silent all the time");
         assert!(!look(LEASE / 4, 2));
-        // It was silent for a quarter, and then nobody could hear it.
+        // It was silent for a quarter of a lease, and then this node could not read
+        // records.
         for (version, blind) in [(2, LEASE / 10 * 9), (3, LEASE * 3)] {
             assert!(!look(LEASE / 4, version));
             assert!(!look(blind, version));

@@ -1,7 +1,7 @@
-//! A node's share: what it takes, and what it gives.
+//! Assignment: what a node acquires and hands over.
 //!
-//! It decides nothing alone: a partition is taken by the engine's compare-and-swap, and
-//! one of a living node is asked for.
+//! A node decides nothing alone: a free partition is acquired by the engine's
+//! compare-and-swap, and one of a living node is requested from it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,7 +21,7 @@ use crate::error::{Error, Kind, Result};
 use crate::runtime::Runtime;
 
 impl Inner {
-    /// Partitions that nobody serves.
+    /// Partitions without an owner.
     pub(super) fn idle(&self, runtime: &Runtime) -> Vec<u16> {
         let roster = &self.setup.roster;
         let all = runtime.space().all();
@@ -34,7 +34,7 @@ impl Inner {
         idle.map(Partition::index).collect()
     }
 
-    /// Begins what the plan says.
+    /// Starts the acquisitions of the plan.
     pub(super) fn act(self: &Arc<Self>, runtime: &Arc<Runtime>, work: &mut Work) {
         let idle = self.idle(runtime);
         let now = self.now();
@@ -89,7 +89,7 @@ impl Inner {
         match (was_so, is_so) {
             (false, true) => tracing::error!(
                 event = "cluster.isolated",
-                "most other nodes do not reach this one; it gives up what it has"
+                "most other nodes do not reach this node; it hands over its partitions"
             ),
             (true, false) => tracing::info!(event = "cluster.reached_again"),
             _ => {}
@@ -97,7 +97,7 @@ impl Inner {
         is_so
     }
 
-    /// Hands over everything, for whoever is reached to take it.
+    /// Hands over all partitions, so that reachable nodes can acquire them.
     fn give_up(self: &Arc<Self>, runtime: &Arc<Runtime>, work: &mut Work, now: Duration) {
         for (index, _) in self.serves() {
             if work.moves.len() >= limits::NODE_MOVES {
@@ -113,7 +113,8 @@ impl Inner {
                 let given = runtime.hand_over(partition, limits::GIVE_TIME).await;
                 match &given {
                     Ok(_) => drop(me.counters.given.fetch_add(1, Ordering::Relaxed)),
-                    // The engine still names this node: it is opened again, and given up.
+                    // The engine still names this node as the owner: the partition is
+                    // opened again, and handed over later.
                     Err(error) if error.storage().is_some() => {
                         drop(runtime.serve(partition).await);
                     }
@@ -145,7 +146,7 @@ impl Inner {
         living
     }
 
-    /// Takes a partition, from whoever has it.
+    /// Acquires a partition, from its owner if there is one.
     pub(super) async fn take_now(&self, partition: Partition) -> Result<()> {
         let index = partition.index();
         let owner = self.setup.roster.owner(partition);
@@ -206,7 +207,7 @@ impl Inner {
         }
     }
 
-    /// Hands a partition over to a node that asks for it, if that has seen it as it is.
+    /// Hands a partition over to a node that requests it, if its epoch is current.
     async fn give(
         &self,
         runtime: &Runtime,

@@ -1,4 +1,4 @@
-//! How a cluster stands, for people.
+//! The status of a cluster, for operators.
 
 use std::time::Duration;
 
@@ -7,20 +7,20 @@ use steadfast_core::id::{Epoch, Owner};
 use super::member::State;
 use super::roster::{Roster, Seen};
 
-/// How a cluster stands, as one node sees it.
+/// The status of a cluster, as one node sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// The identity of the cluster.
     pub cluster: String,
-    /// The node that says so.
+    /// The node that reports it.
     pub node: String,
     /// All nodes that were ever seen, by name.
     pub nodes: Vec<NodeStanding>,
-    /// Partitions that nobody serves.
+    /// Partitions without an owner.
     pub idle: Vec<u16>,
 }
 
-/// How a node stands.
+/// The status of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeStanding {
     pub name: String,
@@ -36,7 +36,7 @@ pub struct NodeStanding {
     pub partitions: Vec<(u16, Epoch)>,
 }
 
-/// All nodes; the one that asks serves what it says, not what its record says.
+/// All nodes; for this node its own partitions, not those of its record.
 pub(super) fn nodes(
     roster: &Roster,
     now: Duration,

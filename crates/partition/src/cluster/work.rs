@@ -1,4 +1,4 @@
-//! What a node is about to take, and what it tries later.
+//! Acquisitions in progress, and those to retry.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,20 +7,20 @@ use tokio::task::JoinSet;
 
 use crate::error::Result;
 
-/// How long changes are collected before they are looked at.
+/// How long changes are collected before they are handled.
 pub(super) const COLLECT: Duration = Duration::from_millis(20);
 
-/// How soon something that failed is tried again.
+/// How soon a failed operation is retried.
 pub(super) const RETRY: Duration = Duration::from_millis(200);
 
-/// What a node is about.
+/// The acquisitions and hand-overs of a node.
 #[derive(Default)]
 pub(super) struct Work {
     pub(super) moves: JoinSet<(u16, Result<()>)>,
     pub(super) taking: BTreeSet<u16>,
     /// Since when partitions have no owner.
     pub(super) idle: BTreeMap<u16, Duration>,
-    /// What failed is not tried before this time.
+    /// A failed partition is not retried before this time.
     later: BTreeMap<u16, Duration>,
 }
 
@@ -41,7 +41,7 @@ impl Work {
         !self.taking.contains(&index) && later.is_none_or(|later| *later <= now)
     }
 
-    /// How long nothing is to be tried again.
+    /// The time until the next retry.
     pub(super) fn pause(&self, now: Duration) -> Duration {
         let next = self.later.values().filter(|later| **later > now).min();
         next.map_or(Duration::MAX, |next| next.saturating_sub(now).max(COLLECT))

@@ -1,8 +1,9 @@
-//! Handing a space over, from one region to the other.
+//! Hand-over of a space to the other region.
 //!
-//! Begin nothing any more, wait for what is under way, hand the partitions over, give
-//! the seat back, and have the other region take it. Nothing is lost, and nothing is
-//! done twice: what was begun has ended, and its end is in both regions.
+//! The owner starts no more work, waits for work in progress, hands the partitions over
+//! and releases its lease; then the other region acquires the space. Nothing is lost,
+//! and nothing is done twice: work that was started has ended, and its result is in
+//! both regions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,16 +18,16 @@ use super::lines::To;
 use super::pairing::{Inner, wished, words};
 use super::word::Wish;
 
-/// How long work that is under way is waited for.
+/// How long to wait for work in progress.
 const UNDER_WAY: Duration = Duration::from_secs(20);
 
-/// How long commands may take that are under way.
+/// How long commands in progress may take.
 const COMMANDS: Duration = Duration::from_secs(2);
 
-/// How long the other region may take.
+/// How long the other region may take to acquire the space.
 const TAKING: Duration = Duration::from_secs(10);
 
-/// Somebody who hands over, counted however that ends.
+/// Counts a hand-over until it ends in any way.
 struct Counted<'a>(&'a AtomicUsize);
 
 impl Drop for Counted<'_> {
@@ -36,7 +37,7 @@ impl Drop for Counted<'_> {
 }
 
 impl Inner {
-    /// Has a region own the space from now on.
+    /// Makes a region the owner of the space.
     pub(super) async fn transfer(
         self: &Arc<Self>,
         to: &str,
@@ -53,7 +54,7 @@ impl Inner {
                 let limit = UNDER_WAY + TAKING + COMMANDS;
                 let given = self.say(To::Pair, Wish::Give, limit).await;
                 match given.map(|given| wished(Some(given))) {
-                    // Perhaps neither region owns it; the voters know.
+                    // Perhaps neither region owns it; the votes decide.
                     Some(Err(why)) if accepts_loss && setup.has_witness => {
                         let taken = self.take_abandoned(true).await;
                         taken.map_err(|still| format!("{why}; {still}"))
@@ -65,20 +66,20 @@ impl Inner {
         }
     }
 
-    /// The other region is not there: takes the space without it.
+    /// The other region does not answer: acquires the space without it.
     async fn take_abandoned(self: &Arc<Self>, accepts_loss: bool) -> Result<(), String> {
         let setup = &self.setup;
         if !setup.has_witness && !accepts_loss {
             return Err(format!(
-                "there is no witness, so nobody knows whether {} works alone or has \
-                 acknowledged what is not here: make sure that it is down, and accept the loss",
+                "there is no witness, so {} may work alone or have acknowledged changes that \
+                 are not here: make sure that it is down, and accept the loss",
                 setup.pair
             ));
         }
         if !setup.follower.is_whole().await.map_err(words)? {
-            return Err("this region's copy is not whole".to_owned());
+            return Err("this region's copy is incomplete".to_owned());
         }
-        // Refused claims tell how it stands, and the next one fits that.
+        // A refused claim returns the current epoch, and the next claim uses it.
         let mut last = String::new();
         for _ in 0..3 {
             match self.claim(accepts_loss).await {
@@ -89,17 +90,17 @@ impl Inner {
         Err(last)
     }
 
-    /// Gives the space to the other region. It comes to its end also if nobody waits
-    /// for it any more.
+    /// Hands the space over to the other region. Runs to its end even if the caller
+    /// stops waiting.
     pub(super) async fn hand_over(self: &Arc<Self>) -> Result<(), String> {
         let handing = self.begin_handing();
         match handing.await {
             Ok(handed) => handed,
-            Err(_) => Err("handing over broke off".to_owned()),
+            Err(_) => Err("the hand-over was aborted".to_owned()),
         }
     }
 
-    /// Begins to hand over; one after another if there are several.
+    /// Starts a hand-over; several run one after the other.
     pub(super) fn begin_handing(self: &Arc<Self>) -> JoinHandle<Result<(), String>> {
         let own = Arc::clone(self);
         own.handing.fetch_add(1, Ordering::AcqRel);
@@ -127,13 +128,14 @@ impl Inner {
         let taken = self.say(To::Pair, Wish::Take(epoch), TAKING).await;
         self.follow(epoch).await.map_err(words)?;
         if wished(taken.clone()).is_err() {
-            // It may try again itself.
+            // This region may claim the space again at once.
             *self.not_before.lock() = self.now();
         }
         wished(taken)
     }
 
-    /// Stops, so that everything is in both regions and nothing is under way.
+    /// Stops this region, so that everything is in both regions and nothing is in
+    /// progress.
     async fn give_up(&self) -> Result<u64, String> {
         let _turning = self.turning.lock().await;
         let setup = &self.setup;
@@ -146,7 +148,7 @@ impl Inner {
         tracing::info!(event = "region.resting", home = setup.home);
         let busy = setup.hands.rest(UNDER_WAY).await;
         if busy > 0 {
-            // What they come to would be lost, and the next owner would make them again.
+            // Their results would be lost, and the next owner would run them again.
             setup.hands.resume();
             let limit = UNDER_WAY.as_secs();
             return Err(format!(
@@ -181,12 +183,12 @@ impl Inner {
             false => {
                 setup.follower.open(epoch).await.map_err(words)?;
                 *self.not_before.lock() = self.now();
-                Err("the other region was lost meanwhile".to_owned())
+                Err("the other region was lost during the hand-over".to_owned())
             }
         }
     }
 
-    /// The owner has given the space up for this region.
+    /// The owner has handed the space over to this region.
     pub(super) async fn take_given(self: &Arc<Self>, epoch: u64) -> Result<(), String> {
         let setup = &self.setup;
         let release = Ask::Release {
@@ -201,7 +203,7 @@ impl Inner {
         let (ballot, _) = setup.polls.look(&setup.space).await.map_err(words)?;
         self.learn(&ballot);
         match self.claim(false).await {
-            // The first answer may have told that there is a later epoch.
+            // The first claim may have learned of a later epoch.
             Err(_) => self.claim(false).await,
             done => done,
         }

@@ -1,4 +1,4 @@
-//! What a pair needs of the world around it.
+//! Interfaces that a region pair needs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,38 +9,38 @@ use steadfast_storage::mirror::{BEGINNING, Copy, Pair, Reply, Step};
 
 use super::word::{Wish, Word};
 
-/// Whom a region talks to.
+/// The receiver of a region's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum To {
     Pair,
     Witness,
 }
 
-/// How regions reach one another.
+/// The transport between regions.
 #[async_trait]
 pub trait Ways: Send + Sync + 'static {
-    /// Brings a word there and the answer back; `None` if that is not certain.
+    /// Sends a request and returns the answer; `None` if the outcome is unknown.
     async fn send(&self, to: To, word: &Word, limit: Duration) -> Option<Bytes>;
 }
 
-/// What the region does outside.
+/// The region's work outside of its partitions.
 #[async_trait]
 pub trait Hands: Send + Sync + 'static {
-    /// Begins nothing any more, and waits until nothing is under way, or the limit;
-    /// answers how much is still under way.
+    /// Starts no more work, and waits until none is in progress, or for the limit;
+    /// answers how much is still in progress.
     async fn rest(&self, limit: Duration) -> usize;
 
-    /// Goes on after that, also with what was not begun.
+    /// Resumes after that, including work that was not started.
     fn resume(&self);
 
-    /// Begins nothing any more, and forgets what was not begun.
+    /// Starts no more work, and drops work that was not started.
     fn stop(&self);
 
-    /// Begins to work, with nothing left over.
+    /// Starts to work, without work from before.
     fn work(&self);
 }
 
-/// Copies of a space go to the other region as words.
+/// Sends the copying steps of a space to the other region.
 pub struct CopyWay {
     pub ways: Arc<dyn Ways>,
     pub space: String,
@@ -49,7 +49,7 @@ pub struct CopyWay {
 /// How long a small step of copying may take before it is sent again.
 const STEP: Duration = Duration::from_secs(1);
 
-/// How many bytes a slow line carries in a millisecond.
+/// How many bytes a slow connection carries in a millisecond.
 const BYTES_PER_MS: usize = 1000;
 
 #[async_trait]

@@ -1,8 +1,9 @@
 //! A space that two regions share.
 //!
 //! [`Pairing`] decides, with the votes of the other region and of a witness, whether
-//! this region owns the space, and serves or follows accordingly. [`Polls`] are a
-//! region's or a witness's votes. How the regions reach one another is given ([`Ways`]).
+//! this region owns the space, and serves or follows accordingly. [`Polls`] persist the
+//! votes of a region or a witness. The transport between the regions is given
+//! ([`Ways`]).
 
 mod handing;
 mod lines;

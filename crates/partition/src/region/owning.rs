@@ -1,7 +1,7 @@
-//! What the region does that owns the space.
+//! The leader: the region that owns the space.
 //!
-//! It renews its seat, records how it works, brings the other region up to date, and
-//! gives the space back to its home.
+//! It renews its lease, records whether it works alone, copies missing changes to the
+//! other region, and hands the space back to its home region.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,11 +14,12 @@ use steadfast_storage::mirror::{Ask, Ballot, Mode, Say, USED};
 use super::lines::To;
 use super::pairing::Inner;
 
-/// How long home must have been up to date before it gets its space back by itself.
+/// How long the home region must have been up to date before it gets its space back
+/// automatically.
 const FAILBACK: Duration = Duration::from_secs(300);
 
 impl Inner {
-    /// The owner asks for more time, and says how it works.
+    /// Renews the owner's lease, and records whether it works alone.
     pub(super) async fn go_on(self: &Arc<Self>) {
         let setup = &self.setup;
         let Some(epoch) = setup.seat.epoch() else {
@@ -33,7 +34,7 @@ impl Inner {
             serial: self.serial.fetch_add(1, Ordering::Relaxed) + 1,
         };
         let sent = self.now();
-        // Whoever has lost its memory believes what another one has granted.
+        // A voter that has lost its memory accepts what the other one has granted.
         let ask = |is_agreed| Ask::Renew {
             ballot: ballot.clone(),
             is_agreed,
@@ -46,7 +47,7 @@ impl Inner {
             }
         };
         let at_pair = async {
-            // It does not answer; the witness is to hear of that at once.
+            // The other region does not answer: the witness records that at once.
             match wants_alone && setup.has_witness {
                 true => None,
                 false => {
@@ -96,7 +97,7 @@ impl Inner {
         self.fail_back(in_sync);
     }
 
-    /// Makes a whole copy in the other region, if that has none.
+    /// Makes a complete copy in the other region, if that has none.
     fn bring_up(self: &Arc<Self>, epoch: u64, is_reached: bool) {
         let is_wanted = is_reached && self.setup.seat.mode() == Mode::Alone;
         if !is_wanted || self.is_copying.swap(true, Ordering::AcqRel) {
@@ -123,8 +124,8 @@ impl Inner {
         }));
     }
 
-    /// Home gets its space back when it has followed for long enough. The seat is
-    /// renewed meanwhile.
+    /// Hands the space back to its home region when that has followed for long enough.
+    /// The lease is renewed in the meantime.
     fn fail_back(self: &Arc<Self>, in_sync: bool) {
         let now = self.now();
         let since = {
@@ -142,7 +143,7 @@ impl Inner {
         tokio::spawn(named(async move {
             if let Ok(Err(why)) = handing.await {
                 tracing::warn!(event = "region.not_handed_over", home = own.setup.home, why);
-                // Work that rests again and again would never be done.
+                // A retry at once would pause the work too often.
                 let mut since = own.synced_since.lock();
                 *since = since.map(|_| own.now());
             }

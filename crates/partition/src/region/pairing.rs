@@ -1,8 +1,8 @@
-//! Keeps one region in its pair.
+//! The state machine of one region in its pair.
 //!
-//! The owner renews its seat, asks the witness to record when it works alone, and
-//! brings the other region up to date. The other one follows, and claims the seat when
-//! it is promised to nobody. Whoever learns of a later epoch steps down.
+//! The owner renews its lease, asks the witness to record when it works alone, and
+//! brings the other region up to date. The other region follows, and claims the lease
+//! when it is promised to no region. A region that learns of a later epoch steps down.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ use super::standing::Standing;
 use super::word::{Wish, Word, opened, outcome};
 use crate::runtime::Runtime;
 
-/// What a pair needs.
+/// Dependencies of a region in its pair.
 pub struct Setup {
     /// This region, the other one, and the one that should own the space.
     pub region: String,
@@ -59,33 +59,32 @@ pub(super) struct Inner {
     /// Counts requests of one tenure.
     pub(super) serial: AtomicU64,
     pub(super) reaches: [AtomicBool; 2],
-    /// Who has granted what was asked for in the last round: the other region, the
-    /// witness.
+    /// Which voters have granted the last request: the other region, the witness.
     pub(super) granted: [AtomicBool; 2],
     is_catching_up: AtomicBool,
     /// The copy is open.
     is_following: AtomicBool,
     pub(super) is_copying: AtomicBool,
-    /// How many want to hand the space over now.
+    /// The number of hand-overs in progress.
     pub(super) handing: AtomicUsize,
     /// The witness knows that the other region has everything.
     pub(super) is_recorded: AtomicBool,
     /// Changes of the role are made one at a time.
     pub(super) turning: tokio::sync::Mutex<()>,
-    /// Nothing is claimed before this time: the other region is to take it.
+    /// No claim is made before this time: the other region is to acquire the space.
     pub(super) not_before: Mutex<Duration>,
     pub(super) synced_since: Mutex<Option<Duration>>,
     takeovers: AtomicU64,
 }
 
-/// How often somebody who follows looks whether the seat is free.
+/// How often a follower checks whether the lease is free.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// How long an answer to a vote may take.
+/// The time limit of a vote.
 const ANSWER: Duration = Duration::from_secs(2);
 
 impl Pairing {
-    /// Begins to take part.
+    /// Starts the state machine.
     pub async fn start(setup: Setup) -> Result<Self, steadfast_storage::Error> {
         let (ballot, _) = setup.polls.look(&setup.space).await?;
         let is_catching_up = setup.follower.is_catching_up().await?;
@@ -116,43 +115,44 @@ impl Pairing {
         self.inner.setup.seat.epoch()
     }
 
-    /// What is here of a partition although this region does not own it: it may be old.
+    /// This region's copy of a partition that it does not own: it may be stale.
     pub fn stale(&self, partition: steadfast_core::id::Partition) -> Option<Ledger> {
         self.inner.setup.follower.ledger(partition)
     }
 
-    /// How it stands.
+    /// The status of the pair.
     pub fn standing(&self) -> Standing {
         self.inner.standing()
     }
 
-    /// Answers the other region, which has proven who it is and means this space.
-    /// Requests for the service are not among what is answered here.
-    /// What was begun comes to its end also if the answer is not waited for.
+    /// Answers the other region, which is authenticated and means this space. Requests
+    /// for the service are not answered here. A change runs to its end even if the
+    /// caller stops waiting.
     pub async fn answer(&self, wish: Wish) -> Bytes {
         let inner = Arc::clone(&self.inner);
         let answering = tokio::spawn(named(async move { inner.answer(wish).await }));
         answering.await.unwrap_or_default()
     }
 
-    /// Has this region, or the other one, own the space from now on. It comes to its
-    /// end also if nobody waits for it any more.
+    /// Makes this region, or the other one, the owner of the space. Runs to its end
+    /// even if the caller stops waiting.
     pub async fn transfer(&self, to: &str, accepts_loss: bool) -> Result<(), String> {
         let (inner, to) = (Arc::clone(&self.inner), to.to_owned());
         let moving = tokio::spawn(named(
             async move { inner.transfer(&to, accepts_loss).await },
         ));
         let moved = moving.await;
-        moved.unwrap_or_else(|_| Err("it broke off".to_owned()))
+        moved.unwrap_or_else(|_| Err("the transfer was aborted".to_owned()))
     }
 
-    /// Has the owner do something; `None` if it is not certain that it did.
+    /// Sends a request to the owner; `None` if the outcome is unknown.
     pub async fn ask_owner(&self, request: Bytes, limit: Duration) -> Option<Bytes> {
         let wish = Wish::Proxy(request);
         self.inner.say(To::Pair, wish, limit).await
     }
 
-    /// Gives the space to the other region if that follows; for a server that leaves.
+    /// Hands the space over to the other region if that follows; for a server that
+    /// leaves.
     pub async fn leave(&self) {
         if self.epoch().is_some() && self.inner.setup.seat.mode() == Mode::Synced {
             let _ = self.inner.hand_over().await;
@@ -203,11 +203,13 @@ impl Inner {
         self.setup.seat.now()
     }
 
-    /// Somebody who follows: are the others there, and what do they know?
+    /// As a follower: checks whether the other region and the witness answer, and
+    /// learns their epochs.
     async fn greet(&self) {
         let setup = &self.setup;
         let seen = self.say(To::Pair, Wish::Look, ANSWER);
-        // Nobody has ever owned epoch 0: it is refused, and that tells how it stands.
+        // Epoch 0 never had an owner: the request is refused, and the refusal holds the
+        // current epoch.
         let nothing = Ask::Release {
             epoch: 0,
             owner: setup.region.clone(),
@@ -225,7 +227,7 @@ impl Inner {
         }
     }
 
-    /// The mirror has found out that this region is not the owner: so it follows.
+    /// The mirror has detected that this region is not the owner: it follows.
     async fn settle(&self) {
         let _turning = self.turning.lock().await;
         if self.setup.seat.mode() != Mode::Away {
@@ -238,7 +240,7 @@ impl Inner {
         }
     }
 
-    /// Somebody who follows: is the seat free?
+    /// As a follower: claims the lease if it is free.
     async fn look(self: &Arc<Self>) {
         let setup = &self.setup;
         let Ok((ballot, left)) = setup.polls.look(&setup.space).await else {
@@ -264,7 +266,7 @@ impl Inner {
         if is_promised || !is_whole {
             return;
         }
-        // Without a witness only a person can tell whether the other region is down.
+        // Without a witness only an operator can tell whether the other region is down.
         let may_claim = setup.has_witness || is_ours && self.is_unchallenged(ballot.epoch).await;
         if !may_claim {
             return;
@@ -281,7 +283,7 @@ impl Inner {
         seen.is_some_and(|seen| seen.epoch <= epoch)
     }
 
-    /// A space that nobody has owned yet: all three must say so.
+    /// Claims a space that never had an owner: all three must agree.
     async fn found(self: &Arc<Self>) -> Result<(), String> {
         let setup = &self.setup;
         let seen = self.say(To::Pair, Wish::Look, ANSWER).await;
@@ -295,7 +297,7 @@ impl Inner {
         self.claim_as(1, true, false).await
     }
 
-    /// Claims the seat for this region.
+    /// Claims the lease for this region.
     pub(super) async fn claim(self: &Arc<Self>, accepts_loss: bool) -> Result<(), String> {
         let epoch = self.known.lock().epoch + 1;
         self.claim_as(epoch, false, accepts_loss).await
@@ -315,7 +317,7 @@ impl Inner {
         let held = setup.polls.hold(&setup.space, &setup.region).await;
         let held = held.map_err(words)?;
         if held.is_none() {
-            return Err("the other region is promised the seat".to_owned());
+            return Err("the other region is promised the lease".to_owned());
         }
         let ask = Ask::Claim {
             epoch,
@@ -332,7 +334,8 @@ impl Inner {
             Some(Say::Granted) => Ok(()),
             Some(Say::Refused { ballot, left }) => {
                 self.learn(&ballot);
-                // Whoever claims does not vote: until then the owner is to be heard.
+                // A region that claims does not vote: it waits until the owner's
+                // promise ends.
                 *self.not_before.lock() = self.now() + left;
                 Err(refusal(&ballot, left))
             }
@@ -378,17 +381,17 @@ impl Inner {
             .map_err(|error| error.to_string())
     }
 
-    /// Is not the owner any more: follows.
+    /// Stops being the owner: follows.
     pub(super) async fn step_down(&self, why: &str) {
         let _turning = self.turning.lock().await;
         self.give_way(why).await;
     }
 
-    /// The same, for whoever is changing the role.
+    /// The same, for a caller that holds the lock of role changes.
     async fn give_way(&self, why: &str) {
         let setup = &self.setup;
         setup.seat.leave();
-        // What was sent was sent; what it came to is the next owner's concern.
+        // Calls already sent are not undone; their results belong to the next owner.
         setup.hands.stop();
         setup.store.lapse();
         for partition in setup.runtime.serving() {
@@ -408,7 +411,7 @@ impl Inner {
         }
     }
 
-    /// Follows whoever has the space from now on, unless this region has it again.
+    /// Follows the owner of the space from now on, unless this region owns it again.
     pub(super) async fn follow(&self, epoch: u64) -> Result<(), steadfast_storage::Error> {
         let _turning = self.turning.lock().await;
         match self.setup.seat.mode() {
@@ -423,14 +426,14 @@ impl Inner {
         Ok(())
     }
 
-    /// Says something about this space.
+    /// Sends a request about this space.
     pub(super) async fn say(&self, to: To, wish: Wish, limit: Duration) -> Option<Bytes> {
         let space = self.setup.space.clone();
         let word = Word { space, wish };
         self.setup.ways.send(to, &word, limit).await
     }
 
-    /// Has somebody vote.
+    /// Requests a vote.
     pub(super) async fn ask(&self, to: To, ask: Ask) -> Option<Say> {
         let said = self.say(to, Wish::Vote(ask), ANSWER).await;
         let index = match to {
@@ -463,8 +466,8 @@ impl Inner {
                 let reply = match setup.seat.mode() {
                     Mode::Away => setup.follower.apply(copy).await,
                     _ if copy.epoch < known => Reply::Deposed(known),
-                    // It will step down as soon as it has heard of it.
-                    _ => Reply::Failed("it does not follow yet".to_owned()),
+                    // This region will step down as soon as it learns of the new owner.
+                    _ => Reply::Failed("this region does not follow yet".to_owned()),
                 };
                 reply.encode()
             }
@@ -483,7 +486,8 @@ impl Inner {
         let known = self.known.lock().clone();
         let is_owner = setup.seat.epoch().is_some();
         let mode = match setup.seat.mode() {
-            // Until the witness knows, nobody could follow by itself.
+            // Until the witness has recorded it, the other region cannot take over by
+            // itself.
             Mode::Synced if self.is_recorded.load(Ordering::Relaxed) => "synced",
             Mode::Synced | Mode::Alone => "degraded",
             Mode::Away if self.is_catching_up.load(Ordering::Relaxed) => "catching-up",
@@ -525,7 +529,7 @@ fn refusal(ballot: &Ballot, left: Duration) -> String {
     }
 }
 
-/// Reads what the other region says of a wish.
+/// Decodes the other region's answer to a request.
 pub(super) fn wished(answer: Option<Bytes>) -> Result<(), String> {
     opened(&answer.ok_or("the other region does not answer")?)
 }

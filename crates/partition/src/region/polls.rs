@@ -1,4 +1,4 @@
-//! Votes that survive their voter.
+//! Persistent votes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use steadfast_storage::mirror::{Ask, Ballot, Say, TTL, Voter, read_record, write
 use steadfast_storage::{Engine, Error as StorageError};
 use tokio::sync::Mutex;
 
-/// The votes of one server, by space. A verdict is durable before it is said.
+/// The votes of one server, by space. A vote is durable before it is sent.
 pub struct Polls {
     engine: Arc<dyn Engine>,
     clock: Arc<dyn Clock>,
@@ -20,9 +20,11 @@ pub struct Polls {
 
 struct Station {
     voter: Voter,
-    /// The server wants the seat itself: nobody else is promised it meanwhile.
+    /// The server claims the lease itself: it promises the lease to no other region
+    /// until that ends.
     is_held: bool,
-    /// What is kept may differ from what is known: a write has not come to its end.
+    /// The stored vote may differ from the one in memory: the outcome of a write is
+    /// unknown.
     is_doubtful: bool,
 }
 
@@ -65,8 +67,8 @@ impl Polls {
         Ok(voters.get_mut(space))
     }
 
-    /// Votes on what somebody else asks for; `None` if there are too many spaces. It
-    /// comes to its end also if nobody waits for it any more.
+    /// Votes on a request of another region; `None` if there are too many spaces. Runs
+    /// to its end even if the caller stops waiting.
     pub async fn vote(
         self: &Arc<Self>,
         space: &str,
@@ -89,7 +91,7 @@ impl Polls {
             return Ok(Some(Say::Refused { ballot, left }));
         }
         let verdict = station.voter.decide(ask, now);
-        // What a granted ballot is must be what is kept.
+        // A granted ballot must be the stored one.
         let same = (station.is_doubtful && verdict.say == Say::Granted)
             .then(|| station.voter.ballot().clone());
         if let Some(next) = verdict.next.clone().or(same) {
@@ -111,7 +113,7 @@ impl Polls {
         Ok(())
     }
 
-    /// How it stands, and for how long the owner is promised the seat.
+    /// The current ballot, and for how long the owner is promised the lease.
     pub async fn look(&self, space: &str) -> Result<(Ballot, Duration), StorageError> {
         let mut voters = self.voters.lock().await;
         let station = self.station(&mut voters, space).await?;
@@ -122,8 +124,8 @@ impl Polls {
         ))
     }
 
-    /// Promises nothing to others for a while, if `me` may have the seat as far as this
-    /// voter is concerned; answers how it stands then.
+    /// Promises nothing to others until [`Polls::let_go`], if `me` may have the lease
+    /// as far as this voter is concerned; answers the current ballot.
     pub(super) async fn hold(&self, space: &str, me: &str) -> Result<Option<Ballot>, StorageError> {
         let mut voters = self.voters.lock().await;
         let Some(station) = self.station(&mut voters, space).await? else {
@@ -135,7 +137,7 @@ impl Polls {
         Ok(station.is_held.then_some(ballot))
     }
 
-    /// Ends that, and keeps what the server has become.
+    /// Ends that, and stores the server's new ballot.
     pub(super) async fn let_go(
         &self,
         space: &str,
@@ -179,7 +181,7 @@ mod tests {
         Ballot::decode(record.unwrap()).unwrap()
     }
 
-    /// A write whose end nobody knows: what is granted later is kept again.
+    /// After a write with an unknown outcome, a granted ballot is written again.
     #[tokio::test]
     async fn a_doubtful_ballot_is_written_before_it_is_granted_again() {
         let engine = Arc::new(Memory::new());
@@ -187,7 +189,7 @@ mod tests {
         let said = polls.vote("s", &claim(1, "a")).await.unwrap();
         assert_eq!(said, Some(Say::Granted));
         let known = kept(&engine).await;
-        // A claim of somebody else was written, and its voter never heard of it.
+        // A claim of another region was written, but its voter never got the response.
         let other = Ballot {
             epoch: 2,
             owner: "b".to_owned(),

@@ -1,20 +1,21 @@
-//! How a pair stands, for people.
+//! The status of a region pair, for operators.
 
-/// How a pair stands, as one of its regions sees it.
+/// The status of a pair, as one of its regions sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// The region that says so, the other one, and the one that should own the space.
+    /// The region that reports it, the other one, and the one that should own the
+    /// space.
     pub region: String,
     pub pair: String,
     pub home: String,
-    /// Who owns the space, as far as this region knows.
+    /// The owner of the space, as far as this region knows.
     pub owner: String,
     pub epoch: u64,
     /// Whether this region is the owner, right now.
     pub is_owner: bool,
     /// `synced` or `degraded` at the owner, `following` or `catching-up` elsewhere.
     pub mode: &'static str,
-    /// How old the oldest change is that only the owner has.
+    /// The age of the oldest change that only the owner has.
     pub lag_ms: u64,
     /// Whether they answered when they were last asked.
     pub reaches_pair: bool,

@@ -1,4 +1,4 @@
-//! What regions and their witness say to one another.
+//! Messages between regions and their witness.
 
 use bytes::Bytes;
 use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
@@ -12,18 +12,19 @@ pub struct Word {
     pub wish: Wish,
 }
 
-/// What is wanted of a space.
+/// The requested action on a space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// Vote on it.
     Vote(Ask),
     /// Apply a step of copying.
     Copy(Copy),
-    /// The owner of this epoch has given it up for you: take it.
+    /// The owner of this epoch has handed the space over to the receiver, which
+    /// acquires it.
     Take(u64),
-    /// Give it to me.
+    /// Hand the space over to the sender.
     Give,
-    /// Say how you stand.
+    /// Report the current ballot.
     Look,
     /// A request to the interface of the service, for the owner.
     Proxy(Bytes),
@@ -80,7 +81,7 @@ impl Word {
     }
 }
 
-/// An answer: done, or why not.
+/// Encodes an outcome: done, or the reason why not.
 pub(super) fn outcome(done: Result<(), String>) -> Bytes {
     match done {
         Ok(()) => Bytes::from_static(&[1]),

@@ -1,8 +1,9 @@
-//! Letters to one node, in few calls.
+//! Batches messages to one node into few calls.
 //!
-//! Every volatile partition has letters of its own for the nodes that hold it, and most
-//! are small. What waits while others are under way to the same node goes together. Long
-//! letters, and those with long answers, go alone: nobody waits behind them.
+//! Every volatile partition sends messages of its own to the nodes that hold it, and
+//! most are small. Messages that wait while calls to the same node are in progress go
+//! together. Long messages, and those with long answers, go alone, so that no others
+//! wait behind them.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -15,17 +16,17 @@ use steadfast_core::id::Owner;
 use steadfast_core::task::named;
 use tokio::sync::oneshot;
 
-/// Calls to one node that are under way.
+/// The number of concurrent calls to one node.
 const CALLS: usize = 2;
-/// Letters of one call, and their bytes.
+/// The limits of one call: messages and bytes.
 const LETTERS: usize = 1024;
 const CALL_BYTES: usize = 1024 * 1024;
-/// The longest letter that goes with others.
+/// The longest message that goes with others.
 const LETTER_BYTES: usize = 64 * 1024;
-/// How many bytes a slow line carries in a millisecond.
+/// How many bytes a slow connection carries in a millisecond.
 const BYTES_PER_MS: usize = 1000;
 
-/// Letters that wait, by the node that they are for.
+/// Queued messages, by destination node.
 #[derive(Default)]
 pub(super) struct Bundles {
     to: Mutex<HashMap<Owner, Pile>>,
@@ -44,8 +45,8 @@ struct Waiting {
 }
 
 impl Bundles {
-    /// The answer to a letter, which `carry` brings with others, if there is one in
-    /// time.
+    /// Sends a message with `carry`, together with others, and returns its answer, if
+    /// there is one in time.
     pub(super) async fn send<F>(
         self: &Arc<Self>,
         to: Owner,
@@ -78,7 +79,7 @@ impl Bundles {
                     let answers = answers.and_then(|answers| answers_in(answers).ok());
                     for (waiting, answer) in bundle.into_iter().zip(answers.unwrap_or_default()) {
                         if let Some(answer) = answer {
-                            // Whoever does not wait any more needs none.
+                            // The sender may have stopped waiting.
                             let _ = waiting.answer.send(answer);
                         }
                     }
@@ -88,7 +89,7 @@ impl Bundles {
         tokio::time::timeout(limit, answered).await.ok()?.ok()
     }
 
-    /// Adds a letter; answers whether somebody has to begin with a call.
+    /// Queues a message; answers whether the caller must start a call.
     fn add(&self, to: Owner, waiting: Waiting) -> bool {
         let mut piles = self.to.lock();
         let pile = piles.entry(to).or_default();
@@ -98,7 +99,7 @@ impl Bundles {
         is_wanted
     }
 
-    /// What the next call brings; `None` if nothing waits, and then the call ends.
+    /// The messages of the next call; `None` if none waits, and then the call ends.
     fn next(&self, to: Owner) -> Option<Vec<Waiting>> {
         let mut piles = self.to.lock();
         let pile = piles.get_mut(&to)?;
@@ -109,7 +110,7 @@ impl Bundles {
             if is_full && !bundle.is_empty() {
                 break;
             }
-            // Some were given up meanwhile.
+            // Some senders have stopped waiting.
             bundle.extend(pile.waiting.pop_front().filter(|w| !w.answer.is_closed()));
         }
         if !bundle.is_empty() {
@@ -150,7 +151,7 @@ fn count(reader: &mut Reader) -> Result<u64, Malformed> {
     Ok(count)
 }
 
-/// Reads the letters of a call, has each answered, and joins the answers.
+/// Decodes the messages of a call, has each answered, and joins the answers.
 pub(super) fn each(
     letters: Bytes,
     answer: impl Fn(Bytes) -> Option<Bytes>,
@@ -186,7 +187,7 @@ mod tests {
     };
     const LIMIT: Duration = Duration::from_secs(60);
 
-    /// Answers a letter with itself, unless it is empty.
+    /// Answers a message with itself, unless it is empty.
     fn echo(letter: Bytes) -> Option<Bytes> {
         (!letter.is_empty()).then_some(letter)
     }
@@ -249,8 +250,8 @@ mod tests {
         });
         tokio::select! {
             biased;
-            _ = join_all(long) => panic!("nobody answers them"),
-            _ = join_all(pages) => panic!("nobody answers them"),
+            _ = join_all(long) => panic!("these messages get no answer"),
+            _ = join_all(pages) => panic!("these messages get no answer"),
             answer = own => assert_eq!(answer, Some(short.clone())),
         }
         let alone = bundles.send(NODE, short.clone(), LIMIT, true, |letters, _| async {

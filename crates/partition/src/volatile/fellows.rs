@@ -1,4 +1,4 @@
-//! The nodes of the cluster that hold copies for one another.
+//! Replication peers: nodes with copies.
 
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::cluster::{Cluster, Listener};
 use crate::error::{Error, Kind, Result};
 use crate::router::Router;
 
-/// What owners and holders of copies tell one another; no service has this kind.
+/// The kind of replication messages; no service has this kind.
 const WORDS: ServiceKind = ServiceKind(97);
 
-/// This node among those that hold copies.
+/// This node as a replication peer.
 pub struct Fellows {
     router: Arc<Router>,
     /// The number of the main space.
@@ -29,7 +29,7 @@ pub struct Fellows {
 }
 
 impl Fellows {
-    /// Knows nobody before the cluster is there.
+    /// Has no peers before the cluster has started.
     pub fn new(router: Arc<Router>, main: u16, lease: Lease) -> Self {
         Self {
             router,
@@ -40,7 +40,7 @@ impl Fellows {
         }
     }
 
-    /// Begins to hold copies for the others, and to have them hold this node's.
+    /// Starts to hold copies for the others, and to replicate to them.
     pub fn join(&self, cluster: &Arc<Cluster>, copies: &Arc<Copies>) {
         cluster.listen(WORDS, Arc::new(Holder(Arc::clone(copies))));
         let _ = self.cluster.set((cluster.owner(), Arc::downgrade(cluster)));
@@ -56,7 +56,7 @@ impl Fellows {
 impl Peers for Fellows {
     fn may_own(&self, partition: Partition) -> bool {
         let main = Partition::new(self.main, partition.index());
-        // A ledger that has failed may belong to somebody else by now.
+        // A ledger that has failed may belong to another node by now.
         let door = self.router.door(main);
         let is_ours = door.is_some_and(|door| door.ledger().failure().is_none());
         is_ours && self.lease.holds() && self.cluster.get().is_some()
@@ -100,7 +100,7 @@ struct Holder(Arc<Copies>);
 #[async_trait]
 impl Listener for Holder {
     async fn hear(&self, message: Bytes) -> Result<Bytes> {
-        let what = "letters about copies";
+        let what = "a replication message";
         let malformed = || Error::new(Kind::Malformed { what });
         let answers = bundle::each(message, |letter| self.0.hear(letter));
         answers.map_err(|_| malformed())

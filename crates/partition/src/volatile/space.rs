@@ -1,4 +1,4 @@
-//! Opens volatile partitions where the main ones are.
+//! Opens volatile partitions next to the main ones.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use crate::runtime::Runtime;
 /// The number of the volatile space.
 pub const SPACE: u16 = 2;
 
-/// How soon a partition is tried again.
+/// How soon opening a partition is retried.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// How often it is looked whether what is open still is.
+/// How often open partitions are checked.
 const ROUND: Duration = Duration::from_secs(1);
 
-/// How long what is under way may take when a partition goes to its next owner.
+/// How long work in progress may take when a partition is handed over.
 const PARTING: Duration = Duration::from_secs(2);
 
 /// The volatile partitions of a node.
@@ -35,16 +35,16 @@ pub struct Volatile {
 
 struct Inner {
     store: Arc<Store>,
-    /// In a cluster: the engine that copies to other nodes.
+    /// In a cluster: the engine that replicates to other nodes.
     copies: Option<Arc<Copies>>,
     router: Arc<Router>,
     main: u16,
-    /// Held while a partition is opened or given up.
+    /// Locked while a partition is opened or closed.
     open: Vec<Mutex<Option<Ledger>>>,
 }
 
 impl Volatile {
-    /// On a store in memory; with copies on other nodes, if it is theirs.
+    /// Starts on a store in memory; `copies` replicates it to other nodes.
     pub fn start(runtime: &Arc<Runtime>, store: Arc<Store>, copies: Option<Arc<Copies>>) -> Self {
         let space = runtime.space();
         let inner = Arc::new(Inner {
@@ -85,7 +85,8 @@ impl Volatile {
         &self.inner.store
     }
 
-    /// A partition whose neighbour in the main space is here; opens it if it is not.
+    /// A partition whose counterpart in the main space is served here; opens it if
+    /// needed.
     pub async fn ledger(&self, index: u16) -> Result<Ledger> {
         let opening = self.inner.open(index);
         let partition = at(index);
@@ -94,7 +95,7 @@ impl Volatile {
         opened.unwrap_or_else(|_| Err(silent().into()))
     }
 
-    /// Who holds a partition that is open here, in a cluster.
+    /// The replica set of a partition that is open here, in a cluster.
     pub fn charter(&self, index: u16) -> Option<Charter> {
         self.inner.copies.as_ref()?.charter(at(index))
     }
@@ -113,7 +114,7 @@ fn at(index: u16) -> Partition {
 }
 
 impl Inner {
-    /// Whether the partition of the main space is here.
+    /// Whether this node serves the partition of the main space.
     fn is_ours(&self, index: u16) -> bool {
         let door = self.router.door(Partition::new(self.main, index));
         door.is_some_and(|door| door.ledger().failure().is_none())
@@ -128,7 +129,7 @@ impl Inner {
         }
     }
 
-    /// Opens a partition, if that can be done just now.
+    /// Opens a partition, if that is possible now.
     async fn try_open(&self, index: u16) -> Result<Option<Ledger>> {
         let partition = Partition::new(self.main, index);
         let not_ours = || Error::new(Kind::NotOwner { partition });
@@ -144,14 +145,14 @@ impl Inner {
         }
         match self.store.acquire(at(index)).await {
             Ok(ledger) => Ok(Some(slot.insert(ledger).clone())),
-            // Others are asked again, or somebody was quicker.
+            // Other nodes are asked again, or another node has acquired it.
             Err(error) if may_pass(error.kind()) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Opens what somebody has used, as far as it is to be here, and lets go of what is
-    /// elsewhere; answers whether there is still something to do.
+    /// Opens partitions that were in use and belong here, and closes those that moved;
+    /// answers whether there is still something to do.
     async fn round(self: &Arc<Self>, has_changed: bool) -> bool {
         let mut missing = false;
         for index in 0..self.open.len() as u16 {
@@ -188,7 +189,7 @@ impl Inner {
         opening.join_all().await.contains(&true)
     }
 
-    /// The next owner takes over: what is under way is completed.
+    /// The next owner takes over: completes work in progress.
     async fn part(&self, index: u16) {
         let Some(slot) = self.open.get(usize::from(index)) else {
             return;
@@ -215,7 +216,7 @@ impl Inner {
     }
 }
 
-/// Whether it may be otherwise soon.
+/// Whether the error may be transient.
 fn may_pass(kind: &StorageKind) -> bool {
     matches!(
         kind,

@@ -21,7 +21,7 @@ pub(crate) struct Net {
 
 struct State {
     rng: Rng,
-    /// Whoever is up.
+    /// The nodes that are up.
     nodes: BTreeMap<u32, Weak<Router>>,
     is_calm: bool,
     lost: u64,
@@ -94,7 +94,7 @@ impl Net {
         fate
     }
 
-    /// Whoever serves the partition; now and then somebody else.
+    /// The owner of the partition; now and then another node.
     fn find(&self, to: Partition) -> Option<Arc<Router>> {
         let mut state = self.state.lock();
         let nodes: Vec<_> = state.nodes.values().filter_map(Weak::upgrade).collect();

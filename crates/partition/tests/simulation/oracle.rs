@@ -44,7 +44,7 @@ impl Oracle {
         state.durable.extend(ops_in(&entry.body));
     }
 
-    /// A partition was given to somebody.
+    /// A partition was assigned to an owner.
     pub(crate) fn granted(&self, partition: Partition, epoch: Epoch) {
         self.state.lock().epochs.insert(partition, epoch);
     }

@@ -25,7 +25,7 @@ pub(crate) struct Story;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Happen {
-    /// Somebody calls.
+    /// A client calls.
     Op {
         op: u64,
         targets: Vec<u64>,

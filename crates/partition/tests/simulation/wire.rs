@@ -43,7 +43,7 @@ impl Wire {
         self.steps_left.store(u64::MAX, Ordering::Relaxed);
     }
 
-    /// One step: takes a while, or for ever.
+    /// One step: takes a while, or never ends.
     async fn step(&self) {
         let wait_us = {
             let mut rng = self.rng.lock();

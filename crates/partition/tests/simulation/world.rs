@@ -179,7 +179,7 @@ impl World {
         Some(up[any])
     }
 
-    /// A node takes a partition, whoever has it.
+    /// A node acquires a partition, from its owner if there is one.
     fn take_one(&mut self) {
         let partition = self.any_partition();
         let Some(index) = self.any_node() else {
@@ -315,7 +315,7 @@ impl World {
             // One that was still loading when it was overtaken may not know it yet.
             let is_owner = |door: &Door| !self.is_stale(door);
             let door = doors.find(is_owner);
-            let door = door.ok_or(format!("nobody serves partition {partition}"))?;
+            let door = door.ok_or(format!("no node serves partition {partition}"))?;
             let row = door.ledger().get(STATE, &address.key, View::Durable).await;
             let row = row.map_err(|error| error.to_string())?;
             let state = row.map_or(Ok(State::default()), State::decode);

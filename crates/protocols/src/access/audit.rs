@@ -1,9 +1,9 @@
 //! A record of key changes, refusals and revocations.
 //!
-//! Every event is a line of the log and an entry of a bounded list in memory. Refusals
-//! of one client with one code count as one event for a while, so that a flood of them
-//! floods neither. Key changes have a list of their own: refusals do not displace them.
-//! Nothing here is a secret; texts of clients are cut and escaped.
+//! Every event is a line of the log and an entry of a bounded list in memory. Repeated
+//! refusals of one client with one code count as one event for a while, so they flood
+//! neither. Key changes have a list of their own: refusals do not displace them. Events
+//! hold no secret; texts of clients are cut and escaped.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;
@@ -18,14 +18,14 @@ use steadfast_core::limits;
 use super::denied::{Denied, Reason};
 use super::key::{Key, Ring};
 
-/// How often windows that are over are looked for.
+/// Interval of the search for windows that are over.
 const SWEEP: Duration = Duration::from_secs(1);
 
 tokio::task_local! {
     static ASKER: Asker;
 }
 
-/// Where a request comes from, and by which key.
+/// The address and the key of a request's client.
 #[derive(Clone, Debug, Default)]
 pub struct Asker {
     pub address: Option<IpAddr>,
@@ -46,25 +46,25 @@ impl Asker {
         ASKER.try_with(Self::clone).unwrap_or_default()
     }
 
-    /// The same client, which has proved a key.
+    /// The same client, authenticated by this key.
     #[must_use]
     pub fn with_key(mut self, key: &str) -> Self {
         self.key = Some(key.to_owned());
         self
     }
 
-    /// Serves this client.
+    /// Runs `work` for this client.
     pub async fn scope<F: Future>(self, work: F) -> F::Output {
         ASKER.scope(self, work).await
     }
 
-    /// Serves this client on another thread.
+    /// Runs `work` for this client on another thread.
     pub fn sync_scope<T>(self, work: impl FnOnce() -> T) -> T {
         ASKER.sync_scope(self, work)
     }
 }
 
-/// Something that was changed, refused or revoked.
+/// A change, a refusal or a revocation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AuditEvent {
     /// Later events have higher numbers.
@@ -78,7 +78,7 @@ pub struct AuditEvent {
     pub event: &'static str,
     /// How often it happened.
     pub count: u64,
-    /// The key that it concerns.
+    /// The key concerned.
     pub key: Option<String>,
     /// The key of the client that did it.
     pub by: Option<String>,
@@ -96,7 +96,7 @@ impl AuditEvent {
     }
 }
 
-/// What was changed, refused and revoked.
+/// The record of changes, refusals and revocations.
 pub struct Audit {
     clock: Arc<dyn Clock>,
     book: Mutex<Book>,
@@ -107,7 +107,7 @@ struct Book {
     numbers: u64,
     changes: List,
     refusals: List,
-    /// The event that repetitions of a subject and a code count for.
+    /// By subject and code: the event that counts repetitions.
     windows: HashMap<(String, &'static str), Window>,
     /// When windows that are over were last dropped.
     swept: Timestamp,
@@ -142,7 +142,7 @@ impl List {
         self.events.get_mut(found.ok()?)
     }
 
-    /// Those before a number, the newest first.
+    /// Events before a number, the newest first.
     fn before(&self, end: u64) -> impl Iterator<Item = &AuditEvent> {
         let older = self.events.iter().rev();
         older.skip_while(move |event| event.number >= end)
@@ -158,8 +158,8 @@ impl Audit {
         }
     }
 
-    /// Up to `limit` events before a number, the newest first, and the number to go on
-    /// before, if there are more.
+    /// Up to `limit` events before a number, the newest first, and the cursor of the next
+    /// page, if there is one.
     pub fn page(&self, before: Option<u64>, limit: usize) -> (Vec<AuditEvent>, Option<u64>) {
         let end = before.unwrap_or(u64::MAX);
         let book = self.book.lock();
@@ -179,7 +179,7 @@ impl Audit {
         (page, next)
     }
 
-    /// A proof or a right was refused to the client that the current task serves.
+    /// Records that the client of the current task was denied access.
     pub fn refused(&self, denied: &Denied) {
         let asker = Asker::current();
         let event = match denied.reason {
@@ -207,7 +207,7 @@ impl Audit {
         }
     }
 
-    /// A connection has ended because its proof no longer counts.
+    /// Records that a connection ended because its proof was revoked.
     pub fn revoked(&self, kind: &'static str, key: &str, denied: &Denied) {
         let why = format!("{kind}: {}", denied.message());
         let asker = Asker::default();
@@ -220,14 +220,14 @@ impl Audit {
         tracing::warn!(event = "audit.connection_revoked", key, why = detail);
     }
 
-    /// The keys were read again.
+    /// Records that the keys were reloaded.
     pub fn reloaded(&self, ring: &Ring) {
         let detail = format!("{} keys count", ring.keys().count());
         let event = self.change("audit.keys_reloaded", None, &detail);
         tracing::info!(event = "audit.keys_reloaded", by = event.by, what = detail);
     }
 
-    /// Other keys count now.
+    /// Records the differences to a new key ring.
     pub(super) fn replaced(&self, former: &Ring, fresh: &Ring) {
         for key in former.keys().filter(|key| fresh.get(&key.name).is_none()) {
             let AuditEvent { key, by, .. } = self.change("audit.key_deleted", Some(key), "");
@@ -304,13 +304,13 @@ impl Audit {
         }
     }
 
-    /// Records an event that may repeat. `None` if it did: then only its count rises.
+    /// Records an event that may repeat. `None` for a repetition, which only raises a count.
     fn count(&self, subject: String, mut draft: AuditEvent) -> Option<AuditEvent> {
         let now = draft.time;
         let mut book = self.book.lock();
         let mut name = (subject, draft.code.unwrap_or(draft.event));
         if !book.windows.contains_key(&name) && !book.has_room(now) {
-            // Too many clients to count each of them: they share one event.
+            // Too many clients to count each separately: they share one event.
             name.0.clear();
             draft.client = None;
         }
@@ -340,8 +340,8 @@ impl Window {
 }
 
 impl Book {
-    /// Whether a further client can be counted for itself. Windows that are over are
-    /// looked for once a second at most, because a flood of clients asks each time.
+    /// Whether a further client can be counted separately. Windows that are over are removed
+    /// at most once a second, because a flood of clients calls this each time.
     fn has_room(&mut self, now: Timestamp) -> bool {
         let is_full = self.windows.len() >= limits::AUDIT_WINDOWS;
         if is_full && now >= self.swept.plus(SWEEP) {
@@ -362,7 +362,7 @@ fn rights(key: &Key) -> String {
     rights.collect::<Vec<_>>().join(", ")
 }
 
-/// A text without characters that change how a log is shown, and of bounded length.
+/// A text of bounded length without control characters that would distort a log.
 fn plain(text: &str, most: usize) -> String {
     let mut out = String::new();
     for letter in text.chars() {
@@ -381,7 +381,7 @@ fn plain(text: &str, most: usize) -> String {
     out
 }
 
-/// Marks that change the direction of a text, or cannot be seen.
+/// Characters that are invisible or change the direction of a text.
 fn is_invisible(letter: char) -> bool {
     matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }

@@ -2,22 +2,21 @@
 
 use super::right::{Area, Grant, Right};
 
-/// What a proof must permit, and for whom a web token must be made.
+/// The rights that a route requires, and the audience that a web token must have.
 #[derive(Clone, Copy)]
 pub struct Demand<'a> {
     /// Any one of them is enough.
     pub rights: &'a [Right],
     pub area: Area,
     pub scope: Scope<'a>,
-    /// Whether a web token with this audience counts here; without it no web token
-    /// counts.
+    /// Whether a web token with this audience is valid here; `None`: no web token is.
     pub audience: Option<&'a dyn Fn(&str) -> bool>,
 }
 
 /// On which entities of the area the right is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope<'a> {
-    /// On at least one; the route itself shows and does what is permitted.
+    /// On at least one; the route itself filters what it shows and does.
     AnyEntity,
     /// On all of them: a grant on one entity does not count.
     Whole,
@@ -38,7 +37,7 @@ impl<'a> Demand<'a> {
         }
     }
 
-    /// The same, met by web tokens of these audiences, too.
+    /// The same, also met by web tokens of these audiences.
     #[must_use]
     pub fn or_token(self, audience: &'a dyn Fn(&str) -> bool) -> Self {
         Self {
@@ -47,7 +46,7 @@ impl<'a> Demand<'a> {
         }
     }
 
-    /// Whether one of these grants permits it.
+    /// Whether one of these grants meets it.
     pub fn is_met_by(&self, grants: &[Grant]) -> bool {
         self.scope == Scope::AnyKey || grants.iter().any(|grant| self.is_met_by_grant(grant))
     }
@@ -63,9 +62,9 @@ impl<'a> Demand<'a> {
     }
 }
 
-/// Whether an audience names an area: as the SDKs name it when they ask an identity
-/// provider for a token. Hubs are named by their address instead, and the REST
-/// interface takes no web tokens.
+/// Whether an audience is the one that SDKs request from an identity provider for an
+/// area. Hubs are named by their address instead, and the REST interface accepts no web
+/// tokens.
 pub fn is_for_area(area: Area, audience: &str) -> bool {
     let names: &[&str] = match area {
         Area::Events => &["https://eventhubs.azure.net"],

@@ -1,33 +1,33 @@
-//! Why somebody is not let in.
+//! Errors of authentication and authorization.
 
 use std::fmt;
 
 use steadfast_core::error::Code;
 
-/// Why a proof does not count, in words that hold no secret.
+/// Why access is denied; the message holds no secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denied {
     pub reason: Reason,
     message: String,
 }
 
-/// The kinds of refusal; each has its own code.
+/// The kinds of denial; each has its own code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Nothing was shown.
+    /// No proof was presented.
     Missing,
-    /// What was shown cannot be read.
+    /// The proof cannot be parsed.
     Malformed,
-    /// No key has made it.
+    /// The proof matches no key.
     Wrong,
-    /// It counted once, or does not count yet.
+    /// The proof has expired, or is not valid yet.
     Expired,
-    /// It is good, but not for this.
+    /// The proof is valid, but its key lacks the right.
     Forbidden,
 }
 
 impl Denied {
-    /// A refusal.
+    /// A denial.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
         Self {
             reason,

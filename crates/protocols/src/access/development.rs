@@ -10,8 +10,8 @@ pub const ACCOUNT: &str = "devstoreaccount1";
 /// The key of app servers in development.
 pub const HUBS: &str = "signalr";
 
-/// The keys that everybody knows. They are those that emulators of the services use, so
-/// that pasted connection strings work.
+/// The well-known keys of development: those of the services' emulators, so that pasted
+/// connection strings work.
 pub fn development_ring() -> Ring {
     let mut ring = Ring::new();
     let known = [

@@ -1,9 +1,9 @@
 //! Connections that end with their proof.
 //!
-//! A proof is verified once, when a connection or a wait begins. What holds it for
-//! longer follows the ring: it ends when the key is deleted, when the secret behind the
-//! proof is rotated away, or when the key loses the right that is in use. Expiry is the
-//! protocols' own: some end a connection with its token, others do not.
+//! A proof is verified once, when a connection or a wait begins. A long-lived holder
+//! watches the key ring: the proof ends when the key is deleted, when the secret behind
+//! it is rotated away, or when the key loses the right in use. Expiry is the protocol's
+//! own: some end a connection with its token, others do not.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::pass::Pass;
 use super::right::{Area, Right};
 use super::verify::Access;
 
-/// A proof in use, and the rights of which one is used.
+/// Watches a proof in use, and the rights of which one is needed.
 pub struct Follow {
     pass: Pass,
     rights: &'static [Right],
@@ -25,13 +25,12 @@ pub struct Follow {
     entity: Option<String>,
     rings: watch::Receiver<Arc<Ring>>,
     audit: Arc<Audit>,
-    /// What ends, in the words of the audit.
+    /// The kind of connection, for the audit.
     kind: &'static str,
 }
 
 impl Access {
-    /// Follows a proof that is used for this by a connection of a kind, for instance
-    /// `worker stream`.
+    /// Watches a proof that a connection of this kind uses, for instance `worker stream`.
     pub fn follow(
         &self,
         kind: &'static str,
@@ -56,11 +55,11 @@ impl Access {
 }
 
 impl Follow {
-    /// Waits until the proof no longer counts, and says why.
+    /// Waits until the proof is revoked, and returns the reason.
     pub async fn ended(&mut self) -> Denied {
         loop {
             if self.rings.changed().await.is_err() {
-                // Without a ring there is nothing to follow.
+                // Without a key ring there is nothing to watch.
                 std::future::pending::<()>().await;
             }
             if let Err(denied) = self.check() {
@@ -81,7 +80,7 @@ impl Follow {
     }
 }
 
-/// Waits for the end of a proof, if there is one to follow.
+/// Waits for the end of a proof, if there is one to watch.
 pub async fn ended(follow: &mut Option<Follow>) -> Denied {
     match follow {
         Some(follow) => follow.ended().await,
@@ -156,7 +155,7 @@ mod tests {
     fn a_proof_goes_on_while_its_secret_counts_and_its_right_stays() {
         let access = access();
         let mut follow = follow(&access);
-        // Rotated once, and with another right beside.
+        // Rotated once, and with another right in addition.
         access.replace(ring(&[
             ("a", "manage *", &["two", "one"]),
             ("b", "manage *", &["other"]),

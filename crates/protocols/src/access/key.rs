@@ -1,4 +1,4 @@
-//! Keys, and the ring that holds them.
+//! Keys and the key ring.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,14 +6,14 @@ use std::sync::Arc;
 use super::right::Grant;
 use super::secret::Secret;
 
-/// A name, what it may do, and up to two secrets that prove it.
+/// A name, its rights, and up to two secrets that prove it.
 #[derive(Clone, Debug)]
 pub struct Key {
     pub name: String,
     pub grants: Vec<Grant>,
-    /// The one to give out.
+    /// The current one.
     pub primary: Secret,
-    /// The one that is being replaced, while it still counts.
+    /// The previous one, which is valid until the next rotation.
     pub secondary: Option<Secret>,
 }
 
@@ -25,7 +25,7 @@ pub enum Slot {
 }
 
 impl Key {
-    /// Its secrets, the one to give out first.
+    /// Its secrets, the current one first.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let second = self.secondary.as_ref();
         std::iter::once(&self.primary)
@@ -33,7 +33,7 @@ impl Key {
             .map(Secret::reveal)
     }
 
-    /// The secret for which `proves` holds, the one to give out first.
+    /// The secret for which `proves` holds, the current one first.
     pub fn proof(&self, proves: impl Fn(&str) -> bool) -> Option<Slot> {
         if proves(self.primary.reveal()) {
             return Some(Slot::Primary);
@@ -58,7 +58,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// No key: nobody may do anything.
+    /// An empty ring: all access is denied.
     pub fn new() -> Self {
         Self::default()
     }
@@ -82,7 +82,7 @@ impl Ring {
         self.keys.values()
     }
 
-    /// Whether nobody may do anything.
+    /// Whether the ring has no key: all access is denied.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }

@@ -1,12 +1,12 @@
-//! Who may do what.
+//! Authentication and authorization.
 //!
-//! Keys have names, rights and two secrets, so that one can be changed while the
-//! other is in use. Every protocol brings its proof to [`Access::admit`]: a shared
-//! access signature, a JSON web token, a signed request, or a secret itself, together
-//! with what the route demands. What comes back is a [`Pass`], which says what its
-//! holder may do. Secrets are compared in constant time and never shown. A connection
-//! that outlives its proof keeps a [`Follow`], which ends when the proof no longer counts.
-//! [`Audit`] records what changes and what is refused.
+//! Keys have names, rights and two secrets, so that one can be rotated while the other
+//! is in use. Every protocol presents a proof to [`Access::admit`]: a shared access
+//! signature, a JSON web token, a signed request, or a secret itself, together with the
+//! rights that the route demands. The result is a [`Pass`]: the authenticated key and
+//! its rights. Secrets are compared in constant time and never shown. A connection that
+//! outlives its request holds a [`Follow`], which ends when the proof is revoked.
+//! [`Audit`] records changes and refusals.
 
 mod audit;
 mod demand;

@@ -1,4 +1,4 @@
-//! What somebody has proved.
+//! The authenticated key of a request.
 
 use std::sync::Arc;
 
@@ -10,19 +10,19 @@ use super::key::{Key, Ring, Slot};
 use super::right::{Area, Grant, Right};
 use super::secret::Secret;
 
-/// Said to the holder of a token, which does not learn the names of keys.
+/// For the holder of a token, which does not learn the names of keys.
 pub(super) const ASKER_IS_GONE: &str = "the key that asked for the web token no longer counts";
 const ASKER_HAS_LESS: &str = "the key that asked for the web token has lost the right to this";
 
-/// The rights of whoever has shown a proof.
+/// An authenticated key with its rights.
 #[derive(Clone, Debug)]
 pub struct Pass {
     key: Arc<Key>,
-    /// The secret that was shown, or that has signed what was shown.
+    /// The secret that was presented, or that signed the proof.
     slot: Slot,
-    /// When it ends, if it does.
+    /// When it expires, if it does.
     pub expires: Option<Timestamp>,
-    /// The key that asked for the token, if this server made it: both must count.
+    /// The key that requested the token, if this server issued it: both must be valid.
     asker: Option<Arc<Self>>,
 }
 
@@ -36,20 +36,20 @@ impl Pass {
         }
     }
 
-    /// The same proof, which counts only as long as that of the key that asked for it.
+    /// The same proof, valid only as long as the one of the key that requested it.
     pub(super) fn asked_by(mut self, asker: Option<Self>) -> Self {
         self.asker = asker.map(Arc::new);
         self
     }
 
-    /// Marks a token that is made for the holder: it ends with this key. Only the server
-    /// that signs the token can tell whose mark it is.
+    /// The mark of a token that is issued to the holder: the token ends with this key. Only
+    /// the server that signs the token can tell which key it names.
     pub fn mark(&self, signer: &Secret) -> Option<String> {
         let secret = self.key.secret(self.slot)?;
         Some(mark(signer, self.name(), secret.reveal()))
     }
 
-    /// The key that has left this mark, if it still counts.
+    /// The key of this mark, if it is still valid.
     pub(super) fn marked(ring: &Ring, signer: &Secret, shown: &str) -> Option<Self> {
         ring.keys().find_map(|key| {
             let slot = key.proof(|secret| mark(signer, &key.name, secret) == shown)?;
@@ -57,8 +57,8 @@ impl Pass {
         })
     }
 
-    /// The same proof under the keys of a later ring: with the rights that its key has
-    /// there. Refused if the key is gone, or if the secret behind the proof is.
+    /// Checks the proof against a newer key ring, and takes the rights that its key has
+    /// there. Denied if the key or the secret behind the proof is gone.
     pub fn renewed(&self, ring: &Ring) -> Result<Self, Denied> {
         let name = self.name();
         let Some(key) = ring.get(name) else {
@@ -87,20 +87,19 @@ impl Pass {
         &self.key.name
     }
 
-    /// The name of the key that answers for the proof: the one that asked for the token,
-    /// if there is one.
+    /// The name of the responsible key: the one that requested the token, if there is one.
     pub fn answerable(&self) -> &str {
         self.asker
             .as_ref()
             .map_or(self.name(), |asker| asker.name())
     }
 
-    /// What its key is granted.
+    /// The grants of its key.
     pub fn grants(&self) -> &[Grant] {
         &self.key.grants
     }
 
-    /// Whether its holder may do what is demanded.
+    /// Whether the key meets a demand.
     pub fn meets(&self, demand: &Demand<'_>) -> Result<(), Denied> {
         if !demand.is_met_by(&self.key.grants) {
             return Err(self.denied(demand));
@@ -112,13 +111,13 @@ impl Pass {
         }
     }
 
-    /// Whether its holder may do this. Without an entity: in the whole area.
+    /// Whether the key has this right. Without an entity: in the whole area.
     pub fn allows(&self, right: Right, area: Area, entity: Option<&str>) -> Result<(), Denied> {
         let scope = entity.map_or(Scope::Whole, Scope::Entity);
         self.meets(&Demand::new(&[right], area, scope))
     }
 
-    /// Whether its holder may give others these rights: it has them all itself.
+    /// Whether the key may grant these rights: it must have them all itself.
     pub fn grants_all(&self, grants: &[Grant]) -> Result<(), Denied> {
         let is_more = |grant: &&Grant| !self.key.grants.iter().any(|own| own.contains(grant));
         match grants.iter().find(is_more) {
@@ -144,7 +143,7 @@ impl Pass {
     }
 }
 
-/// What marks a token as asked for by a key with this secret.
+/// The mark of a token that was requested with this secret of a key.
 fn mark(signer: &Secret, name: &str, secret: &str) -> String {
     let own = signer.derive(&format!("asked for by {name}\n{secret}"));
     own.reveal().to_owned()

@@ -1,4 +1,4 @@
-//! The key that has proven the current request.
+//! The key that authenticated the current request.
 
 use std::sync::{Arc, OnceLock};
 
@@ -8,12 +8,12 @@ tokio::task_local! {
     static PROVER: Prover;
 }
 
-/// By which key a request was proven, as soon as it was. Clones are the same.
+/// The key of a request, once it is authenticated. Clones share the value.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Prover(Arc<OnceLock<Arc<Key>>>);
 
 impl Prover {
-    /// Serves a request whose proof is remembered here.
+    /// Runs `work` for a request whose key is recorded here.
     pub(crate) async fn scope<F: Future>(self, work: F) -> F::Output {
         PROVER.scope(self, work).await
     }
@@ -24,7 +24,7 @@ impl Prover {
     }
 }
 
-/// This key has proven the current request.
+/// Records the key of the current request.
 pub(super) fn proven_by(key: &Arc<Key>) {
     let _ = PROVER.try_with(|prover| prover.0.set(Arc::clone(key)));
 }

@@ -1,19 +1,19 @@
 //! Rights: what, where, and on which entity.
 //!
-//! A grant is written as people say it: `send events/houses`, `listen events`,
-//! `manage *`. Without an entity it holds for all of the area.
+//! A grant is written as `send events/houses`, `listen events` or `manage *`. Without
+//! an entity it holds for the whole area.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What a key may do. Who may manage may do everything.
+/// A right of a key. `Manage` includes all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Right {
     /// See everything, change nothing, see no secret.
     Read,
-    /// Bring something in: send, signal, start, put.
+    /// Write: send, signal, start, put.
     Send,
-    /// Get something out: receive, take, work.
+    /// Consume: receive, dequeue, execute work items.
     Listen,
     /// Create, change and delete; look at everything.
     Manage,
@@ -48,7 +48,7 @@ const AREAS: [(&str, Area); 6] = [
     ("node", Area::Node),
 ];
 
-/// A right in an area, or in all, on an entity, or on all.
+/// A right in one area or all, on one entity or all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     right: Right,
@@ -99,7 +99,7 @@ impl Grant {
         is_right && is_area && is_entity
     }
 
-    /// Whether it permits everything that another one does.
+    /// Whether it includes another grant.
     pub fn contains(&self, other: &Self) -> bool {
         let is_area = self.area.is_none() || self.area == other.area;
         let is_right = self.right == other.right || self.right == Right::Manage;
@@ -111,12 +111,12 @@ impl Grant {
         is_right && is_area && is_entity
     }
 
-    /// Whether it is about this area.
+    /// Whether it covers this area.
     pub fn is_in(&self, area: Area) -> bool {
         self.area.is_none_or(|own| own == area)
     }
 
-    /// The entity that it is confined to.
+    /// The entity that it is limited to.
     pub fn entity(&self) -> Option<&str> {
         self.entity.as_deref()
     }
@@ -133,7 +133,7 @@ impl FromStr for Grant {
 
     fn from_str(text: &str) -> Result<Self, BadGrant> {
         let bad = || BadGrant(text.to_owned());
-        // It goes into headers, logs and answers.
+        // It is written to headers, logs and responses.
         if text.trim().contains(char::is_control) {
             return Err(bad());
         }

@@ -11,7 +11,7 @@ use subtle::ConstantTimeEq;
 /// Random bytes of a new secret.
 const SECRET_BYTES: usize = 32;
 
-/// A text that nobody may see.
+/// A text that is never shown.
 #[derive(Clone)]
 pub struct Secret(String);
 
@@ -21,25 +21,25 @@ impl Secret {
         Self(text.into())
     }
 
-    /// A new one that nobody can guess; `None` if the system has no random bytes.
+    /// A new random one; `None` if the system has no random bytes.
     pub fn random() -> Option<Self> {
         let mut bytes = [0; SECRET_BYTES];
         SystemRandom::new().fill(&mut bytes).ok()?;
         Some(Self(STANDARD.encode(bytes)))
     }
 
-    /// Another secret for one purpose, from which this one cannot be found.
+    /// Derives a secret for one purpose; this one cannot be computed from it.
     pub fn derive(&self, purpose: &str) -> Self {
         let key = hmac::Key::new(hmac::HMAC_SHA256, self.0.as_bytes());
         Self(STANDARD.encode(hmac::sign(&key, purpose.as_bytes())))
     }
 
-    /// The text itself, for a signature or for whoever it was made for.
+    /// The text itself, for a signature or for the client that it was issued to.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// Whether `text` is the same, in a time that depends on lengths only.
+    /// Compares with `text` in a time that depends on lengths only.
     pub fn is(&self, text: &str) -> bool {
         self.0.as_bytes().ct_eq(text.as_bytes()).into()
     }

@@ -1,4 +1,4 @@
-//! The one place where proofs are verified.
+//! Verification of proofs, for all protocols.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,23 +17,22 @@ use super::pass::{ASKER_IS_GONE, Pass};
 use super::prover::proven_by;
 use super::secret::Secret;
 
-/// How far the clock of whoever made a web token may be off.
+/// Permitted clock skew of the issuer of a web token.
 const SKEW: Duration = Duration::from_secs(5 * 60);
 
-/// The words for every proof that no key has made, whatever name it bears.
+/// The message for every proof that matches no key, with a known name or not.
 const NOT_OURS: &str = "the secret or signature is not one of this server's keys";
 
-/// What a proof is compared with that bears an unknown name: base64, as long as a real
-/// secret.
+/// Stands in for the secret of an unknown name: base64, as long as a real secret.
 const UNKNOWN: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 
-/// The claim of a token that this server made: the mark of the key that asked for it.
+/// The claim of a token that this server issued: the mark of the key that requested it.
 pub const MARK: &str = "steadfast.mark";
 
-/// What a web token says.
+/// The claims of a web token.
 pub type Claims = Map<String, Value>;
 
-/// What a caller shows.
+/// The credentials that a caller presents.
 #[derive(Clone, Copy)]
 pub enum Proof<'a> {
     /// An `Authorization` header: a shared access signature that covers `resource`, or
@@ -50,14 +49,14 @@ pub enum Proof<'a> {
     Secret(&'a str),
     /// A key's name and its secret.
     Plain { name: &'a str, secret: &'a str },
-    /// A signature of another form: it is compared with each secret of the key.
+    /// A signature of another form, which is checked with each secret of the key.
     Signature {
         name: &'a str,
         is_signed_by: &'a dyn Fn(&str) -> bool,
     },
 }
 
-/// The keys that count now. They can be replaced while everything runs.
+/// The valid keys. They can be replaced at run time.
 pub struct Access {
     ring: watch::Sender<Arc<Ring>>,
     clock: Arc<dyn Clock>,
@@ -65,7 +64,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// Lets in whoever has one of these keys.
+    /// Accepts the keys of this ring.
     pub fn new(ring: Ring, clock: Arc<dyn Clock>) -> Self {
         Self {
             ring: watch::Sender::new(Arc::new(ring)),
@@ -74,35 +73,34 @@ impl Access {
         }
     }
 
-    /// From now on these keys count, and no others.
+    /// Replaces the valid keys.
     pub fn replace(&self, ring: Ring) {
         let fresh = Arc::new(ring);
         let former = self.ring.send_replace(Arc::clone(&fresh));
         self.audit.replaced(&former, &fresh);
     }
 
-    /// What was changed and refused.
+    /// The record of changes and refusals.
     pub fn audit(&self) -> &Arc<Audit> {
         &self.audit
     }
 
-    /// The keys that count, and each change of them.
+    /// Subscribes to the valid keys.
     pub fn rings(&self) -> watch::Receiver<Arc<Ring>> {
         self.ring.subscribe()
     }
 
-    /// The keys that count now.
+    /// The valid keys.
     pub fn ring(&self) -> Arc<Ring> {
         Arc::clone(&self.ring.borrow())
     }
 
-    /// Where every proof ends: it must be good, and its key must permit what the route
-    /// demands.
+    /// Verifies a proof, and that its key has the rights that the route demands.
     pub fn admit(&self, proof: Proof<'_>, demand: &Demand<'_>) -> Result<Pass, Denied> {
         self.admit_claims(proof, demand).map(|(pass, _)| pass)
     }
 
-    /// The same, with what a web token says.
+    /// The same, with the claims of a web token.
     pub fn admit_claims(
         &self,
         proof: Proof<'_>,
@@ -110,7 +108,7 @@ impl Access {
     ) -> Result<(Pass, Claims), Denied> {
         let (pass, claims) = self.prove(proof, demand)?;
         pass.meets(demand)?;
-        // Every proof ends here: from now on the connection is no stranger's.
+        // Every protocol verifies its proof here: the connection is now proven.
         crate::listen::proven();
         proven_by(pass.key());
         Ok((pass, claims))
@@ -223,7 +221,7 @@ impl Access {
     fn secret(&self, secret: &str) -> Result<Pass, Denied> {
         let ring = self.ring();
         let mut found = None;
-        // All are compared, so that the time does not tell which one it was.
+        // All are compared, so that the time does not reveal which one matched.
         for key in ring.keys() {
             let second = key.secondary.as_ref().is_some_and(|own| own.is(secret));
             match (key.primary.is(secret), second) {
@@ -238,15 +236,15 @@ impl Access {
         }
     }
 
-    /// The key of that name, and the secret of it that the proof was made with. A name that
-    /// is not known takes as long and is refused in the same words as a wrong secret.
+    /// The key of that name, and which of its secrets matches the proof. An unknown name
+    /// takes as long, and gets the same message, as a wrong secret.
     fn named(&self, name: &str, proves: &dyn Fn(&str) -> bool) -> Result<(Arc<Key>, Slot), Denied> {
         let ring = self.ring();
         let key = ring.get(name);
         let first = key.map_or(UNKNOWN, |key| key.primary.reveal());
         let second = key.and_then(|key| key.secondary.as_ref());
         let second = second.map_or(UNKNOWN, Secret::reveal);
-        // Both are tried, whatever comes of the first.
+        // Both are tried, also if the first one matches.
         let (is_first, is_second) = (proves(first), proves(second));
         match key {
             Some(key) if is_first => Ok((Arc::clone(key), Slot::Primary)),
@@ -258,7 +256,7 @@ impl Access {
     }
 }
 
-/// The key that asked for a token, if it bears a mark.
+/// The key that requested a token, if the token has a mark.
 fn asker(
     ring: &Ring,
     signer: Option<&Secret>,
@@ -271,7 +269,7 @@ fn asker(
     found.map(Some)
 }
 
-/// For whom a token is: one text or several.
+/// The audiences of a token: one text or several.
 fn audiences(claims: &Claims) -> impl Iterator<Item = &str> {
     let texts = match claims.get("aud") {
         Some(Value::Array(texts)) => texts.as_slice(),
@@ -359,7 +357,7 @@ mod tests {
         let cases = [
             ("nonsense".to_owned(), Reason::Malformed),
             (
-                sas::token("sb://h/houses", NOW + 9, "nobody", "new"),
+                sas::token("sb://h/houses", NOW + 9, "unknown", "new"),
                 Reason::Wrong,
             ),
             (
@@ -492,11 +490,11 @@ mod tests {
             (denied, tried.get())
         };
         // One has two secrets, one has one, and one is not there.
-        assert_eq!(ask("sender"), ask("nobody"));
-        assert_eq!(ask("hubs"), ask("nobody"));
-        assert_eq!(ask("nobody").1, 2);
-        // What stands for a missing secret proves nothing.
-        for name in ["hubs", "nobody"] {
+        assert_eq!(ask("sender"), ask("unknown"));
+        assert_eq!(ask("hubs"), ask("unknown"));
+        assert_eq!(ask("unknown").1, 2);
+        // The stand-in for a missing secret proves nothing.
+        for name in ["hubs", "unknown"] {
             let plain = Proof::Plain {
                 name,
                 secret: UNKNOWN,

@@ -1,8 +1,8 @@
-//! A client asks for a link.
+//! Handles an attach: a client requests a link.
 //!
-//! A client that is refused gets an attach without our end and a detach with the
-//! reason, in one write, and no credit between them: clients take the first credit
-//! for success.
+//! A refused client gets an attach without our terminus and a detach with the reason,
+//! in one write, with no credit between them: clients take the first credit for
+//! success.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::access::Right;
 const METRICS: &str = "com.microsoft:enable-receiver-runtime-metric";
 const IDEMPOTENT: &str = "com.microsoft:idempotent-producer";
 const EPOCH: &str = "com.microsoft:epoch";
-/// One of the clients writes the second.
+/// Some clients use the second spelling.
 const READER_NAMES: [&str; 2] = [
     "com.microsoft:receiver-name",
     "com.microsoft.com:receiver-name",
@@ -63,7 +63,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Answers and takes back: handle and name are not used up.
+    /// Attaches and detaches at once; the handle and the name stay free.
     pub(super) fn refuse(&mut self, channel: u16, offer: &Offer, fault: &Fault) {
         tracing::debug!(
             event = "amqp.refused",
@@ -84,7 +84,7 @@ impl Connection {
         }
     }
 
-    /// Reads and checks what is asked for; nothing changes.
+    /// Validates the attach without changing any state.
     fn prepare(
         &self,
         id: u64,
@@ -219,7 +219,7 @@ impl Connection {
         Ok((offer, Some(need), Prepared::Opening(work, aborted)))
     }
 
-    /// Enters a link; its kind follows.
+    /// Registers a link with a placeholder kind.
     fn place(&mut self, id: u64, channel: u16, name: (Role, Arc<str>), need: Option<Need>) {
         let link = Link {
             channel,
@@ -233,7 +233,7 @@ impl Connection {
         self.names.insert(name, id);
     }
 
-    /// Answers what can be answered at once, and begins the rest.
+    /// Answers the attach at once where possible, or starts the work it waits for.
     fn start(&mut self, id: u64, offer: Offer, prepared: Prepared) {
         let Some(link) = self.links.get_mut(&id) else {
             return;
@@ -264,7 +264,7 @@ impl Connection {
     }
 }
 
-/// A link that may be there, and what is left to do for it.
+/// A validated link and the work that remains before it can be answered.
 enum Prepared {
     Opening(
         futures_util::future::BoxFuture<'static, Done>,
@@ -313,7 +313,7 @@ fn start(attach: &Attach<'_>) -> Result<Position, Fault> {
     })
 }
 
-/// What an idempotent producer asks for.
+/// The producer options of an idempotent producer.
 fn wish(attach: &Attach<'_>) -> Result<Wish, Fault> {
     let property = |name| -> Result<Option<i64>, Fault> {
         let number = attach.property(name)?.and_then(|value| value.as_i64());
@@ -323,7 +323,7 @@ fn wish(attach: &Attach<'_>) -> Result<Wish, Fault> {
         }
     };
     let (id, epoch) = (property(PRODUCER_ID)?, property(PRODUCER_EPOCH)?);
-    // Before its first event a producer has the number -1.
+    // A producer that has sent no event has the number -1.
     if id == Some(-1) || epoch == Some(-1) {
         return Err(out_of_range());
     }
@@ -333,15 +333,15 @@ fn wish(attach: &Attach<'_>) -> Result<Wish, Fault> {
         (Ok(epoch), Ok(last)) => Ok(Wish {
             id,
             epoch,
-            // The first event of a new producer has the number 1: clients give the
-            // number back that they were told, and that must not be negative.
+            // The first event of a new producer has the number 1: clients return the
+            // number they received, which must not be negative.
             last: last.or(id.is_none().then_some(0)),
         }),
         _ => Err(out_of_range()),
     }
 }
 
-/// In the words that clients test for.
+/// With the text that clients match.
 fn out_of_range() -> Fault {
     let words = "Invalid range for idempotent producer state. Producer Id, Epoch, and \
                  Sequence Number must be zero or positive.";

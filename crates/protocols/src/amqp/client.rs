@@ -1,8 +1,8 @@
-//! A small client: for load, for tests, for our own commands.
+//! A small AMQP client for load, tests and commands.
 //!
-//! It does what it is told, frame by frame, and hides nothing: its user keeps count of
-//! credit and windows. A pipelining one waits for no answer to its greeting and to its
-//! sessions, and sends everything in one write when it is next read from.
+//! It works frame by frame: its caller counts credit and windows. A pipelining client
+//! does not wait for the answers to its handshake and its begins; it sends everything
+//! in one write at the next read.
 
 use std::io;
 
@@ -22,7 +22,7 @@ use steadfast_wire::amqp::session::{Begin, Flow};
 use steadfast_wire::amqp::write;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// How wide the windows of its sessions are.
+/// The session window, in transfers.
 pub const WINDOW: u32 = 65_536;
 
 /// A connection to a server.
@@ -33,7 +33,7 @@ pub struct Client<S> {
     pipeline: Option<Pipeline>,
 }
 
-/// Answers that a pipelining client has not seen yet.
+/// Answers that a pipelining client has not received yet.
 #[derive(Debug, Default)]
 struct Pipeline {
     greets_with_sasl: bool,
@@ -45,10 +45,10 @@ struct Pipeline {
 /// How to read a partition.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reading<'a> {
-    /// As a selector says it.
+    /// A selector expression.
     pub start: Option<&'a str>,
     pub epoch: Option<i64>,
-    /// A capability that it would like.
+    /// A desired capability.
     pub desired: Option<&'a str>,
 }
 
@@ -71,7 +71,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         Ok(client)
     }
 
-    /// A connection on which nothing was said yet.
+    /// A connection before its protocol header.
     pub fn bare(stream: S) -> Self {
         Self {
             stream,
@@ -81,8 +81,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         }
     }
 
-    /// A connection whose frames wait until the client is read from, and then leave in
-    /// one write: greeting, open, begin, attach, flow.
+    /// A connection that buffers its frames until the next read and sends them in one
+    /// write: protocol headers, open, begin, attach, flow.
     pub fn pipelined(stream: S, init: &sasl::Init<'_>) -> Self {
         let mut client = Self::bare(stream);
         client.out.extend_from_slice(&Protocol::Sasl.header());
@@ -132,7 +132,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         self.out.extend_from_slice(bytes);
     }
 
-    /// Sends what was appended; a pipelining client does so when it is read from.
+    /// Sends the appended frames; a pipelining client defers this to the next read.
     pub async fn flush(&mut self) -> io::Result<()> {
         match self.pipeline {
             Some(_) => Ok(()),
@@ -140,14 +140,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         }
     }
 
-    /// Sends what was appended, now.
+    /// Sends the appended frames now.
     pub async fn send_all(&mut self) -> io::Result<()> {
         self.stream.write_all(&self.out).await?;
         self.out.clear();
         self.stream.flush().await
     }
 
-    /// The next frame that is more than a sign of life.
+    /// The next frame that is not a heartbeat.
     pub async fn next(&mut self) -> io::Result<Frame> {
         self.greeted().await?;
         loop {
@@ -169,7 +169,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         }
     }
 
-    /// Sends what a pipelining client has kept, and reads the answers to its greeting.
+    /// Sends the buffered frames and reads the answers to the handshake.
     async fn greeted(&mut self) -> io::Result<()> {
         let Some(pipeline) = &mut self.pipeline else {
             return Ok(());
@@ -192,7 +192,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         Ok(())
     }
 
-    /// Whether a frame is the answer to a begin that was not waited for.
+    /// Whether a frame answers a pipelined begin.
     fn is_awaited(&mut self, frame: &Frame) -> bool {
         let Some(pipeline) = &mut self.pipeline else {
             return false;
@@ -363,7 +363,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         }
     }
 
-    /// Puts a token, on a session of its own, and says the status of the reply.
+    /// Puts a token on its own session; returns the status of the reply.
     pub async fn put_token(
         &mut self,
         channel: u16,
@@ -390,8 +390,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         self.ask(channel, "$cbs", &wishes, Some(token)).await
     }
 
-    /// Sends a request to a node, on a session of its own, and says the status of the
-    /// reply.
+    /// Sends a request to a node on its own session; returns the status of the reply.
     pub async fn ask(
         &mut self,
         channel: u16,

@@ -1,7 +1,7 @@
-//! A connection after its open: what each frame does to it.
+//! The state machine of an open connection.
 //!
-//! Pure state: frames and results of work come in, bytes and work go out. Reading,
-//! writing and time are `serve`'s.
+//! Pure state: frames and completed work come in, bytes and new work go out. `serve`
+//! does the reading, writing and timers.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use super::session::{Handle, Session};
 use super::work::{Done, Work};
 use crate::listen::{Admission, current};
 
-/// In steps of so many bytes a connection tells what it keeps.
+/// The connection reports its memory to the governor in steps of this many bytes.
 const KEPT_STEP: usize = 64 * 1024;
 
 pub(super) struct Connection {
@@ -35,18 +35,18 @@ pub(super) struct Connection {
     pub(super) frame_bytes: usize,
     pub(super) sessions: HashMap<u16, Session>,
     pub(super) links: HashMap<u64, Link>,
-    /// Links by what must be unique on a connection.
+    /// Links by role and name, which are unique on a connection.
     pub(super) names: HashMap<(Role, Arc<str>), u64>,
     next_link: u64,
     pub(super) work: Work,
     pub(super) tokens: Tokens,
-    /// How the client calls us.
+    /// The host name from the client's open.
     pub(super) host: Box<str>,
     /// Watches the policies that have signed tokens.
     pub(super) policies: Option<Aborted>,
     /// Links that may have something to deliver.
     pub(super) ready: VecDeque<u64>,
-    /// Sessions that have accepted something and not told.
+    /// Sessions with accepted deliveries whose disposition is not sent yet.
     pub(super) owing: Vec<u16>,
     /// Bytes of publications that are not durable yet.
     pub(super) taken_bytes: usize,
@@ -56,7 +56,7 @@ pub(super) struct Connection {
     pub(super) name_bytes: usize,
     /// Bytes of replies that wait for credit.
     pub(super) reply_bytes: usize,
-    /// Its place among all connections.
+    /// Its admission by the governor.
     pub(super) admission: Option<Admission>,
     /// Wakes the connection's task.
     pub(super) waker: Waker,
@@ -96,7 +96,7 @@ impl Connection {
         connection
     }
 
-    /// After this nothing is read any more.
+    /// Whether the connection is closed: nothing is read any more.
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed
     }
@@ -112,20 +112,20 @@ impl Connection {
             }
     }
 
-    /// Whether it waits for its own publications before it brings more, because all
-    /// connections together keep much.
+    /// Backpressure: whether to wait for its own publications before it reads more,
+    /// because all connections together use too much memory.
     fn should_wait(&self) -> bool {
         let is_crowded = self.admission.as_ref().is_some_and(Admission::is_crowded);
         is_crowded && self.taken_bytes > 0
     }
 
-    /// Whether a token or a key was shown that counts.
+    /// Whether the client has presented a valid token or key.
     pub(super) fn is_proven(&self) -> bool {
         self.admission.as_ref().is_none_or(Admission::is_proven)
     }
 
-    /// Looks at the bounds of all connections: bytes and time before the proof, bytes
-    /// after it.
+    /// Checks the limits of all connections: bytes and time before authentication,
+    /// bytes after it.
     pub(super) fn check(&mut self, now: Instant) {
         let Some(admission) = &self.admission else {
             return;
@@ -159,8 +159,8 @@ impl Connection {
         self.close(Some(&fault));
     }
 
-    /// Bytes that the connection makes the server keep, roughly: a connection that keeps
-    /// little need not be counted with every frame.
+    /// Approximate memory of the connection: a small one need not be counted with every
+    /// frame.
     fn kept(&self) -> usize {
         let bytes = self.partial_bytes
             + self.taken_bytes
@@ -193,7 +193,7 @@ impl Connection {
             Performative::Transfer(transfer) => {
                 self.on_transfer(channel, &transfer, &frame.body, length)
             }
-            // Whatever we deliver is settled already.
+            // All our deliveries are pre-settled.
             Performative::Disposition(_) => Ok(()),
             Performative::Detach(detach) => self.on_detach(channel, &detach),
             Performative::End(_) => self.on_end(channel),
@@ -204,7 +204,7 @@ impl Connection {
         }
     }
 
-    /// Says goodbye; what is in the outbox still leaves.
+    /// Sends a close; buffered frames are still written.
     pub(super) fn close(&mut self, fault: Option<&Fault>) {
         if self.is_closed {
             return;
@@ -284,7 +284,7 @@ impl Connection {
                     opening.wants_echo |= flow.echo;
                     let outlet = &mut opening.outlet;
                     outlet.on_flow(flow.delivery_count, flow.credit, flow.drain);
-                    // The link has no state to tell before its attach is answered.
+                    // The link has no state to report before its attach is answered.
                     return Ok(());
                 }
                 Kind::Intake(_) | Kind::Requests(..) => None,
@@ -300,7 +300,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Tells the state of a session, and of one of its links.
+    /// Sends a flow with the state of a session and of one of its links.
     pub(super) fn tell_state(&mut self, channel: u16, handle: Option<u32>) {
         let Some(session) = self.sessions.get_mut(&channel) else {
             return;
@@ -329,7 +329,7 @@ impl Connection {
         match session.handles.remove(&detach.handle) {
             Some(Handle::Link(link)) => {
                 let link = self.forget(link);
-                // Attach and detach came together: both are answered.
+                // The detach overtook the answer to the attach: both are answered.
                 if let Some(Kind::Opening(opening)) = link.map(|link| link.kind) {
                     self.out
                         .frame(channel, |out| opening.offer.write_refusal(out, false));
@@ -353,7 +353,7 @@ impl Connection {
         self.next_link
     }
 
-    /// Drops a link and everything that was done for it. Its handle is the caller's.
+    /// Drops a link and its work. The caller frees its handle.
     pub(super) fn forget(&mut self, id: u64) -> Option<Link> {
         let link = self.links.remove(&id)?;
         self.name_bytes -= link.name_bytes();
@@ -387,7 +387,7 @@ impl Connection {
         Some(link)
     }
 
-    /// Detaches a link for a reason; its handle stays taken until the client answers.
+    /// Detaches a link with an error; its handle stays reserved until the client answers.
     pub(super) fn cut(&mut self, id: u64, fault: &Fault) {
         let Some(link) = self.forget(id) else { return };
         if let Kind::Opening(opening) = &link.kind {
@@ -404,7 +404,7 @@ impl Connection {
         self.out.frame(link.channel, |out| detach.write(out));
     }
 
-    /// Goes on with what has come to its end.
+    /// Continues after completed work.
     pub(super) fn on_done(&mut self, done: Done) {
         if self.is_closed {
             return;

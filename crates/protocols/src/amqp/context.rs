@@ -1,4 +1,4 @@
-//! What every connection shares.
+//! State shared by all AMQP connections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use tokio_util::task::TaskTracker;
 
 use crate::access::{Access, Denied};
 
-/// The event hubs that are served, and to whom.
+/// The event hubs and who may access them.
 #[derive(Clone)]
 pub struct Context {
     pub hubs: EventHubs,
-    /// `None`: everybody may do everything; only for tests on this machine.
+    /// `None` disables access control; for tests on this machine only.
     pub access: Option<Arc<Access>>,
     pub clock: Arc<dyn Clock>,
-    /// How we introduce ourselves.
+    /// The container id that the server sends in its open.
     pub container: String,
-    /// How long a client may be silent; `limits::AMQP_IDLE` unless told otherwise.
+    /// The idle time-out; `limits::AMQP_IDLE` by default.
     pub idle: Duration,
     /// Connections that are served.
     pub served: TaskTracker,

@@ -1,4 +1,4 @@
-//! The one table from our errors to conditions of AMQP.
+//! Maps errors to AMQP conditions, in one table.
 
 use steadfast_events::{Error, Kind};
 use steadfast_wire::amqp::condition::{self, Problem};
@@ -6,7 +6,7 @@ use steadfast_wire::amqp::error::Malformed;
 
 use crate::access::Denied;
 
-/// What a client is told.
+/// An AMQP error condition with its description.
 #[derive(Clone, Debug)]
 pub(super) struct Fault {
     pub(super) condition: &'static str,
@@ -21,7 +21,7 @@ impl Fault {
         }
     }
 
-    /// In the words that clients look for.
+    /// With the text that clients match.
     pub(super) fn not_found(path: &str) -> Self {
         let words = format!("The messaging entity '{path}' could not be found.");
         Self::new(condition::NOT_FOUND, words)
@@ -34,7 +34,7 @@ impl Fault {
         }
     }
 
-    /// The status of a reply that says the same.
+    /// The equivalent status code of a reply.
     pub(super) fn status(&self) -> i32 {
         match self.condition {
             condition::ARGUMENT
@@ -66,7 +66,7 @@ impl From<Error> for Fault {
             _ => condition::INTERNAL,
         };
         let description = match error.kind() {
-            // Clients compare the beginning of these words.
+            // Clients compare the beginning of this text.
             Kind::HubNotFound | Kind::GroupNotFound | Kind::PartitionNotFound => {
                 error.message().to_owned()
             }

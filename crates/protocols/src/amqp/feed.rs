@@ -1,8 +1,8 @@
-//! Delivers events to clients that read.
+//! Delivers events to consumers.
 //!
-//! A link has one publication in hand and reads on when that is used up, so a slow
+//! A link holds one publication and reads the next when that is delivered, so a slow
 //! client costs no more than a fast one. An event that fits into a frame is written
-//! straight into the outbox.
+//! straight into the frame buffer.
 
 use std::task::{Context as TaskContext, Poll};
 
@@ -23,21 +23,21 @@ use super::work::{self, Done};
 /// Bytes of a frame and a transfer in front of the payload, at most.
 const HEAD_BYTES: usize = 64;
 
-/// What one link may write before the next one has its turn.
+/// How much one link may write before the next one gets its turn.
 const TURN_BYTES: usize = 64 * 1024;
 
-/// Why a link stops delivering for now.
+/// Why a link pauses delivery.
 enum Pause {
-    /// It has no credit, no window, or nothing to read: something else wakes it.
+    /// No credit, no window or no event: another event wakes the link.
     Rest,
-    /// It could go on, but others wait.
+    /// It could continue, but yields to other links.
     Turn,
-    /// Its reader is over.
+    /// Its reader has ended.
     Over(Fault),
 }
 
 impl Connection {
-    /// Delivers what can be delivered, link by link. True if a link had its turn.
+    /// Delivers events link by link. True if a link used up its turn.
     pub(super) fn deliver(&mut self) -> bool {
         let mut moved = false;
         while self.out.has_room() {
@@ -123,7 +123,7 @@ impl Connection {
         }
     }
 
-    /// A reader is back, with something or with nothing.
+    /// A reader has finished a fetch, with or without a publication.
     pub(super) fn on_looked(
         &mut self,
         id: u64,
@@ -142,7 +142,7 @@ impl Connection {
             }
             Ok(None) => {
                 wait(id, feed, &mut self.work);
-                // It has come to the end: a client that drains is told so.
+                // It has reached the end: a draining client gets its credit back.
                 self.ready.push_back(id);
             }
             Err(error) => self.cut(id, &error.into()),
@@ -150,7 +150,7 @@ impl Connection {
     }
 }
 
-/// The next event of the publication in hand, if the reader may still deliver.
+/// The next event of the current publication, if the reader may still deliver.
 fn next_event(feed: &mut Feed) -> Result<Option<Event>, Error> {
     let Some(publication) = &mut feed.current else {
         return Ok(None);
@@ -165,8 +165,7 @@ fn next_event(feed: &mut Feed) -> Result<Option<Event>, Error> {
     Ok(event)
 }
 
-/// Takes the next publication, if it is at hand; otherwise the reader goes to look
-/// for it and comes back.
+/// Takes the next publication if it is buffered; otherwise starts an asynchronous fetch.
 fn look(
     id: u64,
     feed: &mut Feed,
@@ -207,7 +206,7 @@ fn look(
     }
 }
 
-/// The reader waits at the end for what comes.
+/// The reader waits at the end of the partition for new events.
 fn wait(id: u64, feed: &mut Feed, work: &mut work::Work) {
     let Held::Here(mut reader) = std::mem::replace(&mut feed.reader, Held::Gone) else {
         return;
@@ -224,7 +223,7 @@ fn wait(id: u64, feed: &mut Feed, work: &mut work::Work) {
     feed.reader = Held::Waiting(aborted);
 }
 
-/// The end of the partition, for clients that ask.
+/// The end of the partition, for clients that request it.
 fn tail(feed: &Feed, now_ms: i64) -> Option<Tail> {
     let Held::Here(reader) = &feed.reader else {
         return None;
@@ -240,7 +239,7 @@ fn tail(feed: &Feed, now_ms: i64) -> Option<Tail> {
     })
 }
 
-/// The way from one link to the outbox.
+/// Writes deliveries of one link into the frame buffer.
 pub(super) struct Lane<'a> {
     pub(super) channel: u16,
     pub(super) handle: u32,
@@ -250,7 +249,7 @@ pub(super) struct Lane<'a> {
 }
 
 impl Lane<'_> {
-    /// Whether a new delivery may begin; finishes the one under way first.
+    /// Whether a new delivery may begin; finishes the one in progress first.
     pub(super) fn go_on(&mut self, outlet: &mut Outlet) -> bool {
         while let Some(outgoing) = &mut outlet.partial {
             if !self.is_open() {
@@ -263,7 +262,7 @@ impl Lane<'_> {
         self.is_open()
     }
 
-    /// Without room in the outbox a link stays ready: nothing else would wake it.
+    /// A link stays ready if the frame buffer is full: nothing else would wake it.
     fn pause(&self) -> Pause {
         match self.out.has_room() {
             true => Pause::Rest,
@@ -291,7 +290,7 @@ impl Lane<'_> {
         !more
     }
 
-    /// Delivers a message that is at hand.
+    /// Delivers a complete message.
     pub(super) fn message(&mut self, outlet: &mut Outlet, bytes: Vec<u8>) {
         outlet.take();
         outlet.partial = Some(Outgoing {
@@ -331,7 +330,7 @@ impl Lane<'_> {
         Ok(())
     }
 
-    /// There is nothing to deliver: a client that drains gets its credit back.
+    /// Nothing to deliver: a draining client gets its credit back.
     fn drain(&mut self, feed: &mut Feed) {
         if !feed.outlet.drain || !matches!(feed.reader, Held::Waiting(_)) {
             return;
@@ -347,7 +346,7 @@ impl Lane<'_> {
     }
 }
 
-/// Everything that we deliver is settled: clients that read send no dispositions.
+/// All deliveries are pre-settled: consumers send no dispositions.
 fn transfer(handle: u32, delivery: u32, tag: &[u8], more: bool) -> Transfer<'_> {
     Transfer {
         handle,

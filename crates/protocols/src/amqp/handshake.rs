@@ -1,4 +1,4 @@
-//! The beginning of a connection: headers, SASL, open.
+//! The connection handshake: headers, SASL, open.
 
 use std::time::Duration;
 
@@ -18,27 +18,27 @@ use super::fault::Fault;
 use super::permit::{Permit, SOME, Tokens};
 use crate::access::Proof;
 
-/// The least frame that everybody must take.
+/// The smallest max-frame-size that AMQP permits.
 const LEAST_FRAME: u32 = 512;
 
 /// The longest name of a host.
 const HOST_BYTES: usize = 255;
 
-/// A client that wants signs of life more often than this is refused.
+/// A client that requires heartbeats more often than this is refused.
 const LEAST_IDLE: Duration = Duration::from_secs(1);
 
-/// What a client has said about itself.
+/// The client's parameters from the handshake.
 pub(super) struct Greeting {
     pub(super) tokens: Tokens,
-    /// How it calls us; empty if it does not.
+    /// The host name from its open; empty if absent.
     pub(super) host: Box<str>,
     pub(super) frame_bytes: usize,
-    /// How long the client bears silence.
+    /// The client's idle time-out.
     pub(super) idle: Option<Duration>,
 }
 
-/// Leads a client up to its open and answers that. `None` if it was sent away or
-/// has left.
+/// Runs the handshake up to the open and answers it. `None` if the client was refused
+/// or has disconnected.
 pub(super) async fn greet<S>(
     stream: &mut S,
     buffer: &mut BytesMut,
@@ -91,7 +91,7 @@ where
     }
 }
 
-/// The next protocol header. Who speaks something else is told what we speak.
+/// The next protocol header. Another protocol is answered with the header we support.
 async fn header<S>(stream: &mut S, buffer: &mut BytesMut) -> std::io::Result<Option<Protocol>>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -136,8 +136,8 @@ where
     Ok(stream.read_buf(buffer).await? > 0)
 }
 
-/// The SASL layer. Who proves a key here may do all that the key may; everybody else
-/// is let in and may do nothing before a token is put.
+/// The SASL layer. A client that authenticates with a key gets its rights; any other
+/// client is admitted without rights until it puts a token.
 async fn authenticate<S>(
     stream: &mut S,
     buffer: &mut BytesMut,
@@ -189,7 +189,7 @@ fn judge(init: &sasl::Init<'_>, context: &Context, tokens: &mut Tokens) -> u8 {
     }
 }
 
-/// Our name, largest frame and longest silence of the client.
+/// The host name, max-frame-size and idle time-out of the client's open.
 fn opened(frame: &Frame) -> Result<(Box<str>, usize, Option<Duration>), Fault> {
     let Performative::Open(open) = performative::read(&frame.body)?.0 else {
         return Err(Fault::new(
@@ -212,7 +212,7 @@ fn opened(frame: &Frame) -> Result<(Box<str>, usize, Option<Duration>), Fault> {
             "idle-time-out is below a second",
         ));
     }
-    // An address is made of it, so it must be no path.
+    // It becomes part of an address, so it must not be a path.
     let is_host = |host: &&str| host.len() <= HOST_BYTES && !host.contains('/');
     let host = open.host.filter(is_host);
     let frame_bytes = largest.min(limits::AMQP_FRAME_BYTES) as usize;

@@ -1,7 +1,7 @@
-//! Messages of a client: joined, cut into events, published.
+//! Receives messages and publishes their events.
 //!
 //! Publications of one link are submitted one after another, so they keep their
-//! order; many may wait for durability at a time.
+//! order; many may wait for durability at the same time.
 
 use std::task::{Context as TaskContext, Poll};
 
@@ -35,7 +35,7 @@ impl Connection {
         }
         let id = match session.handles.get(&transfer.handle) {
             Some(Handle::Link(id)) => *id,
-            // It was on its way when we detached the link.
+            // It was in flight when we detached the link.
             Some(Handle::Closing) => return Ok(()),
             None => return Err(no_handle(transfer.handle)),
         };
@@ -79,7 +79,7 @@ impl Connection {
             self.cut(id, &Fault::new(condition::TRANSFER_LIMIT, words));
             return Ok(());
         }
-        // Most messages come in one piece, which is used where it lies.
+        // Most messages fit one transfer and are used without a copy.
         if inlet.partial.is_none() && !transfer.more && payload.len() <= limit {
             let partial = begin(transfer)?;
             return self.on_message(id, &partial, Some(payload));
@@ -98,7 +98,7 @@ impl Connection {
         self.check_partial()
     }
 
-    /// Refuses a client that leaves too much unfinished.
+    /// Refuses a client with too many bytes in incomplete messages.
     fn check_partial(&self) -> Result<(), Fault> {
         if self.partial_bytes > limits::AMQP_PARTIAL_BYTES {
             let words = "too many unfinished messages on one connection";
@@ -107,7 +107,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A message is complete; `whole` is it, if it came in one piece.
+    /// A message is complete; `whole` holds it if it came in one transfer.
     fn on_message(
         &mut self,
         id: u64,
@@ -181,8 +181,8 @@ impl Connection {
         }
     }
 
-    /// Submits what waits, one after another. Mostly there is room, so this is tried
-    /// at once.
+    /// Submits waiting publications one after another. Usually there is room, so the
+    /// first attempt is synchronous.
     fn submit(&mut self, id: u64) {
         loop {
             let Some(Kind::Intake(intake)) = self.links.get_mut(&id).map(|link| &mut link.kind)
@@ -259,7 +259,7 @@ impl Connection {
         }
     }
 
-    /// Accepts a delivery; it is told with its neighbours.
+    /// Accepts a delivery; adjacent deliveries share one disposition.
     pub(super) fn settle(&mut self, id: u64, delivery: u32, settled: bool) {
         let Some(link) = self.links.get(&id).filter(|_| !settled) else {
             return;
@@ -271,7 +271,7 @@ impl Connection {
         }
     }
 
-    /// Tells what was accepted since the last time.
+    /// Sends dispositions for the deliveries accepted since the last call.
     pub(super) fn tell(&mut self) {
         for channel in std::mem::take(&mut self.owing) {
             if let Some(session) = self.sessions.get_mut(&channel) {
@@ -295,7 +295,7 @@ impl Connection {
     }
 }
 
-/// The beginning of a delivery, still without bytes.
+/// A new delivery, still without bytes.
 fn begin(transfer: &Transfer<'_>) -> Result<Partial, Fault> {
     let delivery = transfer
         .delivery
@@ -321,7 +321,7 @@ impl Partial {
     }
 }
 
-/// In the words that clients test for.
+/// With the text that clients match.
 fn too_large(partial: &Partial) -> Fault {
     let words = format!(
         "The received message (delivery-id:{}, size:{} bytes) exceeds the limit ({} bytes) \
@@ -334,7 +334,7 @@ fn too_large(partial: &Partial) -> Fault {
     Fault::new(condition::TOO_LARGE, words)
 }
 
-/// Cuts a message into the events of a publication.
+/// Splits a message into the events of a publication.
 fn publication(
     message: &[u8],
     format: u32,

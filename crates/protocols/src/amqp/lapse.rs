@@ -1,7 +1,7 @@
-//! Tokens end, and links that rest on them.
+//! Expiry of tokens: detaches the links they authorise.
 //!
-//! A token ends at its time, with its key, or with the right that a link needs. The
-//! connection stays: its client may put a token that counts.
+//! A token ends when it expires, when its key is revoked, or when its key loses the right
+//! that a link needs. The connection stays: its client may put a new token.
 
 use std::sync::Arc;
 
@@ -18,22 +18,22 @@ use super::permit::{Found, Permit};
 use super::work::{self, Done};
 use crate::access::{Denied, Ring};
 
-/// What ends, in the words of the audit.
+/// The kind of the revoked resource in the audit log.
 const KIND: &str = "AMQP link";
 
 impl Connection {
-    /// When a token ends next.
+    /// The next expiry of a token.
     pub(super) fn next_lapse(&self) -> Option<Timestamp> {
         self.context.access.as_ref()?;
         self.tokens.next_end(self.context.clock.now())
     }
 
-    /// Detaches links whose token has ended and was not renewed.
+    /// Detaches links whose token has expired without a renewal.
     pub(super) fn lapse(&mut self) {
         self.cut_denied();
     }
 
-    /// Detaches links that no token covers; answers their paths, and why.
+    /// Detaches links without a valid token; returns their paths and the reasons.
     fn cut_denied(&mut self) -> Vec<(String, Denied)> {
         let now = self.context.clock.now();
         let denied: Vec<_> = self
@@ -60,7 +60,7 @@ impl Connection {
             return;
         };
         let mut rings = access.rings();
-        // What was proved before this is looked at once more.
+        // Tokens verified before this are checked once more.
         rings.mark_changed();
         self.work.push(changed(rings));
     }
@@ -73,8 +73,8 @@ impl Connection {
         self.work.push(changed(rings));
     }
 
-    /// Watches the policies that have signed tokens, from a revision on; without one
-    /// they are looked at once more.
+    /// Watches the policies that have signed tokens, from a revision on; without a
+    /// revision they are checked at once.
     pub(super) fn follow_policies(&mut self, since: Option<watch::Receiver<u64>>) {
         let hubs = self.tokens.policy_hubs();
         if hubs.is_empty() {
@@ -89,7 +89,7 @@ impl Connection {
         let context = Arc::clone(&self.context);
         let (work, aborted) = work::bound(async move {
             let changed = revisions.changed();
-            // Other nodes change policies without a word.
+            // Other nodes change policies without a notification.
             let _ = match context.hubs.is_shared() {
                 true => tokio::time::timeout(limits::POLICY_LOOK, changed)
                     .await
@@ -103,14 +103,14 @@ impl Connection {
         self.work.push(work);
     }
 
-    /// Event hubs were looked at.
+    /// The policies of event hubs were read again.
     pub(super) fn on_policies(&mut self, found: &[Found], revisions: watch::Receiver<u64>) {
         let ended = self.tokens.renew_policies(found);
         self.revoke(&ended);
         self.follow_policies(Some(revisions));
     }
 
-    /// Ends what rests on keys that no longer count, or on rights that they have lost.
+    /// Detaches links whose key was revoked or has lost the right.
     fn revoke(&mut self, ended: &[(String, Denied)]) {
         let cut = self.cut_denied();
         let Some(access) = &self.context.access else {
@@ -126,7 +126,7 @@ impl Connection {
         }
     }
 
-    /// A permit that was verified a moment ago, under the keys that count now.
+    /// Re-checks a verified permit against the current keys.
     pub(super) fn current(&self, permit: Permit) -> Result<Permit, Denied> {
         match &self.context.access {
             Some(access) => permit.renewed(&access.ring()),
@@ -135,7 +135,7 @@ impl Connection {
     }
 }
 
-/// Waits for other keys.
+/// Waits for a change of keys.
 fn changed(mut rings: watch::Receiver<Arc<Ring>>) -> BoxFuture<'static, Done> {
     Box::pin(async move {
         match rings.changed().await {
@@ -145,7 +145,7 @@ fn changed(mut rings: watch::Receiver<Arc<Ring>>) -> BoxFuture<'static, Done> {
     })
 }
 
-/// Event hubs as they are now. One that cannot be asked for is left out.
+/// The current event hubs. One that cannot be read is left out.
 async fn look(context: &Context, hubs: Vec<String>) -> Vec<Found> {
     let mut found = Vec::new();
     for hub in hubs {

@@ -1,4 +1,4 @@
-//! Links: what each kind remembers.
+//! Links: the state of each kind.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) struct Link {
     pub(super) name: Arc<str>,
     /// The client's role.
     pub(super) role: Role,
-    /// What the link needs to be allowed for: its path, event hub and right.
+    /// The access that the link requires.
     pub(super) need: Option<Need>,
     pub(super) kind: Kind,
 }
@@ -54,7 +54,7 @@ pub(super) struct Need {
 }
 
 pub(super) enum Kind {
-    /// The service is asked; the attach is answered afterwards.
+    /// The attach is not answered yet.
     Opening(Box<Opening>),
     /// The client sends events.
     Intake(Box<Intake>),
@@ -66,8 +66,8 @@ pub(super) enum Kind {
     Replies(Desk, Option<String>, Box<Replies>),
 }
 
-/// A link whose attach is not answered yet, and what the client has sent behind it:
-/// a client need not wait for the answer.
+/// A link whose attach is not answered yet, with the frames that the client has sent
+/// after it: a client may pipeline.
 pub(super) struct Opening {
     pub(super) offer: Offer,
     /// Credit that was granted already.
@@ -106,7 +106,7 @@ impl Drop for Aborted {
     }
 }
 
-/// What a client wrote into its attach, to be repeated in the answer.
+/// The fields of a client's attach that the answer repeats.
 #[derive(Clone, Debug)]
 pub(super) struct Offer {
     pub(super) name: String,
@@ -121,11 +121,11 @@ pub(super) struct Offer {
     pub(super) initial_count: u32,
 }
 
-/// Which of source and target an answer has.
+/// Which of source and target an answer includes.
 #[derive(Clone, Copy)]
 enum Ends {
     Both,
-    /// The client's only: the link is taken back at once.
+    /// The client's only: the link is detached at once.
     Theirs,
     None,
 }
@@ -156,18 +156,18 @@ impl Offer {
         }
     }
 
-    /// Our answer. Deliveries of ours are settled, and nobody settles second: one of
-    /// the clients waits for ever for what it asks for itself.
+    /// The answering attach. Our deliveries are pre-settled and the receiver settles
+    /// first: some clients hang in the second mode that they request.
     pub(super) fn write_answer(&self, out: &mut Vec<u8>) {
         self.write(out, Ends::Both);
     }
 
-    /// The answer to a client that is refused: without source and target, which says
-    /// that the link was not made. A detach with the reason follows.
+    /// The attach for a refused client: without source and target, which means that the
+    /// link was not created. A detach with the reason follows.
     ///
-    /// The client for Go waits for that reason only if both are missing. If the reason is
-    /// another reader, it must take the link for made: it recognises a lost partition by
-    /// a link that ends.
+    /// The Go client waits for that reason only if both are missing. If another reader is
+    /// the reason, it must see a created link: it recognises a lost partition by a link
+    /// that ends.
     pub(super) fn write_refusal(&self, out: &mut Vec<u8>, is_stolen: bool) {
         let ends = match is_stolen {
             true => Ends::Theirs,
@@ -208,7 +208,7 @@ impl Offer {
     }
 }
 
-/// The receiving end of a link: credit that we grant, and a message in parts.
+/// The receiving end of a link: the credit that we grant and an incomplete message.
 #[derive(Debug)]
 pub(super) struct Inlet {
     pub(super) grant: u32,
@@ -217,16 +217,16 @@ pub(super) struct Inlet {
     pub(super) partial: Option<Partial>,
 }
 
-/// The beginning of a message.
+/// An incomplete message.
 #[derive(Debug)]
 pub(super) struct Partial {
     pub(super) delivery: u32,
     pub(super) format: u32,
     pub(super) settled: bool,
     pub(super) bytes: Vec<u8>,
-    /// How many bytes have come.
+    /// How many bytes were received.
     pub(super) size: usize,
-    /// It has become too large: the rest is not kept, and it will be rejected.
+    /// Too large: the rest is discarded and the delivery will be rejected.
     pub(super) is_too_large: bool,
 }
 
@@ -248,20 +248,20 @@ impl Inlet {
     }
 }
 
-/// A client that sends events.
+/// A link on which the client sends events.
 pub(super) struct Intake {
     pub(super) inlet: Inlet,
     pub(super) sender: Sender,
-    /// Whether repetitions are recognised.
+    /// Whether duplicates are detected.
     pub(super) is_idempotent: bool,
-    /// The key of everything that comes, if the address names a publisher.
+    /// The partition key of all events, if the address names a publisher.
     pub(super) publisher: Option<String>,
-    /// Publications that wait for the one before them to be in the queue.
+    /// Publications that wait until the previous one is submitted.
     pub(super) waiting: VecDeque<Taken>,
     pub(super) is_submitting: bool,
 }
 
-/// A publication that was taken from the wire.
+/// A publication received from the client.
 pub(super) struct Taken {
     pub(super) delivery: u32,
     pub(super) settled: bool,
@@ -270,7 +270,7 @@ pub(super) struct Taken {
     pub(super) stamp: Option<Stamp>,
 }
 
-/// The sending end of a link: credit that the client grants, and a message in parts.
+/// The sending end of a link: the client's credit and a partly sent message.
 #[derive(Debug, Default)]
 pub(super) struct Outlet {
     pub(super) credit: u32,
@@ -279,7 +279,7 @@ pub(super) struct Outlet {
     pub(super) partial: Option<Outgoing>,
 }
 
-/// A message that does not fit into one frame.
+/// A message that spans several frames.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) delivery: u32,
@@ -326,27 +326,27 @@ impl Replies {
     }
 }
 
-/// A client that reads events.
+/// A link on which the client reads events.
 pub(super) struct Feed {
     pub(super) outlet: Outlet,
     pub(super) reader: Held,
     /// The publication that is being delivered.
     pub(super) current: Option<Publication>,
-    /// Whether it wants to know the end of the partition, and the end.
+    /// Whether deliveries carry the end of the partition, and that end.
     pub(super) wants_tail: bool,
     pub(super) tail: Option<Tail>,
-    /// Waits for the reader to be cut off.
+    /// Watches for the reader to lose its partition.
     pub(super) _cut: Aborted,
 }
 
-/// Where the reader is.
+/// What the reader does.
 pub(super) enum Held {
     Here(Box<Reader>),
-    /// It looks for what is there.
+    /// It fetches the next publication.
     Looking(#[expect(dead_code, reason = "ends the work with the link")] Aborted),
-    /// It is being moved from one place to another.
+    /// A placeholder while it is moved.
     Gone,
-    /// It is at the end and waits.
+    /// It waits at the end of the partition.
     Waiting(#[expect(dead_code, reason = "ends the work with the link")] Aborted),
 }
 
@@ -363,7 +363,7 @@ mod tests {
         assert_eq!(outlet.credit, 1);
         outlet.on_flow(Some(1), Some(3), false);
         assert_eq!(outlet.credit, 2);
-        // It takes credit back that it had granted.
+        // The client takes back credit.
         outlet.on_flow(Some(1), Some(0), false);
         assert_eq!(outlet.credit, 0);
         outlet.on_flow(Some(2), Some(10), true);

@@ -1,7 +1,7 @@
 //! AMQP 1.0, as clients of Event Hubs speak it.
 //!
-//! One task per connection. Nothing is allocated per event, nothing is decoded that
-//! need not be, and nothing grows with what a client claims or leaves undone.
+//! One task per connection. There is no allocation per event, decoding is lazy, and memory
+//! is bounded whatever a client claims or leaves incomplete.
 
 mod attach;
 pub mod client;

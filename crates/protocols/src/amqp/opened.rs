@@ -1,4 +1,4 @@
-//! The service has answered: a link is there, or refused.
+//! Answers an attach: the link is created or refused.
 
 use steadfast_core::limits;
 use steadfast_events::{ProducerState, Reader, Sender};
@@ -75,7 +75,7 @@ impl Connection {
         self.ready.push_back(id);
     }
 
-    /// The offer of a link that waits for its answer.
+    /// The prepared answer of a pending link.
     fn offer(&mut self, id: u64) -> Option<(u16, Offer)> {
         let link = self.links.get_mut(&id)?;
         match &link.kind {
@@ -84,7 +84,7 @@ impl Connection {
         }
     }
 
-    /// The credit that a reader was granted while it was opened.
+    /// The credit that the client granted while the reader was opened.
     fn early_credit(&mut self, id: u64) -> Outlet {
         match self.links.get_mut(&id).map(|link| &mut link.kind) {
             Some(Kind::Opening(opening)) => std::mem::take(&mut opening.outlet),
@@ -92,8 +92,8 @@ impl Connection {
         }
     }
 
-    /// Answers an attach; the link then is what it was opened as, and what came for
-    /// it while it was opened is given back.
+    /// Answers an attach and sets the kind of the link; returns the frames that arrived
+    /// while it was opened.
     fn answer(&mut self, id: u64, channel: u16, offer: &Offer, kind: Kind) -> Option<Box<Opening>> {
         self.out.frame(channel, |out| offer.write_answer(out));
         let link = self.links.get_mut(&id)?;
@@ -106,7 +106,7 @@ impl Connection {
         }
     }
 
-    /// Handles what came for a link while it was opened.
+    /// Handles the frames that arrived while the link was opened.
     fn catch_up(&mut self, id: u64, channel: u16, early: Option<Box<Opening>>) {
         let Some(early) = early else { return };
         if early.wants_echo {
@@ -129,7 +129,7 @@ impl Connection {
     }
 }
 
-/// What an idempotent producer must know, each with the type that clients expect.
+/// The state of an idempotent producer, with the types that clients expect.
 fn producer_properties(producer: &ProducerState) -> Vec<u8> {
     let mut out = Vec::new();
     write::map(&mut out, 3, |out| {

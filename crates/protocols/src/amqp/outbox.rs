@@ -1,9 +1,9 @@
-//! Bytes on their way to a client.
+//! Frames that wait to be written to a client.
 
 use steadfast_core::limits;
 use steadfast_wire::amqp::frame::{self, Kind};
 
-/// What is to be written, in one piece: many small frames leave in one write.
+/// A contiguous buffer of frames: many small frames leave in one write.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     bytes: Vec<u8>,
@@ -16,7 +16,7 @@ impl Outbox {
         frame::put(&mut self.bytes, Kind::Amqp, channel, write);
     }
 
-    /// For whoever writes frames at length.
+    /// The buffer itself, for code that writes frames directly.
     pub(super) fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
@@ -35,12 +35,12 @@ impl Outbox {
         self.waiting() < limits::AMQP_OUT_BYTES
     }
 
-    /// What is to be written next.
+    /// The bytes to write next.
     pub(super) fn next(&self) -> &[u8] {
         &self.bytes[self.sent..]
     }
 
-    /// So many bytes were written.
+    /// Removes bytes that were written.
     pub(super) fn written(&mut self, count: usize) {
         self.sent += count;
         if self.is_empty() {
@@ -57,7 +57,7 @@ impl Outbox {
         self.bytes.capacity() > limits::AMQP_QUIET_BYTES
     }
 
-    /// Gives back the memory of a connection that has nothing to say.
+    /// Frees the memory of an idle connection.
     pub(super) fn rest(&mut self) {
         if self.is_empty() {
             *self = Self::default();

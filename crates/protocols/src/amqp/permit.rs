@@ -1,4 +1,4 @@
-//! What a connection has proved by its tokens.
+//! The tokens of a connection and their rights.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::access::{
     Area, Demand, Denied, Pass, Proof, Reason, Right, Ring, Scope, Secret, is_for_area,
 };
 
-/// What a token permits.
+/// The rights that a token grants.
 #[derive(Clone, Debug)]
 pub(crate) enum Permit {
     /// One of the server's keys.
@@ -27,9 +27,9 @@ pub(crate) enum Permit {
         key: Secret,
         expires: Timestamp,
     },
-    /// Nothing is checked.
+    /// Access control is off.
     Open,
-    /// It counted once: its key is gone.
+    /// It was valid, but its key is revoked.
     Revoked(Denied),
 }
 
@@ -59,8 +59,8 @@ impl Permit {
         }
     }
 
-    /// The same permit under the policies that its event hub has now; `None` if there
-    /// is no such event hub any more.
+    /// The same permit under the current policies of its event hub; `None` if the event
+    /// hub was deleted.
     fn under(self, found: Option<&EventHub>) -> Result<Self, Denied> {
         let Self::Policy {
             hub,
@@ -117,7 +117,7 @@ impl Permit {
     }
 }
 
-/// An event hub as it is now; none if it is gone.
+/// The current state of an event hub; none if it was deleted.
 pub(super) type Found = (String, Option<Arc<EventHub>>);
 
 /// A permit and the path that it is for.
@@ -134,8 +134,8 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
-    /// Adds a token, or renews the one for the same audience. The oldest goes if
-    /// there are too many.
+    /// Adds a token, or renews the one for the same audience. Evicts the oldest if there
+    /// are too many.
     pub(super) fn put(&mut self, audience: &str, permit: Permit) {
         let path = address::path(audience).to_lowercase();
         self.all.retain(|token| token.path != path);
@@ -145,7 +145,7 @@ impl Tokens {
         self.all.push(Token { path, permit });
     }
 
-    /// Whether a link to `path`, which belongs to `hub`, may be there.
+    /// Whether a token allows a link to `path`, which belongs to `hub`.
     pub(super) fn allow(
         &self,
         path: &str,
@@ -157,8 +157,8 @@ impl Tokens {
         self.find(&path, hub, &[right], now, |own| covers(own, &path))
     }
 
-    /// Whether somebody with any right on an event hub, or on something in it, may ask
-    /// about it.
+    /// Whether a token with any right on an event hub, or on a part of it, allows a
+    /// management request about it.
     pub(super) fn allow_asking(&self, hub: &str, now: Timestamp) -> Result<(), Denied> {
         let path = hub.to_lowercase();
         let is_about = |own: &str| covers(own, &path) || covers(&path, own);
@@ -192,13 +192,13 @@ impl Tokens {
         Err(denied)
     }
 
-    /// Renews all tokens under a later ring; answers keys that no longer count.
+    /// Renews all tokens under a later ring; returns the revoked keys.
     pub(super) fn renew(&mut self, ring: &Ring) -> Vec<(String, Denied)> {
         self.renew_by(|permit| permit.renewed(ring))
     }
 
-    /// Renews tokens of policies, by the event hubs as they are now; answers policies
-    /// that no longer count. Event hubs that are not listed are not looked at.
+    /// Renews tokens of policies from the current event hubs; returns the revoked
+    /// policies. Skips event hubs that are not listed.
     pub(super) fn renew_policies(&mut self, found: &[Found]) -> Vec<(String, Denied)> {
         self.renew_by(|permit| {
             let Permit::Policy { hub, .. } = &permit else {
@@ -247,14 +247,14 @@ impl Tokens {
         hubs
     }
 
-    /// When the next token ends.
+    /// The next expiry of a token.
     pub(super) fn next_end(&self, after: Timestamp) -> Option<Timestamp> {
         let ends = self.all.iter().filter_map(|token| token.permit.expires());
         ends.filter(|end| *end > after).min()
     }
 }
 
-/// Whether a token for `own` is good for `asked`; both in lower case.
+/// Whether a token for `own` covers `asked`; both in lower case.
 fn covers(own: &str, asked: &str) -> bool {
     own.is_empty()
         || asked == own
@@ -263,7 +263,7 @@ fn covers(own: &str, asked: &str) -> bool {
             .is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// What a token must permit when it is put; each link asks for more.
+/// The minimum a token must grant when it is put; each link demands more.
 pub(super) const SOME: Demand<'static> = Demand {
     rights: &[Right::Send, Right::Listen, Right::Read],
     area: Area::Events,
@@ -271,8 +271,8 @@ pub(super) const SOME: Demand<'static> = Demand {
     audience: None,
 };
 
-/// Verifies a token for an audience: by the server's keys, or else by the policies of
-/// the event hub that the audience names.
+/// Verifies a token for an audience: with the server's keys, or else with the policies
+/// of the event hub that the audience names.
 pub(crate) async fn verify(
     context: &Context,
     kind: &str,
@@ -319,8 +319,7 @@ pub(crate) async fn verify(
     }
 }
 
-/// Verifies the token that a request to `$management` carries: for this request only,
-/// so it ends with its key.
+/// Verifies the token in a request to `$management`, for this request only.
 pub(super) async fn verify_asking(
     context: &Context,
     token: &str,
@@ -406,7 +405,7 @@ mod tests {
         }
         let shrunk = under(&policy(Rights::default(), "one", "two")).unwrap();
         assert!(shrunk.allows(Right::Listen, "houses").is_err());
-        // Made anew under the same name.
+        // Created again under the same name.
         assert!(under(&policy(listen, "two", "three")).is_err());
         assert!(permit.clone().under(None).is_err());
     }

@@ -1,4 +1,4 @@
-//! Replies find their link, and wait there for credit.
+//! Routes replies to their link, which sends on credit.
 
 use steadfast_core::limits;
 use steadfast_wire::amqp::condition;
@@ -11,7 +11,7 @@ use super::work::Asked;
 
 impl Connection {
     pub(super) fn on_answer(&mut self, asked: &Asked, message: Vec<u8>) {
-        // First: a client may look for the reply only when its request was accepted.
+        // First: a client may expect the reply only after its request was accepted.
         self.settle(asked.link, asked.delivery, asked.settled);
         self.tell();
         let Some(id) = self.way_back(asked) else {
@@ -35,8 +35,8 @@ impl Connection {
         self.ready.push_back(id);
     }
 
-    /// The link that takes a reply: the one that the request names by address or by
-    /// name; without one, the only one of that node on the same session.
+    /// The link for a reply: the one that the request names by address or by name;
+    /// otherwise the only one of that node on the same session.
     fn way_back(&self, asked: &Asked) -> Option<u64> {
         let mut links = self.links.iter();
         let found = links.find(|(_, link)| match takes(link, asked.desk) {
@@ -50,7 +50,7 @@ impl Connection {
     }
 }
 
-/// The address of a link that takes replies of a node.
+/// The address of a reply link of a node.
 fn takes(link: &Link, desk: Desk) -> Option<Option<&String>> {
     match &link.kind {
         Kind::Replies(own, address, _) if *own == desk => Some(address.as_ref()),
@@ -59,7 +59,7 @@ fn takes(link: &Link, desk: Desk) -> Option<Option<&String>> {
 }
 
 impl Lane<'_> {
-    /// Sends replies while there is credit; answers how many bytes wait no more.
+    /// Sends replies while there is credit; returns the number of bytes released.
     pub(super) fn reply(&mut self, replies: &mut Replies) -> usize {
         let mut sent = 0;
         while self.go_on(&mut replies.outlet) && replies.outlet.credit > 0 {

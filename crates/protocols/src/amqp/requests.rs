@@ -26,7 +26,7 @@ impl Connection {
         };
         let request = match Request::read(message) {
             Ok(request) => request,
-            // Nobody can be told: there is no id.
+            // It has no message id to reply to.
             Err(error) => return self.cut(link, &error.into()),
         };
         let asked = Asked {
@@ -102,7 +102,7 @@ impl Connection {
                 "only READ of an event hub or of a partition is known",
             )),
         };
-        // A client that sends a token with its request has put none, or an older one.
+        // A token in the request replaces those of the connection, which may be older.
         let token = request.security_token.map(str::to_owned);
         let allowed = match self.context.access.is_some() && token.is_none() {
             true => self.tokens.allow_asking(&hub, now),

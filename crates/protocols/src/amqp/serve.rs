@@ -1,4 +1,4 @@
-//! One connection: reading, writing, and time.
+//! Drives one connection: reads, writes and timers.
 
 use std::io;
 use std::pin::Pin;
@@ -24,8 +24,8 @@ use crate::listen::Admission;
 /// How long a connection keeps memory that it needed under load.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Serves a connection until its end. On `stop` it takes nothing more in, finishes
-/// what is under way, and says goodbye.
+/// Serves a connection until its end. On `stop` it reads no more, finishes the work in
+/// flight and closes.
 pub async fn serve<S>(mut stream: S, context: Arc<Context>, stop: CancellationToken)
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -76,26 +76,26 @@ where
 struct Pump<S> {
     stream: S,
     buffer: BytesMut,
-    /// How much is read at a time: it follows what comes.
+    /// The read size, which adapts to the traffic.
     chunk: usize,
     connection: Connection,
-    /// How long the client bears silence.
+    /// The client's idle time-out.
     idle: Option<Duration>,
     /// When a frame last came, and when something was last written.
     heard: Instant,
     spoke: Instant,
-    /// When a token ends next.
+    /// The next expiry of a token.
     lapses: Option<Instant>,
     timer: Pin<Box<Sleep>>,
     stop: Pin<Box<WaitForCancellationFutureOwned>>,
     is_stopping: bool,
     needs_flush: bool,
-    /// Since when nothing could be written.
+    /// Since when writes make no progress.
     stuck: Option<Instant>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
-    /// Goes on until nothing moves any more. Ready at the end of the connection.
+    /// Loops until nothing makes progress. Ready at the end of the connection.
     fn poll(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
         if !self.connection.waker.will_wake(cx.waker()) {
             self.connection.waker = cx.waker().clone();
@@ -105,7 +105,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
             self.connection.check(Instant::now());
             let mut moved = self.poll_read(cx)?;
             moved |= self.poll_work(cx);
-            // What is begun here must be looked at once more before we rest.
+            // Work that starts here must be polled before the task sleeps.
             moved |= self.connection.deliver();
             self.connection.tell();
             moved |= self.poll_write(cx)?;
@@ -129,12 +129,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         }
     }
 
-    /// Reads and handles what has come. An end without a close is one, too.
+    /// Reads and handles frames. An end of stream without a close also ends it.
     fn poll_read(&mut self, cx: &mut TaskContext<'_>) -> io::Result<bool> {
         if self.is_stopping || !self.connection.may_read() {
             return Ok(false);
         }
-        // Frames may have been left over when the connection could take no more.
+        // Frames may be left over from when the connection could take no more.
         if self.take_frames() {
             return Ok(true);
         }
@@ -159,8 +159,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         Ok(true)
     }
 
-    /// Handles the frames that are complete. Bytes alone are no sign of life: a
-    /// client that sends one a second is silent.
+    /// Handles complete frames. Incomplete frames do not count as activity for the idle
+    /// time-out.
     fn take_frames(&mut self) -> bool {
         let mut moved = false;
         while self.connection.may_read() {
@@ -192,7 +192,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         moved
     }
 
-    /// Writes what is there. True if room was made, so that more can follow.
+    /// Writes buffered frames. True if that made room for more.
     fn poll_write(&mut self, cx: &mut TaskContext<'_>) -> io::Result<bool> {
         let mut moved = false;
         while !self.connection.out.is_empty() {
@@ -221,7 +221,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         Ok(moved)
     }
 
-    /// Looks at the time: signs of life both ways, and tokens that end.
+    /// Handles timers: heartbeats, idle time-out and expiry of tokens.
     fn poll_timer(&mut self, cx: &mut TaskContext<'_>) -> io::Result<bool> {
         let mut moved = false;
         loop {
@@ -262,8 +262,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         }
     }
 
-    /// Gives back what was needed under load, after a quiet moment. True if the
-    /// connection must be read anew.
+    /// Frees the memory used under load after a quiet period. True if the connection
+    /// must be polled again.
     fn rest(&mut self, now: Instant) -> bool {
         if !self.is_swollen() || now < self.heard.max(self.spoke) + QUIET {
             return false;
@@ -274,7 +274,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         true
     }
 
-    /// Whether the connection holds more memory than a quiet one needs.
+    /// Whether the connection holds more memory than an idle one needs.
     fn is_swollen(&self) -> bool {
         self.buffer.is_empty()
             && self.connection.out.is_empty()
@@ -287,14 +287,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         Some(now + Duration::from_millis(left.max(0) as u64))
     }
 
-    /// When a proof is due that was not shown yet.
+    /// The deadline for authentication, if the client has not authenticated.
     fn proof_due(&self) -> Option<Instant> {
         let is_open = !self.connection.is_closed() && !self.connection.is_proven();
         let admission = self.connection.admission.as_ref().filter(|_| is_open);
         admission.map(Admission::due)
     }
 
-    /// When the time must be looked at again.
+    /// The next timer.
     fn next_time(&self) -> Instant {
         let limit = self.connection.context.idle;
         let times = [
@@ -310,7 +310,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
     }
 }
 
-/// One read into the room that the buffer has.
+/// One read into the free space of the buffer.
 fn read_some<S>(
     stream: &mut S,
     buffer: &mut BytesMut,

@@ -1,4 +1,4 @@
-//! A session: its windows, its handles, what it owes.
+//! A session: windows, handles, unsent dispositions.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use super::outbox::Outbox;
 /// The number of our first transfer.
 const FIRST: u32 = 1;
 
-/// What a handle stands for.
+/// The link behind a handle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Handle {
     Link(u64),
@@ -26,11 +26,11 @@ pub(super) struct Session {
     next_incoming: u32,
     incoming_left: u32,
     next_outgoing: u32,
-    /// Transfers that the client still takes.
+    /// The remaining outgoing window, in transfers.
     pub(super) window: u32,
     next_delivery: u32,
     pub(super) handles: HashMap<u32, Handle>,
-    /// Deliveries that are accepted and not told yet.
+    /// Accepted deliveries whose disposition is not sent yet.
     accepted: Vec<u32>,
 }
 
@@ -58,19 +58,19 @@ impl Session {
         }
     }
 
-    /// The client says how many transfers it takes. True if it takes some again.
+    /// The client updates its window. True if it opens again.
     pub(super) fn on_flow(&mut self, flow: &Flow) -> bool {
         let before = self.window;
         let next = flow.next_incoming.unwrap_or(FIRST);
         let open = next
             .wrapping_add(flow.incoming_window)
             .wrapping_sub(self.next_outgoing);
-        // More than was ever granted means that it is behind by more than its window.
+        // More than was granted means that the client lags by more than its window.
         self.window = if open > flow.incoming_window { 0 } else { open };
         before == 0 && self.window > 0
     }
 
-    /// A transfer has come in. True if it is time to open the window again.
+    /// Counts a received transfer. True if it is time to open the window again.
     pub(super) fn on_transfer(&mut self) -> bool {
         self.next_incoming = self.next_incoming.wrapping_add(1);
         self.incoming_left = self.incoming_left.saturating_sub(1);
@@ -96,19 +96,19 @@ impl Session {
         delivery
     }
 
-    /// A transfer of ours leaves.
+    /// Counts a sent transfer.
     pub(super) fn sent(&mut self) {
         self.next_outgoing = self.next_outgoing.wrapping_add(1);
         self.window = self.window.saturating_sub(1);
     }
 
-    /// Notes that a delivery is accepted. True if it is the first one.
+    /// Records an accepted delivery. True if it is the first one.
     pub(super) fn accept(&mut self, delivery: u32) -> bool {
         self.accepted.push(delivery);
         self.accepted.len() == 1
     }
 
-    /// Tells what was accepted, neighbours together.
+    /// Sends dispositions for accepted deliveries, one per contiguous range.
     pub(super) fn tell(&mut self, out: &mut Outbox) {
         self.accepted.sort_unstable();
         for range in self
@@ -151,7 +151,7 @@ mod tests {
         let mut session = session(3);
         (0..3).for_each(|_| session.sent());
         assert_eq!(session.window, 0);
-        // The client had seen one of three when it wrote this.
+        // The client had received one of three when it sent this.
         let flow = Flow {
             next_incoming: Some(FIRST + 1),
             incoming_window: 3,

@@ -58,7 +58,7 @@ async fn upgrade(State(door): State<Door>, request: Request) -> Response {
     let limit = SocketLimit::new(limits::AMQP_UNPROVEN_MESSAGE);
     let bridged = limit.clone();
     upgrade.accept(Some(PROTOCOL), config, limit, move |socket| async move {
-        // A client that has gone meanwhile wants nothing.
+        // The client has disconnected.
         let Ok(socket) = socket else { return };
         let stream = Bridge {
             socket,
@@ -74,9 +74,9 @@ async fn upgrade(State(door): State<Door>, request: Request) -> Response {
 struct Bridge {
     socket: Socket,
     admission: Option<Admission>,
-    /// The limit of messages before the proof.
+    /// The message size limit before authentication.
     limit: Option<SocketLimit>,
-    /// What is left of the last message.
+    /// The unread rest of the last message.
     left: Bytes,
 }
 
@@ -93,7 +93,7 @@ impl AsyncRead for Bridge {
         while self.left.is_empty() {
             match ready!(Pin::new(&mut self.socket).poll_next(cx)) {
                 Some(Ok(Message::Binary(bytes))) => self.left = bytes,
-                // The socket answers pings itself; texts are not ours.
+                // The socket answers pings itself; text messages are not AMQP.
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
                 Some(Ok(Message::Text(_) | Message::Frame(_))) => {
                     return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));

@@ -1,4 +1,4 @@
-//! What a connection waits for beside its socket.
+//! Asynchronous work of a connection.
 
 use std::sync::Arc;
 
@@ -12,47 +12,47 @@ use super::link::{Aborted, Taken};
 use super::permit::{Found, Permit};
 use crate::access::{Denied, Ring};
 
-/// Something has come to its end.
+/// The result of completed work.
 pub(super) enum Done {
-    /// A link to send on can be answered.
+    /// The attach of a producer can be answered.
     Sender {
         link: u64,
         publisher: Option<String>,
         result: Result<(Sender, Option<ProducerState>), Fault>,
     },
-    /// A link to read from can be answered.
+    /// The attach of a consumer can be answered.
     Reader {
         link: u64,
         wants_tail: bool,
         result: Result<Box<Reader>, Fault>,
     },
-    /// A publication is in its queue, or not.
+    /// A publication was submitted or failed.
     Submitted {
         link: u64,
         taken: Receipt,
         result: Result<Submitted, Error>,
     },
-    /// A publication is durable, or not.
+    /// A publication is durable or failed.
     Published {
         link: u64,
         taken: Receipt,
         result: Result<Published, Error>,
     },
-    /// A reader has looked for what is there.
+    /// A reader has finished a fetch.
     Looked {
         link: u64,
         reader: Box<Reader>,
         result: Result<Option<Publication>, Error>,
     },
-    /// A reader has waited for what comes.
+    /// A reader that waited has received a publication.
     Waited {
         link: u64,
         reader: Box<Reader>,
         result: Result<Publication, Error>,
     },
-    /// A reader was cut off.
+    /// A reader lost its partition.
     Cut { link: u64, why: Error },
-    /// A token is verified, or not.
+    /// A token was verified or refused.
     Token {
         request: Asked,
         audience: String,
@@ -62,16 +62,16 @@ pub(super) enum Done {
     Answer { request: Asked, message: Vec<u8> },
     /// The server's keys have changed.
     Keys(watch::Receiver<Arc<Ring>>),
-    /// Event hubs whose policies have signed tokens, as they are now.
+    /// The current event hubs whose policies have signed tokens.
     Policies {
         found: Vec<Found>,
         revisions: watch::Receiver<u64>,
     },
-    /// The link that wanted to know is gone.
+    /// The work was cancelled.
     Nobody,
 }
 
-/// What remains of a publication until it is durable.
+/// The delivery of a publication that is not durable yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Receipt {
     pub(super) delivery: u32,
@@ -89,7 +89,7 @@ impl Receipt {
     }
 }
 
-/// Where an answer goes.
+/// A request that waits for its reply.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     /// The link of the request, its delivery there, and whether it is settled.
@@ -105,7 +105,7 @@ pub(super) struct Asked {
 
 pub(super) type Work = FuturesUnordered<BoxFuture<'static, Done>>;
 
-/// Work that ends when its link does, and what ends it.
+/// Work that is cancelled with its link, and the guard that cancels it.
 pub(super) fn bound(
     future: impl Future<Output = Done> + Send + 'static,
 ) -> (BoxFuture<'static, Done>, Aborted) {

@@ -1,4 +1,4 @@
-//! What somebody asks, read once.
+//! A parsed request without its body.
 
 use std::net::IpAddr;
 
@@ -13,15 +13,15 @@ use crate::http::Client;
 /// A request without its body.
 pub(super) struct Ask {
     pub(super) method: Method,
-    /// As it came.
+    /// As received.
     pub(super) path: String,
     pub(super) place: Place,
     pub(super) parameters: Vec<(String, String)>,
     /// Names in lower case; values of one name are joined by commas.
     pub(super) headers: Vec<(String, String)>,
-    /// Who asks; `None` if the connection did not say.
+    /// The client's address; `None` if unknown.
     pub(super) address: Option<IpAddr>,
-    /// What a trusted proxy says the client has asked by.
+    /// Whether a trusted proxy reports that the client used HTTPS.
     pub(super) is_proxied_encrypted: bool,
 }
 
@@ -31,7 +31,7 @@ impl Ask {
         let place = Place::parse(parts.uri.path()).map_err(bad)?;
         let named = [place.container.as_deref(), place.blob.as_deref()];
         if named.into_iter().flatten().any(|name| !xml::carries(name)) {
-            let words = "a name holds a character that no list could show";
+            let words = "a name contains a character that XML cannot represent";
             return Err(Fault::bad("InvalidUri", words));
         }
         let client = parts.extensions.get::<Client>();
@@ -58,7 +58,7 @@ impl Ask {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// The container as the service below knows it.
+    /// The container's name in the store: account and container.
     pub(super) fn container(&self) -> String {
         let container = self.place.container.as_deref().unwrap_or("");
         format!("{}/{container}", self.place.account)

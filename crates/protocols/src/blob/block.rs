@@ -52,7 +52,7 @@ pub(super) async fn commit(
     }
     let metadata = property::metadata(ask)?;
     let (content_type, mut properties) = property::properties(ask);
-    // The digest of the whole, which the client knows and the server believes.
+    // The digest of the whole blob: the server stores the client's value unchecked.
     if let Some(digest) = ask.header("x-ms-blob-content-md5") {
         property::digests(ask, &["x-ms-blob-content-md5"])?;
         properties.push((DIGEST.to_owned(), digest.to_owned()));

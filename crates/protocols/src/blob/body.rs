@@ -1,7 +1,7 @@
-//! Bodies, on their way in and out.
+//! Streams bodies in and out.
 //!
-//! A body of any length passes through one buffer: what does not fit into one
-//! command is uploaded part by part, and the blob takes the upload at the end.
+//! A body of any length passes through one buffer: a body that does not fit into one
+//! command is uploaded in parts, which the blob references at the end.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use super::context::Context;
 use super::fault::Fault;
 use crate::http::{Unread, read};
 
-/// How long an upload waits before it tries a throttled store again.
+/// How long an upload waits before it retries a throttled store.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A body and its digest.
@@ -33,18 +33,18 @@ pub(super) struct Taken {
     pub(super) content: Content,
     /// In base64.
     pub(super) digest: String,
-    /// For what is held of it until it is written.
+    /// Reserves the memory of the body until it is written.
     _room: OwnedSemaphorePermit,
 }
 
-/// Where the bytes of a body are.
+/// The bytes of a body, in memory or uploaded.
 pub(super) enum Content {
     Whole(Bytes),
     Uploaded(Staged),
 }
 
-/// Reads a body, which must have all these digests. A large one waits until there
-/// is room.
+/// Reads a body and checks it against the given digests. A large body waits for buffer
+/// space.
 pub(super) async fn take(
     context: &Context,
     ask: &Ask,
@@ -79,19 +79,19 @@ pub(super) async fn take(
     received
 }
 
-/// Removes an upload that no blob takes. If it cannot be reached, its timer does.
+/// Removes an unused upload. If that fails, the upload expires.
 pub(super) async fn discard(context: &Context, ask: &Ask, staged: Staged) {
     let _ = context.blobs.discard(&ask.container(), staged).await;
 }
 
-/// A short body as a whole: a description, not the bytes of a blob.
+/// Reads a short body at once: a description, not the bytes of a blob.
 pub(super) async fn take_short(
     context: &Context,
     body: Body,
     limit: usize,
 ) -> Result<Bytes, Fault> {
     let _room = room(context, limit).await?;
-    // It has room of its own.
+    // It has its own reservation.
     let read = read(&Extensions::new(), body, limit).await;
     read.map_err(|why| match why {
         Unread::TooLarge => Fault::too_large(limit),
@@ -106,7 +106,7 @@ fn length(ask: &Ask) -> Result<Option<usize>, Fault> {
     length.transpose()
 }
 
-/// Room for what is held of a body: what is read, and what is being written.
+/// Reserves memory for a body: one part being read and one being written.
 async fn room(context: &Context, length: usize) -> Result<OwnedSemaphorePermit, Fault> {
     let held = length.min(2 * BLOB_STAGE_BYTES);
     let pieces = held.div_ceil(BLOB_PIECE_BYTES) as u32;
@@ -121,7 +121,7 @@ struct Upload<'a> {
     context: &'a Context,
     container: String,
     source: BodyDataStream,
-    /// Read, and not passed on yet.
+    /// Bytes read but not yet written.
     rest: BytesMut,
     digest: Md5,
     bytes: usize,
@@ -145,7 +145,7 @@ impl Upload<'_> {
         }
     }
 
-    /// The next part; shorter than a whole one at the end only.
+    /// The next part; only the last one is shorter.
     async fn part(&mut self) -> Result<Bytes, Fault> {
         let reading = async {
             while self.rest.len() < BLOB_STAGE_BYTES {
@@ -173,7 +173,7 @@ impl Upload<'_> {
         Ok(part)
     }
 
-    /// The digest, in base64, if it is the one that was demanded.
+    /// The digest in base64, if it matches the given ones.
     fn verified(&mut self, demanded: &[Vec<u8>]) -> Result<String, Fault> {
         let digest = std::mem::take(&mut self.digest).finalize();
         if demanded.iter().any(|demanded| demanded[..] != digest[..]) {
@@ -184,8 +184,8 @@ impl Upload<'_> {
     }
 }
 
-/// Adds a part to an upload, or begins one, at the pace of all uploads together. While
-/// the store is throttled, the client waits: it sends no more than is read.
+/// Adds a part to an upload or starts one, at the rate limit of all uploads together.
+/// While the store is throttled, the client gets backpressure.
 pub(super) async fn write(
     context: &Context,
     container: &str,
@@ -216,7 +216,7 @@ pub(super) async fn write(
     }
 }
 
-/// Adds a part to a digest; a large one is digested beside the runtime's threads.
+/// Adds a part to a digest; a large one on a blocking thread.
 async fn digested(mut digest: Md5, part: Bytes) -> Md5 {
     if part.len() <= BLOB_PIECE_BYTES {
         digest.update(&part);
@@ -234,8 +234,8 @@ pub(super) async fn part_digest(part: Bytes) -> String {
     STANDARD.encode(digested(Md5::new(), part).await.finalize())
 }
 
-/// A part of a blob, piece by piece as the client takes it. If the blob is written
-/// before the end, the answer breaks off, and the client asks again.
+/// Streams a range of a blob at the client's pace. If the blob is overwritten,
+/// the response is aborted and the client retries.
 pub(super) async fn give(
     blobs: Blobs,
     container: &str,

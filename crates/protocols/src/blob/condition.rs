@@ -8,7 +8,7 @@ use super::ask::Ask;
 use super::fault::Fault;
 use super::stamp;
 
-/// What the headers demand.
+/// The conditions in the headers.
 pub(super) fn conditions(ask: &Ask) -> Result<Conditions, Fault> {
     let version = |name: &str| match ask.header(name) {
         Some(several) if several.contains(',') => Err(Fault::header(name)),
@@ -35,8 +35,8 @@ pub(super) fn lease_id(ask: &Ask, name: &str) -> Result<Option<Uuid>, Fault> {
     id.transpose()
 }
 
-/// Whether a blob may be shown. Conditions that ask for news are answered in a way
-/// of their own.
+/// Checks the conditions of a read. Those that ask for a change (`If-None-Match`,
+/// `If-Modified-Since`) fail with "not modified".
 pub(super) fn check_read(
     conditions: &Conditions,
     blob: &Blob,

@@ -1,4 +1,4 @@
-//! Containers: made, shown, removed.
+//! Containers: create, read, delete.
 
 use axum::body::Body;
 use axum::http::StatusCode;

@@ -1,4 +1,4 @@
-//! What every request needs.
+//! State shared by all requests.
 
 use std::sync::Arc;
 
@@ -9,21 +9,21 @@ use tokio::sync::{Mutex, Semaphore};
 
 use crate::access::Access;
 
-/// Everything that handlers share.
+/// State shared by all handlers.
 pub struct Context {
     pub(super) blobs: Blobs,
     pub(super) access: Arc<Access>,
     pub(super) clock: Arc<dyn Clock>,
     /// Whether the port encrypts.
     pub(super) is_encrypted: bool,
-    /// Bodies that are being read, in pieces.
+    /// Limits the memory of bodies that are being read, in pieces.
     pub(super) room: Arc<Semaphore>,
-    /// Held while a part of an upload is written, and for the time that it may take.
+    /// Locked while a part of an upload is written, to enforce the upload rate.
     pub(super) pace: Mutex<()>,
 }
 
 impl Context {
-    /// Serves these blobs to whoever has a key of theirs.
+    /// Serves these blobs to clients with a valid key.
     pub fn new(
         blobs: Blobs,
         access: Arc<Access>,

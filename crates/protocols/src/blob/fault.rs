@@ -1,7 +1,7 @@
-//! Errors as clients of blobs read them; the one table.
+//! Maps errors to the Blob service's codes, in one table.
 //!
-//! A header and an XML body say the same: clients look at either. The message
-//! begins with our own code.
+//! The header and the XML body carry the same code: clients read either. The message
+//! begins with the STF code.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -10,12 +10,12 @@ use steadfast_wire::blob::xml;
 
 use crate::access::{Denied, Reason};
 
-/// The request cannot be understood.
+/// The request is malformed.
 const MALFORMED: &str = "STF-6045";
-/// What is asked for is not offered.
+/// The operation is not supported.
 const NOT_OFFERED: &str = "STF-6046";
 
-/// A status, the word that clients know, and what happened.
+/// A status, the Blob service's error code and a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) status: StatusCode,
@@ -32,12 +32,12 @@ impl Fault {
         }
     }
 
-    /// The request is wrong, in a way that has a word of its own.
+    /// A malformed request with an error code of its own.
     pub(super) fn bad(code: &'static str, words: &str) -> Self {
         Self::new(StatusCode::BAD_REQUEST, code, MALFORMED, words)
     }
 
-    /// A header has a value that it cannot have.
+    /// A header has an invalid value.
     pub(super) fn header(name: &str) -> Self {
         let words = format!("the header '{name}' cannot have this value");
         Self::bad("InvalidHeaderValue", &words)
@@ -55,22 +55,22 @@ impl Fault {
         Self::new(status, "OperationTimedOut", MALFORMED, words)
     }
 
-    /// The store has taken nothing for too long.
+    /// The store was throttled for too long.
     pub(super) fn busy() -> Self {
         let words = "the server could not store the body in time; send it again";
         Error::new(Kind::Unavailable, words).into()
     }
 
-    /// The range begins behind the end.
+    /// The range begins after the end of the blob.
     pub(super) fn range() -> Self {
         let words = "the range begins behind the end of the blob";
         let status = StatusCode::RANGE_NOT_SATISFIABLE;
         Self::new(status, "InvalidRange", MALFORMED, words)
     }
 
-    /// A condition of a read says that nothing is new.
+    /// Not modified, by the condition of a read.
     pub(super) fn unchanged() -> Self {
-        let words = "the blob is as the caller knows it";
+        let words = "the blob was not modified";
         let own = Kind::ConditionFailed.code();
         Self::new(StatusCode::NOT_MODIFIED, "ConditionNotMet", own.0, words)
     }
@@ -83,7 +83,7 @@ impl Fault {
         Self::new(status, code, NOT_OFFERED, words)
     }
 
-    /// What went wrong with a lease operation.
+    /// The error of a lease operation.
     pub(super) fn of_lease(error: Error, action: LeaseAction) -> Self {
         let code = match (error.kind(), action) {
             (Kind::LeaseHeld, _) => "LeaseAlreadyPresent",
@@ -99,7 +99,7 @@ impl Fault {
         Self::new(StatusCode::CONFLICT, code, error.code().0, error.message())
     }
 
-    /// Not among the operations that are offered.
+    /// The operation is not supported.
     pub(super) fn not_offered(what: &str) -> Self {
         let words = format!("{what} is not offered here; block blobs, metadata and lists are");
         let status = StatusCode::NOT_IMPLEMENTED;
@@ -146,7 +146,7 @@ impl From<Error> for Fault {
 }
 
 impl Fault {
-    /// The answer to a request whose answer has no body: status and code.
+    /// The response to a HEAD request: status and code without a body.
     pub(super) fn into_head(self) -> Response {
         (self.status, [("x-ms-error-code", self.code)]).into_response()
     }

@@ -1,4 +1,4 @@
-//! Leases: acquired, renewed, changed, released, broken.
+//! Leases: acquire, renew, change, release, break.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub(super) async fn act(context: &Context, ask: &Ask) -> Result<Response, Fault>
         answer = match action {
             LeaseAction::Break(_) => {
                 let left = lease.break_time(context.clock.now());
-                // Whole seconds, and none of them too few.
+                // Whole seconds, rounded up.
                 let seconds = left.as_millis().div_ceil(1000) as u64;
                 answer.header("x-ms-lease-time", seconds)
             }

@@ -1,4 +1,4 @@
-//! Which blobs there are.
+//! Lists the blobs of a container.
 
 use axum::http::header::HOST;
 use axum::response::{IntoResponse, Response};
@@ -12,10 +12,10 @@ use super::fault::Fault;
 use super::property::{self, DIGEST, PROPERTIES, property};
 use super::stamp;
 
-/// Blobs of one answer, at most.
+/// The most blobs of one response.
 const MOST: usize = 5000;
 
-/// From here on the rest of an answer is left to the next one.
+/// A response that reaches this size ends with a continuation marker.
 const ANSWER_BYTES: usize = 4 * 1024 * 1024;
 
 pub(super) async fn list(context: &Context, ask: &Ask) -> Result<Response, Fault> {

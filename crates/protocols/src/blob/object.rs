@@ -1,4 +1,4 @@
-//! Blobs: written, described, read, removed.
+//! Blobs: put, set metadata, read, delete.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use super::context::Context;
 use super::fault::Fault;
 use super::property::{self, DIGEST};
 
-/// Longest part whose digest a reader may ask for.
+/// The longest range whose digest a reader may request.
 const DIGESTED_BYTES: u64 = 4 * 1024 * 1024;
 
 pub(super) async fn put(
@@ -130,7 +130,7 @@ pub(super) async fn read(context: &Context, ask: &Ask) -> Result<Response, Fault
     Ok(answer.body(body).expect("they came as headers"))
 }
 
-/// A short part together with its digest.
+/// A short range with its digest.
 async fn digested(
     context: &Context,
     container: &str,
@@ -148,7 +148,7 @@ async fn digested(
     Ok(answer.body(Body::from(part)).expect("they came as headers"))
 }
 
-/// The range that a header means; `None` if it means nothing.
+/// The range in a header; `None` if the header is to be ignored.
 fn wanted(text: &str, length: u64) -> Result<Option<Range<u64>>, Fault> {
     let (unit, bounds) = text.trim().split_once('=').unwrap_or(("", ""));
     let Some((first, last)) = bounds
@@ -169,7 +169,7 @@ fn wanted(text: &str, length: u64) -> Result<Option<Range<u64>>, Fault> {
     Ok(Some(first..last.saturating_add(1).min(length)))
 }
 
-/// The last byte of a range; without a number, the last there can be.
+/// The last byte of a range; without a number, the highest possible.
 fn end(text: &str) -> Result<u64, std::num::ParseIntError> {
     match text {
         "" => Ok(u64::MAX),

@@ -1,11 +1,11 @@
-//! What can be asked for.
+//! The supported operations.
 
 use axum::http::Method;
 
 use super::ask::Ask;
 use super::fault::Fault;
 
-/// The operations that are offered.
+/// A supported operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     CreateContainer,
@@ -23,7 +23,7 @@ pub(super) enum Operation {
     Lease,
 }
 
-/// Headers that would change the meaning of a request, and that nobody here knows.
+/// Unsupported headers that would change the meaning of a request.
 const NOT_OFFERED: [&str; 12] = [
     "x-ms-copy-source",
     "x-ms-encryption-key",

@@ -1,9 +1,9 @@
-//! Who asks, and whether they may.
+//! Authentication and authorisation of blob requests.
 //!
-//! An account is a key of the server, by its name. Its holder signs requests with
-//! the secret, or hands out signatures that permit less. The account [`SHARED`]
-//! belongs to no key: every key signs requests to it with its own name and secret,
-//! so that processors with several keys share a group.
+//! An account is a key of the server, by its name. Its holder signs requests with the
+//! secret, or issues shared access signatures with fewer rights. The account [`SHARED`]
+//! belongs to no key: every key signs requests to it with its own name and secret, so
+//! that processors with several keys share a group.
 //!
 //! A write may take partitions away from readers, so it needs the rights to listen
 //! and to send. A blob that keeps an ownership or a checkpoint needs them for its
@@ -31,8 +31,8 @@ pub const SHARED: &str = "shared";
 const LOOK: &[&[Right]] = &[&[Right::Listen, Right::Read]];
 const WRITE: &[&[Right]] = &[&[Right::Listen], &[Right::Send]];
 
-/// Every operation, and what it needs: one right of each list. What is not here is
-/// permitted to no key.
+/// The rights of every operation: one of each list is required. An operation that is not
+/// listed is permitted to no key.
 static NEEDED: [(Operation, &[&[Right]]); 13] = [
     (Operation::CreateContainer, WRITE),
     (Operation::ReadContainer, LOOK),
@@ -55,10 +55,10 @@ pub fn operations() -> Vec<String> {
     names.collect()
 }
 
-/// How far the clock of whoever has signed a request may be off.
+/// The clock skew that a signed request may have.
 const SKEW: Duration = Duration::from_secs(15 * 60);
 
-/// What somebody has proved.
+/// The verified identity and rights of a request.
 pub(super) struct Permit {
     pass: Pass,
     /// `None` if the request itself is signed.
@@ -66,7 +66,7 @@ pub(super) struct Permit {
 }
 
 impl Permit {
-    /// Verifies who asks.
+    /// Authenticates a request.
     pub(super) fn verify(context: &Context, ask: &Ask) -> Result<Self, Denied> {
         let sas = Sas::parse(&ask.parameters, &ask.place);
         let sas = sas.map_err(|why| {
@@ -75,8 +75,8 @@ impl Permit {
         })?;
         let account = &ask.place.account;
         if let Some(sas) = sas {
-            // Who is admitted has proved something, also for the connection, so what no
-            // longer counts is refused before.
+            // Admission also marks the connection as authenticated, so an expired signature
+            // is refused before.
             check_sas(context, ask, &sas)?;
             let is_signed_by = |key: &str| sas.is_signed_by(key);
             let pass = admit(context, account, &is_signed_by)?;
@@ -107,7 +107,7 @@ impl Permit {
         Ok(Self { pass, sas: None })
     }
 
-    /// Whether they may do this.
+    /// Whether the caller may perform this operation.
     pub(super) fn allow(&self, operation: Operation, ask: &Ask) -> Result<(), Denied> {
         let needed = NEEDED.iter().find(|(own, _)| *own == operation);
         let (_, needed) = needed.ok_or_else(|| {
@@ -136,13 +136,13 @@ impl Permit {
         }
     }
 
-    /// Whether a blob may be made, but none replaced.
+    /// Whether a blob may be created but not overwritten.
     pub(super) fn is_for_new_only(&self) -> bool {
         self.sas.as_ref().is_some_and(|sas| !sas.permits("w"))
     }
 }
 
-/// Where a blob of this name needs rights.
+/// The scope in which a blob of this name needs rights.
 fn scope(name: &str, is_own: bool) -> Scope<'_> {
     match event_hub_of(name) {
         Some(hub) => Scope::Entity(hub),
@@ -151,8 +151,7 @@ fn scope(name: &str, is_own: bool) -> Scope<'_> {
     }
 }
 
-/// The key that has signed, if it has any right on event hubs; what is asked for needs
-/// more.
+/// The signing key, if it has any right on event hubs; the operation is checked later.
 fn admit(
     context: &Context,
     name: &str,
@@ -222,7 +221,7 @@ fn check_sas(context: &Context, ask: &Ask, sas: &Sas) -> Result<(), Denied> {
     }
 }
 
-/// Whether an address is the one, or between the two, that a signature names.
+/// Whether an address is in the range of a signature.
 fn is_within(address: IpAddr, range: &str) -> bool {
     let (first, last) = range.split_once('-').unwrap_or((range, range));
     match (first.parse::<IpAddr>(), last.parse::<IpAddr>()) {

@@ -1,4 +1,4 @@
-//! Metadata and properties, from headers and back.
+//! Converts headers to metadata and properties.
 
 use axum::http::response::Builder;
 use axum::http::{HeaderValue, StatusCode};
@@ -17,8 +17,8 @@ const METADATA: &str = "x-ms-meta-";
 /// The digest of a body, among the properties.
 pub(super) const DIGEST: &str = "content-md5";
 
-/// Properties that a writer gets back: as headers, in lists, and by which parameter
-/// a signature changes them.
+/// Stored properties: the names of their header, of their element in lists, and of the
+/// signature parameter that overrides them.
 pub(super) const PROPERTIES: [(&str, &str, &str); 4] = [
     ("content-encoding", "Content-Encoding", "rsce"),
     ("content-language", "Content-Language", "rscl"),
@@ -28,7 +28,7 @@ pub(super) const PROPERTIES: [(&str, &str, &str); 4] = [
 
 const BINARY: &str = "application/octet-stream";
 
-/// The metadata that a request brings. Names become elements of XML.
+/// The metadata of a request. Names become XML elements.
 pub(super) fn metadata(ask: &Ask) -> Result<Pairs, Fault> {
     let mut metadata = Pairs::new();
     for (name, value) in &ask.headers {
@@ -51,7 +51,7 @@ pub(super) fn metadata(ask: &Ask) -> Result<Pairs, Fault> {
     Ok(metadata)
 }
 
-/// The content type, and the properties, that a writer wants to have back.
+/// The content type and the properties to store.
 pub(super) fn properties(ask: &Ask) -> (String, Pairs) {
     let find = |name: &str, plain: &str| {
         let own = ask.header(name).or_else(|| ask.header(plain));
@@ -71,7 +71,7 @@ pub(super) fn properties(ask: &Ask) -> (String, Pairs) {
     )
 }
 
-/// The digests that these headers give.
+/// The digests in these headers.
 pub(super) fn digests(ask: &Ask, names: &[&str]) -> Result<Vec<Vec<u8>>, Fault> {
     let mut digests = Vec::new();
     for name in names {
@@ -89,7 +89,7 @@ pub(super) fn property<'a>(blob: &'a Blob, name: &str) -> &'a str {
     found.map_or("", |(_, value)| value.as_str())
 }
 
-/// Adds what a blob is to an answer.
+/// Adds the properties of a blob to a response.
 pub(super) fn describe(mut answer: Builder, ask: &Ask, blob: &Blob, now: Timestamp) -> Builder {
     let (status, state, duration) = lease(blob, now);
     answer = version(answer, blob.version, blob.modified)
@@ -116,7 +116,7 @@ pub(super) fn describe(mut answer: Builder, ask: &Ask, blob: &Blob, now: Timesta
     answer
 }
 
-/// Status, state and kind of duration of a blob's lease, in the service's words.
+/// Status, state and duration type of a blob's lease, as the Blob service names them.
 pub(super) fn lease(
     blob: &Blob,
     now: Timestamp,
@@ -142,13 +142,13 @@ pub(super) fn digest(answer: Builder, header: &str, blob: &Blob) -> Builder {
     }
 }
 
-/// The answer to a write of a blob.
+/// The response to a write of a blob.
 pub(super) fn written(status: StatusCode, blob: &Blob) -> Builder {
     let answer = Response::builder().status(status);
     version(answer, blob.version, blob.modified).header("x-ms-request-server-encrypted", "false")
 }
 
-/// Adds the version of something, and when it was written.
+/// Adds the ETag and the last-modified time.
 pub(super) fn version(answer: Builder, version: u64, modified: Timestamp) -> Builder {
     let tag = stamp::tag(version);
     answer
@@ -156,7 +156,7 @@ pub(super) fn version(answer: Builder, version: u64, modified: Timestamp) -> Bui
         .header("last-modified", stamp::date(modified))
 }
 
-/// Adds a text that came from somebody; one that no header can hold is left out.
+/// Adds a client's text as a header, unless a header cannot carry it.
 fn text(answer: Builder, name: &str, value: &str) -> Builder {
     match HeaderValue::from_bytes(value.as_bytes()) {
         Ok(value) => answer.header(name, value),

@@ -1,4 +1,4 @@
-//! From a request to its operation and back.
+//! Dispatches requests to operations.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use super::permit::Permit;
 use super::{block, container, lease, list, object};
 use crate::access::Denied;
 
-/// The version that a client is told which names none.
+/// The version in responses to requests without one.
 const VERSION: &str = "2021-12-02";
 
-/// Longest header that a client gets back as it came.
+/// The longest header that is echoed to the client.
 const ECHO_BYTES: usize = 1024;
 
 /// Everything below `/{account}`.
@@ -33,7 +33,7 @@ async fn answer(State(context): State<Arc<Context>>, request: Request) -> Respon
     let (parts, body) = request.into_parts();
     let answered = operate(&context, &parts, body).await;
     let mut answer = answered.unwrap_or_else(|fault| match parts.method {
-        // A client that reads of XML parses it, and there is none.
+        // A client would parse the announced XML body, and HEAD has none.
         Method::HEAD => fault.into_head(),
         _ => fault.into_response(),
     });

@@ -1,4 +1,4 @@
-//! Times and versions as headers carry them.
+//! Formats and parses dates and ETags in headers.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -18,12 +18,12 @@ pub(super) fn parse(text: &str) -> Option<Timestamp> {
     Some(Timestamp(since.as_millis() as i64))
 }
 
-/// A version as a list shows it; a header puts it in quotes.
+/// A version as an ETag without quotes, as in lists.
 pub(super) fn tag(version: u64) -> String {
     format!("0x{version:016X}")
 }
 
-/// Which version a header means. One that was never given out fits nothing.
+/// The version in a header. An unknown ETag matches nothing.
 pub(super) fn version(text: &str) -> Match {
     let text = text.trim();
     if text == "*" {
@@ -43,7 +43,7 @@ mod tests {
         assert_eq!(version(&tag(77)), Match::Version(77));
         assert_eq!(version(&format!("\"{}\"", tag(77))), Match::Version(77));
         assert_eq!(version("*"), Match::Any);
-        assert_eq!(version("\"somebody else's\""), Match::Version(0));
+        assert_eq!(version("\"another server's\""), Match::Version(0));
         let time = Timestamp(1_800_000_000_000);
         assert_eq!(parse(&date(time)), Some(time));
         assert_eq!(parse("tomorrow"), None);

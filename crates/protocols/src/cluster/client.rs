@@ -1,4 +1,4 @@
-//! The side of a connection that asks.
+//! The client side of a connection between nodes.
 
 use std::collections::HashMap;
 use std::error::Error as _;
@@ -33,38 +33,38 @@ use super::credentials::Credentials;
 use super::proof::{Side, Transcript, nonce};
 use super::trust::{client, fingerprint};
 
-/// Connections to other nodes: one each, opened when it is first needed.
+/// Connections to other nodes: one per address, opened on first use.
 pub struct Wire {
     credentials: Credentials,
     tls: Option<Arc<ClientConfig>>,
     lines: Mutex<HashMap<String, Arc<Line>>>,
 }
 
-/// The way to one address.
+/// The connection to one address.
 #[derive(Default)]
 struct Line {
     open: tokio::sync::Mutex<Option<Connection>>,
-    /// How often it could not be opened, and why it was last.
+    /// The number of failed connection attempts, and the last reason.
     failed: Mutex<(u64, String)>,
-    /// Why there was no answer when it was last asked.
+    /// Why the last request got no response.
     why: Mutex<String>,
 }
 
-/// A connection on which both sides have proven who they are.
+/// A mutually authenticated connection.
 #[derive(Clone)]
 struct Connection {
     stub: Stub,
     incarnation: u128,
 }
 
-/// How long it may take until both sides know one another.
+/// The time-out of connect and handshake.
 const DIAL: Duration = Duration::from_secs(3);
 
-/// How soon a peer that stands still is noticed.
+/// The keep-alive interval and time-out that detect a stalled peer.
 const PING: Duration = Duration::from_secs(3);
 
 impl Wire {
-    /// Talks for a node; encrypted if all nodes are.
+    /// A client with a node's credentials; encrypted if all nodes are.
     pub fn new(credentials: Credentials, is_encrypted: bool) -> Self {
         Self {
             credentials,
@@ -73,8 +73,8 @@ impl Wire {
         }
     }
 
-    /// Asks whoever is at an address and has proven that it has the key, in whichever
-    /// of its lives; `None` if it is not certain that there was an answer.
+    /// Sends a request to the authenticated node at an address, whatever its incarnation;
+    /// `None` if no response arrived, although the node may have handled the request.
     pub async fn ask(&self, address: &str, request: Bytes, limit: Duration) -> Option<Bytes> {
         let asking = async {
             let mut connection = self.connection(address, None).await;
@@ -93,7 +93,7 @@ impl Wire {
         None
     }
 
-    /// Says once what somebody refuses: that does not pass by itself.
+    /// Logs a peer's refusal once: it is permanent until the configuration changes.
     fn note(&self, address: &str, why: String) {
         let line = self.line(address);
         let mut last = line.why.lock();
@@ -113,7 +113,7 @@ impl Wire {
         Arc::clone(lines.entry(address.to_owned()).or_default())
     }
 
-    /// A connection to a node, in this very life if that matters.
+    /// A connection to a node, with a given incarnation if one is required.
     async fn connection(&self, address: &str, life: Option<u128>) -> Result<Connection, String> {
         let line = self.line(address);
         let failures = line.failed.lock().0;
@@ -125,7 +125,7 @@ impl Wire {
             return Ok(connection.clone());
         }
         *open = None;
-        // Whoever waited while another one tried in vain does not try again.
+        // A caller that waited for another caller's failed attempt does not dial again.
         let last = line.failed.lock().clone();
         if last.0 != failures {
             return Err(last.1);
@@ -137,7 +137,7 @@ impl Wire {
             *failed = (failed.0 + 1, why.clone());
         })?;
         if !fits(&connection) {
-            return Err("another node is there by now".to_owned());
+            return Err("the node at this address has another incarnation".to_owned());
         }
         *open = Some(connection.clone());
         Ok(connection)
@@ -145,7 +145,7 @@ impl Wire {
 
     async fn forget(&self, address: &str) {
         let line = self.lines.lock().get(address).cloned();
-        // Whoever is dialing just now has nothing to be forgotten.
+        // A locked entry is being dialled: there is no connection to drop.
         if let Some(line) = line
             && let Ok(mut open) = line.open.try_lock()
         {
@@ -178,7 +178,7 @@ impl Wire {
         Ok(Connection { stub, incarnation })
     }
 
-    /// Both sides prove that they have the key; answers the life of the other one.
+    /// Runs the mutual proof of the cluster key; returns the peer's incarnation.
     async fn introduce(&self, stub: &mut Stub, certificate: &[u8]) -> Result<u128, String> {
         let own = &self.credentials.identity;
         let mine = nonce().ok_or("the system has no random bytes")?;

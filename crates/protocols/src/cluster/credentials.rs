@@ -1,4 +1,4 @@
-//! What a node shows to others.
+//! The credentials of a node.
 
 use ring::hmac;
 use steadfast_partition::cluster::{Identity, PROTOCOL, SCHEMA};
@@ -9,7 +9,7 @@ use crate::access::Secret;
 #[derive(Clone)]
 pub struct Credentials {
     pub identity: Identity,
-    /// The life of the node.
+    /// The incarnation of the node.
     pub incarnation: u128,
     key: hmac::Key,
 }

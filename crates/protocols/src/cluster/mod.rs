@@ -1,8 +1,8 @@
 //! Node to node: gRPC between members of one cluster.
 //!
-//! Both sides of a connection prove that they have the cluster key before anything
-//! else is said (`proof`). Then one side asks and the other answers; nothing is
-//! sent on, and nothing outlives the connection.
+//! Both sides of a connection prove that they have the cluster key before any other
+//! request (`proof`). Then one side sends requests and the other responds; nothing is
+//! forwarded, and no state outlives the connection.
 
 mod client;
 mod credentials;

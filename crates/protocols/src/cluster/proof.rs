@@ -1,21 +1,21 @@
-//! The proof that somebody has the cluster key.
+//! The proof that a peer has the cluster key.
 //!
-//! Each side draws a number; each proof covers both, both names, the cluster, and
-//! the certificate that the server has shown. So a proof is good for one connection
-//! only, and nobody in between can use it.
+//! Each side draws a nonce; each proof covers both nonces, both names, the cluster and
+//! the server's certificate. So a proof is valid for one connection only, and a man in
+//! the middle cannot use it.
 
 use bytes::Bytes;
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 
-/// Who proves something.
+/// The side that a proof is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     Client,
     Server,
 }
 
-/// What both sides have seen of a connection.
+/// The handshake values that both sides know.
 pub(super) struct Transcript<'a> {
     pub(super) cluster: &'a str,
     pub(super) client: (&'a str, &'a [u8]),
@@ -24,10 +24,10 @@ pub(super) struct Transcript<'a> {
     pub(super) certificate: &'a [u8],
 }
 
-/// Bytes of a number that is drawn.
+/// The length of a nonce.
 pub(super) const NONCE_BYTES: usize = 32;
 
-/// A number by chance; `None` if the system has none.
+/// A random nonce; `None` if the system has no entropy.
 pub(super) fn nonce() -> Option<Bytes> {
     let mut bytes = [0; NONCE_BYTES];
     SystemRandom::new().fill(&mut bytes).ok()?;
@@ -64,7 +64,7 @@ impl Transcript<'_> {
         Bytes::copy_from_slice(tag.as_ref())
     }
 
-    /// Whether the proof of a side is good; compared in constant time.
+    /// Whether the proof of a side is valid; compared in constant time.
     pub(super) fn verify(&self, key: &hmac::Key, side: Side, proof: &[u8]) -> bool {
         hmac::verify(key, &self.words(side), proof).is_ok()
     }

@@ -1,4 +1,4 @@
-//! The side of a connection that answers.
+//! The server side of a connection between nodes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,24 +23,24 @@ use crate::grpc::{one, one_within, refuse};
 use crate::http::serve as serve_http;
 use crate::listen::{Certificate, Stream};
 
-/// Longest message of a peer that has not proven anything yet.
+/// The longest message of an unauthenticated peer.
 const STRANGER_BYTES: usize = 64 * 1024;
 
-/// Answers nodes that have proven who they are.
+/// Handles requests of authenticated nodes.
 #[async_trait]
 pub trait Answer: Send + Sync + 'static {
-    /// Answers a request of the node `from`.
+    /// Handles a request of the node `from`.
     async fn answer(&self, from: &str, request: Bytes) -> Bytes;
 }
 
-/// What all connections share.
+/// State shared by all connections.
 struct Desk {
     credentials: Credentials,
     certificate: Option<Arc<Certificate>>,
     host: Arc<dyn Answer>,
 }
 
-/// How far a connection is.
+/// The handshake state of a connection.
 #[derive(Default)]
 struct Session {
     stage: Mutex<Stage>,
@@ -51,7 +51,7 @@ struct Session {
 enum Stage {
     #[default]
     Strange,
-    /// It has said who it is.
+    /// The peer has named itself but not proven its key.
     Greeted {
         hello: Hello,
         nonce: Bytes,
@@ -62,7 +62,7 @@ enum Stage {
     },
 }
 
-/// Serves connections of other nodes: what it answers is handed to a listener.
+/// Serves connections of other nodes: returns the handler for a listener.
 pub fn serve(
     credentials: Credentials,
     certificate: Option<Arc<Certificate>>,
@@ -145,7 +145,7 @@ fn unproven() -> Status {
     Status::unauthenticated("STF-7016: prove that you have the cluster key first")
 }
 
-/// Looks at who comes, and proves who is here.
+/// Checks the peer's identity and returns our proof.
 fn greet(desk: &Desk, session: &Session, hello: Hello) -> Result<Welcome, Status> {
     let own = &desk.credentials.identity;
     let other = Identity {
@@ -194,7 +194,7 @@ fn greet(desk: &Desk, session: &Session, hello: Hello) -> Result<Welcome, Status
     Ok(welcome)
 }
 
-/// Looks at the proof of whoever comes. There is one attempt per greeting.
+/// Verifies the peer's proof. Each greeting allows one attempt.
 fn examine(desk: &Desk, session: &Session, prove: &Prove) -> Result<Proven, Status> {
     let own = &desk.credentials.identity;
     let stage = std::mem::take(&mut *session.stage.lock());

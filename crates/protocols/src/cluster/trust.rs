@@ -1,8 +1,8 @@
 //! TLS between nodes: the certificate is bound to the proof.
 //!
-//! Nodes know one another by the cluster key, not by an authority. So a client takes
-//! whatever certificate a server has the key of, and the proofs of both sides cover
-//! it: somebody in between would have to show another one.
+//! Nodes authenticate one another by the cluster key, not by an authority. So a client
+//! accepts any certificate whose key the server has, and the proofs of both sides cover
+//! it: a man in the middle would have to present another one.
 
 use std::sync::Arc;
 
@@ -28,12 +28,12 @@ pub(super) fn client() -> Arc<ClientConfig> {
     Arc::new(config)
 }
 
-/// What the proofs cover of a certificate.
+/// The fingerprint of a certificate that the proofs cover.
 pub(super) fn fingerprint(certificate: &[u8]) -> Vec<u8> {
     digest(&SHA256, certificate).as_ref().to_vec()
 }
 
-/// Takes every certificate whose key the server has; the proof decides.
+/// Accepts any certificate whose key the server has; the proof decides.
 #[derive(Debug)]
 struct Proven(Arc<CryptoProvider>);
 

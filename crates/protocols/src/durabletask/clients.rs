@@ -1,4 +1,4 @@
-//! What clients ask of orchestrations.
+//! The orchestration methods of clients.
 
 use std::time::Duration;
 
@@ -47,8 +47,8 @@ pub(super) async fn start(
     Ok(wire::CreateInstanceResponse { instance_id })
 }
 
-/// What an older SDK wants done with an instance whose id it uses again. Newer ones do
-/// not say it: listing a state is enough.
+/// The reuse policy of an older SDK for an existing instance id. Newer SDKs send only
+/// the replaceable states.
 fn reuse(action: i32) -> Answer<Reuse> {
     match wire::CreateOrchestrationAction::try_from(action) {
         Ok(wire::CreateOrchestrationAction::Error) => Ok(Reuse::Replace),
@@ -67,7 +67,7 @@ pub(super) async fn get(
     Ok(shown(found.map_err(no)?, has_payloads))
 }
 
-/// A failure is an output: clients that want none are not shown it.
+/// A failure counts as output: requests without payloads do not get it.
 fn shown(found: Option<Overview>, has_payloads: bool) -> wire::GetInstanceResponse {
     let state = found.map(|found| wire::OrchestrationState {
         failure_details: match has_payloads {
@@ -111,7 +111,7 @@ async fn wait(
         found = state => Ok(shown(Some(found.map_err(no)?), has_payloads)),
         () = caller.context.leaving.cancelled() => Err(leaving()),
         () = patience(caller.patience) => {
-            // Who waits for what does not exist is told so.
+            // A wait for an unknown instance returns "does not exist".
             match caller.hub.get(instance, false).await.map_err(no)? {
                 Some(_) => Err(late()),
                 None => Ok(shown(None, has_payloads)),
@@ -120,7 +120,7 @@ async fn wait(
     }
 }
 
-/// Ends a little before the client gives up, so that it still hears the answer.
+/// Completes shortly before the client's deadline, so that it still gets the response.
 pub(super) async fn patience(patience: Option<Duration>) {
     let Some(patience) = patience else {
         return std::future::pending().await;
@@ -162,7 +162,7 @@ pub(super) async fn rewind(caller: &Caller, request: wire::ReasonRequest) -> Ans
     rewound.await.map(done).map_err(no)
 }
 
-/// To end what is not there is no mistake.
+/// Terminating an unknown instance is not an error.
 fn known(ended: Result<bool, Error>) -> Answer<bool> {
     match ended {
         Err(error) if error.kind() == ErrorKind::NoInstance => Ok(false),
@@ -170,7 +170,7 @@ fn known(ended: Result<bool, Error>) -> Answer<bool> {
     }
 }
 
-/// Whether it had an effect is nothing that clients hear.
+/// Clients do not learn whether the call had an effect.
 fn done<T>(_: T) -> wire::Empty {
     wire::Empty {}
 }
@@ -217,14 +217,14 @@ pub(super) async fn query(
     }
 }
 
-/// How many items are wanted.
+/// The page size.
 pub(super) fn limit(number: i32) -> Answer<usize> {
     let limit = usize::try_from(number);
     let limit = limit.map_err(|_| malformed("the size of a page is negative"))?;
     Ok(limit.min(limits::GRPC_PAGE))
 }
 
-/// How many items a page may have if this one is too long for clients.
+/// The smaller page size to try if this page is too long for clients.
 pub(super) fn shorter(count: usize, page: &impl prost::Message) -> Option<usize> {
     let is_too_long = page.encoded_len() > limits::GRPC_PAGE_BYTES && count > 1;
     is_too_long.then_some(count / 2)
@@ -273,7 +273,7 @@ pub(super) async fn purge(
             whole(count)
         }
         Some(PurgeRequest::Filter(filter)) => purge_all(caller, filter, is_recursive).await?,
-        None => return Err(malformed("it does not say what is to be purged")),
+        None => return Err(malformed("the request names nothing to purge")),
     };
     Ok(wire::PurgeInstancesResponse {
         deleted_instance_count: i32::try_from(purged.count).unwrap_or(i32::MAX),

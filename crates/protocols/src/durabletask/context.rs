@@ -1,4 +1,4 @@
-//! What the service needs to answer.
+//! State shared by the Durable Task service.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,21 +16,21 @@ use tonic::Status;
 use super::refused::{denied, refused};
 use crate::access::{Access, Area, Demand, Denied, Follow, Pass, Proof, Right, Scope, is_for_area};
 
-/// The task hub of who names none.
+/// The task hub of requests that name none.
 pub(super) const DEFAULT_HUB: &str = "default";
 
-/// Everything that requests share.
+/// State shared by all requests.
 pub struct Context {
     pub hubs: TaskHubs,
-    /// `None`: anybody may do anything, which is for development on loopback.
+    /// `None` disables access control, for development on loopback.
     pub access: Option<Arc<Access>>,
     pub clock: Arc<dyn Clock>,
-    /// Whoever waits is sent home then, and streams of work end.
+    /// Cancelled when the node drains: waits fail with `UNAVAILABLE`, work streams end.
     pub leaving: CancellationToken,
     pub counts: Arc<Counts>,
 }
 
-/// What is counted.
+/// Counters of the service.
 #[derive(Debug, Default)]
 pub struct Counts {
     open: TaskTracker,
@@ -38,12 +38,12 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Streams of work that are open.
+    /// Open work streams.
     pub fn open(&self) -> &TaskTracker {
         &self.open
     }
 
-    /// Results that came for work which nobody waits for any more.
+    /// Results for work items that were no longer leased to the worker.
     pub fn stale(&self) -> u64 {
         self.stale.load(Ordering::Relaxed)
     }
@@ -53,22 +53,22 @@ impl Counts {
     }
 }
 
-/// Who asks, about which task hub, and until when.
+/// The caller of a method, its task hub and its deadline.
 pub(super) struct Caller {
     pub(super) context: Arc<Context>,
     pub(super) hub: TaskHub,
-    /// What a worker calls itself.
+    /// The name of the worker.
     pub(super) name: String,
     /// How long the client waits for an answer.
     pub(super) patience: Option<Duration>,
-    /// The longest message that a worker takes.
+    /// The longest message that the worker accepts.
     pub(super) message_bytes: usize,
-    /// What it has proved, and the rights of which it uses one.
+    /// Its verified pass, and the rights of which the method needs one.
     proof: Option<(Pass, &'static [Right])>,
 }
 
 impl Caller {
-    /// Whoever has sent these headers, if it may do what it wants.
+    /// The caller from these headers, if it has one of the rights.
     pub(super) fn new(
         context: &Arc<Context>,
         headers: &HeaderMap,
@@ -98,7 +98,7 @@ impl Caller {
         })
     }
 
-    /// Follows the proof for as long as a stream or a wait lasts.
+    /// Watches the pass for revocation while a stream or a wait lasts.
     pub(super) fn follow(&self, kind: &'static str) -> Option<Follow> {
         let (access, (pass, rights)) = (self.context.access.as_ref()?, self.proof.as_ref()?);
         let hub = Some(self.hub.name());
@@ -106,7 +106,7 @@ impl Caller {
     }
 }
 
-/// The metadata by which a worker says how long a message it takes.
+/// The metadata key for the longest message that a worker accepts.
 pub(super) const MESSAGE_BYTES: &str = "maxmessagebytes";
 
 fn message_bytes(text: &str) -> Result<usize, Status> {
@@ -146,7 +146,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Statu
     value.transpose().map_err(bad)
 }
 
-/// How long a client waits: up to eight digits and a unit.
+/// Parses a gRPC time-out: up to eight digits and a unit.
 fn patience(text: &str) -> Option<Duration> {
     let unit = text.chars().next_back().filter(char::is_ascii)?;
     let digits = &text[..text.len() - 1];

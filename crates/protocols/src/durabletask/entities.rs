@@ -1,4 +1,4 @@
-//! What clients ask of entities.
+//! The entity methods of clients.
 
 use steadfast_durable::{EntityQuery, Error, Operation};
 use steadfast_wire::durabletask as wire;
@@ -24,8 +24,8 @@ pub(super) async fn signal(
     Ok(wire::Empty {})
 }
 
-/// A call by a client, who waits for the answer as long as it likes and the node
-/// stays.
+/// A call by a client, which waits for the response until its deadline or until the
+/// node drains.
 pub(super) async fn call(
     caller: &Caller,
     request: wire::SignalEntityRequest,

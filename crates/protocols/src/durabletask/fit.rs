@@ -1,8 +1,8 @@
-//! Work items within what workers take.
+//! Fits work items into the worker's message limit.
 //!
-//! A worker that is sent a longer message than it takes ends its stream, and with it
-//! everything else that it has. So a turn or a batch is cut to what fits, and the rest
-//! comes later; what does not fit at all fails.
+//! A worker that receives a message over its limit ends its stream and loses all its work
+//! items. So a turn or a batch is cut to the limit and the rest follows later; an item
+//! that cannot be cut fails.
 
 use prost::Message;
 use steadfast_durable::{
@@ -17,28 +17,28 @@ use super::convert::event_sent;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Fit {
     Whole,
-    /// So many events or operations. The others were removed.
+    /// The first events or operations fit. The others were removed.
     Part(usize),
-    /// The first so many operations cannot be sent.
+    /// The first `count` operations cannot be sent.
     Nothing {
         count: usize,
     },
 }
 
-/// Cuts an item to a message of so many bytes.
+/// Cuts an item to `most` bytes.
 pub(super) fn fit(item: &mut wire::WorkItem, most: usize) -> Fit {
     let bytes = item.encoded_len();
     if bytes <= most {
         return Fit::Whole;
     }
     let (events, first) = match &mut item.request {
-        // The first event says that the turn has begun, and belongs to it.
+        // The first event starts the turn and must stay.
         Some(Request::Orchestrator(turn)) => (&mut turn.new_events, 1),
         Some(Request::Entity(batch)) => (&mut batch.operation_requests, 0),
         _ => return Fit::Nothing { count: 1 },
     };
     let sizes: Vec<_> = events.iter().skip(first).map(placed).collect();
-    // Lengths of fewer digits make what is around them shorter, never longer.
+    // Shorter length prefixes make the envelope shorter, never longer.
     let around = bytes - sizes.iter().sum::<usize>();
     let mut room = match most.checked_sub(around) {
         Some(room) => room,
@@ -61,20 +61,20 @@ pub(super) fn fit(item: &mut wire::WorkItem, most: usize) -> Fit {
     }
 }
 
-/// The bytes of an event in its message: itself, its length and its tag.
+/// The encoded size of an event in its message, with length and tag.
 fn placed(event: &wire::HistoryEvent) -> usize {
     let bytes = event.encoded_len();
     bytes + prost::length_delimiter_len(bytes) + 1
 }
 
-/// Whether every event of a history that the worker has to fetch fits into a message.
+/// Whether every event of a history that the worker must fetch fits into a message.
 pub(super) fn is_fetchable(item: &Item, message: &wire::WorkItem, most: usize) -> bool {
     let (Work::Turn(turn), Some(Request::Orchestrator(sent))) = (&item.work, &message.request)
     else {
         return true;
     };
     let mut events = turn.past.iter().flat_map(|events| events.iter());
-    // Few are so long that they have to be measured.
+    // Only long events need to be measured.
     let fits = |event: &steadfast_durable::Event| {
         event.size() < most / 4 || placed(&event_sent(event)) <= most
     };
@@ -90,7 +90,7 @@ pub(super) fn instance(work: &Work) -> &str {
     }
 }
 
-/// The result of an item that cannot be sent.
+/// A work item over the worker's limit, which is failed instead of sent.
 pub(super) struct Refusal {
     hub: TaskHub,
     token: String,
@@ -128,14 +128,14 @@ impl Refusal {
         }
     }
 
-    /// Brings it in, as if a worker had. If that fails, the item is given out again.
+    /// Submits the failure as a worker would. If that fails, the item is dispatched again.
     pub(super) async fn bring(self) {
         let instance = &self.instance;
         tracing::error!(
             event = "durable.item_too_large",
             instance,
             most = self.most,
-            "a work item fails: its worker does not take messages of this size",
+            "a work item fails: it is larger than the messages that its worker accepts",
         );
         let brought = match self.kind {
             Kind::Turn => self.turn().await,
@@ -174,7 +174,7 @@ impl Refusal {
         hub.complete_turn(&self.token, &self.instance, result).await
     }
 
-    /// Operations fail without a change of the state; those behind them come again.
+    /// Operations fail without a change of the state; later ones are dispatched again.
     async fn batch(&self) -> steadfast_durable::Result<bool> {
         let hub = &self.hub;
         if !hub.cut(&self.token, &self.instance, self.count).await? {
@@ -252,7 +252,7 @@ mod tests {
                     Fit::Part(count) => {
                         assert_eq!(item.encoded_len(), longer(count));
                         assert!(longer(count) <= most);
-                        // The lengths around it may have had a digit less.
+                        // The length prefixes around it may have been shorter.
                         assert!(longer(count + 1) + 4 > most);
                     }
                     Fit::Nothing { count } => {

@@ -1,4 +1,4 @@
-//! Histories, piece by piece.
+//! Streams histories in chunks.
 
 use std::sync::Arc;
 
@@ -33,13 +33,13 @@ pub(super) async fn stream(
     Ok(Box::pin(stream::iter(chunks.map(Ok))))
 }
 
-/// A history in pieces that workers can take.
+/// A history in chunks that workers accept.
 struct Chunks {
     history: Vec<Arc<Vec<Event>>>,
     turn: usize,
     event: usize,
-    /// Workers get all of it. Other readers are not shown where turns end, as the hosted
-    /// service does: an SDK's tests count the events.
+    /// Workers get all events. Other readers do not get the ends of turns, like on the
+    /// hosted service: an SDK's tests count the events.
     is_whole: bool,
 }
 
@@ -59,7 +59,7 @@ impl Iterator for Chunks {
                 continue;
             }
             let event = event_sent(event);
-            // Its tag and its length come in front of an event.
+            // Tag and length precede an event.
             bytes += event.encoded_len() + 6;
             if bytes > limits::HISTORY_CHUNK_BYTES && !chunk.events.is_empty() {
                 break;

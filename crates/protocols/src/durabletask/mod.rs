@@ -1,8 +1,7 @@
-//! Durable Task: gRPC for the SDKs, and a REST face.
+//! Durable Task: gRPC for the SDKs, and a REST API.
 //!
-//! `TaskHubSidecarService` is spoken by unmodified workers and clients. What they
-//! send becomes what the engine knows (`convert`), and nothing is kept here but
-//! open streams of work.
+//! Unmodified workers and clients speak `TaskHubSidecarService`. `convert` translates
+//! their messages for the engine; the only state here is the open work streams.
 
 mod clients;
 mod context;

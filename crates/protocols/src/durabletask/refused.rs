@@ -1,7 +1,7 @@
-//! Why something was not done; the one table to statuses.
+//! Maps errors to gRPC statuses, in one table.
 //!
-//! SDKs turn these statuses into their exceptions, and some try again: a worker
-//! that reports a result does so after `UNAVAILABLE`, never after a refusal.
+//! SDKs turn these statuses into exceptions, and some retry: a worker retries a result
+//! after `UNAVAILABLE`, never after any other status.
 
 use steadfast_durable::{Error, ErrorKind};
 use tonic::{Code, Status};
@@ -9,19 +9,19 @@ use tonic::{Code, Status};
 use super::convert::Malformed;
 use crate::access::{Denied, Reason};
 
-/// The request cannot be understood.
+/// The request is malformed.
 pub(super) fn malformed(why: impl std::fmt::Display) -> Status {
     Status::invalid_argument(format!("STF-6050: {why}"))
 }
 
-/// The node leaves.
+/// The node is draining.
 pub(super) fn leaving() -> Status {
-    Status::unavailable("STF-6051: the node leaves; another one takes the request")
+    Status::unavailable("STF-6051: the node is draining; retry on another node")
 }
 
-/// The client did not want to wait any longer.
+/// The client's deadline is over.
 pub(super) fn late() -> Status {
-    Status::deadline_exceeded("STF-6052: the instance has not come so far in time")
+    Status::deadline_exceeded("STF-6052: the instance did not reach the state in time")
 }
 
 /// There is no such method.
@@ -30,7 +30,7 @@ pub(super) fn unknown(path: &str) -> Status {
     Status::unimplemented(format!("STF-6053: there is no method {path}"))
 }
 
-/// The engine has said no.
+/// The status of an engine error.
 pub(super) fn refused(error: &Error) -> Status {
     let code = match error.kind() {
         ErrorKind::Invalid | ErrorKind::TooLarge => Code::InvalidArgument,
@@ -43,7 +43,7 @@ pub(super) fn refused(error: &Error) -> Status {
     Status::new(code, format!("{}: {}", error.code(), error.message()))
 }
 
-/// Somebody is not let in.
+/// The status of an access denial.
 pub(super) fn denied(denied: &Denied) -> Status {
     match denied.reason {
         Reason::Forbidden => Status::permission_denied(denied.to_string()),

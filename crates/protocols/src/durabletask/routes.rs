@@ -1,4 +1,4 @@
-//! From a method's name to what answers it.
+//! Dispatches gRPC methods to their handlers.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub fn routes(context: Arc<Context>) -> Router {
         .with_state(context)
 }
 
-/// Answers whoever asks for another service.
+/// The response to a call of an unknown service.
 pub async fn no_service(uri: Uri) -> Response {
     refuse(refused::unknown(uri.path()))
 }
@@ -59,8 +59,8 @@ const WORK: &[Right] = &[Right::Listen];
 const SEND: &[Right] = &[Right::Send];
 const MANAGE: &[Right] = &[Right::Manage];
 
-/// Every method, and what its caller must be allowed to do: one of these. A method that
-/// is not here is unknown.
+/// Every method with its rights: the caller needs one of them. Other methods are
+/// unknown.
 pub const METHODS: [(&str, &[Right]); 31] = [
     ("Hello", LOOK),
     ("GetInstance", LOOK),
@@ -100,7 +100,7 @@ fn rights(method: &str) -> Option<&'static [Right]> {
     found.map(|(_, rights)| *rights)
 }
 
-/// Has a function answer a method: it gets the caller and the message.
+/// Handles a unary method with a function of the caller and the message.
 macro_rules! by {
     ($caller:ident, $request:ident, $answer:path) => {
         one($request, move |message| {
@@ -110,7 +110,7 @@ macro_rules! by {
     };
 }
 
-/// Has a function answer a method with a stream, which ends with the caller's proof.
+/// Handles a streaming method; the stream ends when the caller's pass is revoked.
 macro_rules! streamed {
     ($caller:ident, $request:ident, $answer:path, $kind:literal) => {
         many($request, move |message| {

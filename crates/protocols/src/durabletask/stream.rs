@@ -1,9 +1,8 @@
-//! The stream that work travels on.
+//! The stream of work items to a worker.
 //!
-//! It begins with a ping, and a silence is broken by one: workers that hear nothing
-//! for two minutes take the channel for dead, and some take an empty stream for a
-//! broken one. It ends with OK, never cancelled: older workers stop for good on
-//! that.
+//! It begins with a ping and sends another after each silence: workers that receive
+//! nothing for two minutes close the channel, and some treat an empty stream as broken.
+//! It ends with OK, never with CANCELLED: older workers stop permanently on that.
 
 use std::sync::Arc;
 
@@ -22,7 +21,7 @@ use super::fit::{Fit, Refusal, fit, instance, is_fetchable};
 use super::refused::leaving;
 use crate::grpc::Messages;
 
-/// Opens a stream of work.
+/// Opens a work stream.
 pub(super) async fn get_work_items(
     caller: &Caller,
     mut request: wire::GetWorkItemsRequest,
@@ -41,17 +40,17 @@ pub(super) async fn get_work_items(
     Ok(Box::pin(stream::unfold(open, Open::next)))
 }
 
-/// An open stream.
+/// An open work stream.
 struct Open {
     context: Arc<Context>,
     worker: Worker,
     /// Whether the worker fetches long histories itself.
     can_fetch: bool,
-    /// Whether it asks for a history only because it has forgotten it.
+    /// Whether it requests a history only after it lost its cached one.
     is_mindful: bool,
     is_greeted: bool,
     hub: TaskHub,
-    /// The longest message that it takes.
+    /// The longest message that the worker accepts.
     message_bytes: usize,
     _open: TaskTrackerToken,
 }
@@ -90,8 +89,8 @@ impl Open {
         Some((Ok(message), self))
     }
 
-    /// The message for an item; `None` if it is not sent. One that the worker cannot
-    /// take would end its stream, again and again, and all its other work with it.
+    /// The message for an item; `None` if it is not sent. A message over the worker's
+    /// limit would end its stream repeatedly, with all its other work items.
     async fn written(&self, item: &Item) -> Option<wire::WorkItem> {
         let mut message = self.shortest(item);
         let fit = match is_fetchable(item, &message, self.message_bytes) {
@@ -104,10 +103,10 @@ impl Open {
                 let cut = self.hub.cut(&item.token, instance(&item.work), count);
                 match cut.await {
                     Ok(true) => {}
-                    // One that is not the worker's any more goes to another one.
+                    // The item is no longer leased to this worker.
                     Ok(false) => return None,
                     Err(_) => {
-                        // Without this it would wait for its lease.
+                        // Without this the item would wait until its lease expires.
                         let _ = self.hub.abandon(&item.token).await;
                         return None;
                     }
@@ -115,7 +114,7 @@ impl Open {
             }
             Fit::Nothing { count } => {
                 let refusal = Refusal::new(self.hub.clone(), item, count, self.message_bytes);
-                // Nothing that waits for this worker waits for this.
+                // In the background: it must not delay other items of this worker.
                 tokio::spawn(refusal.bring());
                 return None;
             }
@@ -132,14 +131,14 @@ impl Open {
         Some(message)
     }
 
-    /// An item as a message. A worker that can fetch a history does so if it is long,
-    /// or if the message would be too long with it.
+    /// Encodes an item. The history is left for the worker to fetch if the worker supports
+    /// that and the history is long or exceeds the message.
     fn shortest(&self, item: &Item) -> wire::WorkItem {
         let now = self.context.clock.now();
         let Work::Turn(turn) = &item.work else {
             return item_sent(item, now, false);
         };
-        // Others that ask for all of it could do nothing with the way to fetch it.
+        // Other workers that request the whole history expect it in the item.
         let may_fetch = self.can_fetch && (self.is_mindful || !turn.is_whole);
         let is_long = turn.past_bytes > limits::STREAMED_HISTORY_BYTES;
         let message = item_sent(item, now, may_fetch && is_long);

@@ -1,7 +1,7 @@
-//! What workers bring back.
+//! The methods by which workers report results.
 //!
-//! A result for work that nobody waits for any more is fine and changes nothing:
-//! workers report twice when they did not hear the first answer.
+//! A stale result succeeds and changes nothing: workers report twice when they lose the
+//! first response.
 
 use futures_util::future::join_all;
 use steadfast_core::limits;
@@ -16,7 +16,7 @@ use super::refused::{malformed, refused};
 
 type Answer<T> = Result<T, Status>;
 
-/// The number of an end that we have written ourselves.
+/// The id of a completion action that the server has added.
 const OWN_ACTION: i32 = -1;
 
 pub(super) async fn hello(_: &Caller, _: wire::Empty) -> Answer<wire::Empty> {
@@ -40,15 +40,15 @@ pub(super) async fn complete_turn(
         );
     }
     let index = index.and_then(|index| u32::try_from(index).ok());
-    let index = index.ok_or_else(|| malformed("a part of a result has no place in it"))?;
+    let index = index.ok_or_else(|| malformed("a part of a result has no chunk index"))?;
     let chunk = caller.hub.complete_chunk(&token, &instance, index, result);
     taken(caller, chunk.await)
 }
 
-/// What came of a turn. What cannot be done fails the instance: it would come again
-/// and again.
+/// Decodes the result of a turn. A malformed action fails the instance: a retry would
+/// repeat it endlessly.
 fn turn_result(response: wire::OrchestratorResponse) -> TurnResult {
-    // Parts of a result count events in a way of their own.
+    // A chunked result counts processed events differently.
     let is_whole = !response.is_partial && response.chunk_index.is_none();
     let processed = response.num_events_processed.filter(|_| is_whole);
     let needs_history = response.requires_history;
@@ -107,7 +107,7 @@ pub(super) async fn complete_batch(
     taken(caller, done.await)
 }
 
-/// Ours: results of several items. Each is taken or refused by itself.
+/// Steadfast's own method: several results, each accepted or refused by itself.
 pub(super) async fn complete_many(
     caller: &Caller,
     request: wire::CompleteTasksRequest,

@@ -1,4 +1,4 @@
-//! Which addresses the server calls, and which it never does.
+//! Which addresses the server may call.
 
 mod policy;
 mod reach;

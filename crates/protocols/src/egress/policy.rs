@@ -1,4 +1,4 @@
-//! The egress policy: what may be called at all.
+//! The egress policy: which addresses may be called.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,12 +10,13 @@ use super::rule::EgressRule;
 /// The code of a refused call.
 const CODE: &str = "STF-6060";
 
-/// Says which addresses and ports may be called.
+/// Decides which addresses and ports may be called.
 ///
-/// `deny` wins over `allow`, but for the entry `*`, which closes what `allow` does not
-/// name. What neither names is open if it is public, closed if it is reserved (metadata
-/// services, link-local, multicast), and open by `is_private_open` if it is private. What
-/// is reserved takes an entry of its own: a wide network in `allow` does not open it.
+/// `deny` wins over `allow`, except for the entry `*`, which closes everything that `allow`
+/// does not name. An address that neither names is open if it is public, closed if it is
+/// reserved (metadata services, link-local, multicast), and subject to `is_private_open`
+/// if it is private. A reserved address needs an entry of its own: a wide network in
+/// `allow` does not open it.
 #[derive(Clone, Debug, Default)]
 pub struct EgressPolicy {
     pub allow: Vec<EgressRule>,
@@ -33,7 +34,7 @@ impl EgressPolicy {
         }
     }
 
-    /// Judges one address at one port. The error says why it is closed.
+    /// Checks one address at one port. The error says why it is closed.
     pub fn judge(&self, to: SocketAddr) -> Result<(), String> {
         let closed = |why: &str| {
             let to = SocketAddr::new(to.ip().to_canonical(), to.port());
@@ -69,8 +70,7 @@ impl EgressPolicy {
         }
     }
 
-    /// Judges an address whose host is written as numbers; names are judged when they
-    /// are resolved.
+    /// Checks a URL whose host is an IP address; names are checked when they are resolved.
     pub fn judge_literal(&self, url: &Url) -> Result<(), String> {
         let Some(ip) = literal(url) else {
             return Ok(());
@@ -80,7 +80,7 @@ impl EgressPolicy {
     }
 }
 
-/// The address of a host that is written as numbers.
+/// The IP address of a host that is written as numbers.
 pub(crate) fn literal(url: &Url) -> Option<IpAddr> {
     let host = url.host_str()?;
     host.trim_matches(['[', ']']).parse().ok()

@@ -1,14 +1,14 @@
-//! The kinds of networks that an address may lie in.
+//! Kinds of networks: public, private, reserved.
 //!
-//! An IPv6 address that carries an IPv4 address ends at the IPv4 address, so it is
-//! judged as that one. Where the position of the inner address is not certain, all
+//! An IPv6 address that embeds an IPv4 address leads to the IPv4 address, so it is
+//! classified as that one. Where the position of the embedded address is not certain, all
 //! candidates count.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::network::Network;
 
-/// How far away an address is.
+/// The kind of network of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Reach {
     /// On the internet.
@@ -61,7 +61,7 @@ pub(super) fn is_metadata(address: IpAddr) -> bool {
     })
 }
 
-/// The kind of network of an address: the strictest of all that it may mean.
+/// The kind of network of an address: the strictest of all its meanings.
 pub(super) fn reach(address: IpAddr) -> Reach {
     let reaches = meanings(address).into_iter().map(|meaning| match meaning {
         IpAddr::V4(v4) => reach_v4(v4),
@@ -113,8 +113,8 @@ pub(super) fn meanings(address: IpAddr) -> Vec<IpAddr> {
         // Translated (SIIT).
         [0, 0, 0, 0, 0xffff, 0, ..] => vec![last],
         [0x64, 0xff9b, 0, 0, 0, 0, ..] => vec![last],
-        // A network's own translation: the length of its prefix is not known here.
-        // Bytes beside the inner address are zero, so zeros are no candidate.
+        // A network's own translation: the prefix length is not known here. Bytes beside the
+        // embedded address are zero, so zeros are no candidate.
         [0x64, 0xff9b, 1, ..] => {
             let forms = [[6, 7, 9, 10], [7, 9, 10, 11], [9, 10, 11, 12]];
             let mut forms: Vec<_> = forms.into_iter().map(inner).collect();

@@ -1,4 +1,4 @@
-//! One entry of the lists of allowed and denied addresses.
+//! One entry of the allow and deny lists.
 
 use std::net::IpAddr;
 use std::num::NonZeroU16;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 use super::reach::{Reach, is_metadata, is_reserved, reach};
 use crate::network::Network;
 
-/// Addresses, at every port or at one: `10.0.0.0/8`, `10.1.2.3:8443`, `[fd00::/8]:443`,
+/// Addresses, at all ports or at one: `10.0.0.0/8`, `10.1.2.3:8443`, `[fd00::/8]:443`,
 /// `private`, `*:25`, `*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EgressRule {
@@ -40,7 +40,7 @@ impl FromStr for EgressRule {
                     port => (hosts, Some(port.strip_prefix(':').ok_or_else(bad)?)),
                 }
             }
-            // More colons are an address of IPv6.
+            // More colons are an IPv6 address.
             None if text.matches(':').count() == 1 => {
                 let (hosts, port) = text.split_once(':').ok_or_else(bad)?;
                 (hosts, Some(port))
@@ -63,9 +63,9 @@ impl EgressRule {
         self.hosts == Hosts::All && self.port.is_none()
     }
 
-    /// Whether it opens an address at a port. A metadata service is opened by an entry
-    /// that is its address and no more, another reserved address also by a network that
-    /// is reserved as a whole: who opens a wide network means the hosts in it.
+    /// Whether it opens an address at a port. A metadata service needs an entry with exactly
+    /// its address; another reserved address may also be opened by a network that is reserved
+    /// as a whole. A wider network opens only the ordinary hosts in it.
     pub(super) fn opens(&self, address: IpAddr, port: u16) -> bool {
         self.holds(address, port)
             && match self.hosts {
@@ -76,7 +76,7 @@ impl EgressRule {
             }
     }
 
-    /// Whether an address at a port is one of these.
+    /// Whether it covers an address at a port.
     pub(super) fn holds(&self, address: IpAddr, port: u16) -> bool {
         let is_port = self.port.is_none_or(|own| own.get() == port);
         let is_host = match self.hosts {

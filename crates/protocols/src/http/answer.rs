@@ -1,12 +1,12 @@
-//! Answers, and clients that do not read them.
+//! Responses, and clients that do not read them.
 //!
-//! An answer is handed out in pieces. Each counts until the connection has written it,
-//! so a stream of HTTP/2 whose client gives it no window counts like a full socket. A
-//! connection on which a piece stays for [`limits::ANSWER_TIME`] is ended, and one with
-//! many unread bytes has its next requests wait.
+//! A response is handed out in chunks. Each counts until the connection has written it,
+//! so an HTTP/2 stream without a window counts like a full socket. A connection with a
+//! chunk older than [`limits::ANSWER_TIME`] is closed, and one with many unread bytes
+//! has its next requests wait.
 //!
 //! Before its proof a connection is answered one request at a time, and only while it
-//! reads: its requests and unread answers count as what it makes the server keep.
+//! reads: its requests and unread responses count as memory that it holds.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -22,13 +22,13 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use crate::listen::Admission;
 
-/// The answers of one connection.
+/// The responses of one connection.
 pub(super) struct Answers {
     admission: Option<Admission>,
-    /// Whose turn it is before the proof.
+    /// The turn of one request at a time before the proof.
     turns: Semaphore,
     unread: Mutex<Unread>,
-    /// A piece was handed out while the watch was off.
+    /// A chunk was handed out while the stall watch was off.
     begun: Notify,
     /// Bytes were read.
     moved: Notify,
@@ -36,24 +36,24 @@ pub(super) struct Answers {
 
 #[derive(Default)]
 struct Unread {
-    /// Pieces that are not written yet, by their number.
+    /// Chunks that are not written yet, by number.
     pieces: BTreeMap<u64, usize>,
     next: u64,
-    /// Bytes of answers that are in memory as a whole, and of pieces.
+    /// Bytes of responses that are wholly in memory, and of chunks.
     bytes: usize,
     is_watched: bool,
 }
 
-/// The body of an answer, in pieces.
+/// The body of a response, in chunks.
 pub(super) struct Answer {
     inner: Body,
     rest: Bytes,
-    /// What is known of its length, and charged already.
+    /// The known part of its length, which is charged already.
     charged: usize,
     answers: Arc<Answers>,
 }
 
-/// A part of an answer; dropped when it is written.
+/// A chunk of a response; dropped when it is written.
 pub(super) struct Piece {
     bytes: Bytes,
     number: u64,
@@ -71,8 +71,8 @@ impl Answers {
         })
     }
 
-    /// Waits until a request may be answered. Before the proof of its connection it has
-    /// the turn until its answer is counted.
+    /// Waits until a request may be answered. Before the proof of its connection it holds
+    /// the turn until its response is counted.
     pub(super) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
         if let Some(admission) = self.admission.as_ref().filter(|own| !own.is_proven()) {
             let turn = async {
@@ -89,9 +89,9 @@ impl Answers {
         None
     }
 
-    /// Counts an answer until it is written.
+    /// Counts a response until it is written.
     pub(super) fn count(self: &Arc<Self>, inner: Body) -> Answer {
-        // A long answer is streamed: what is not read of it is in no memory.
+        // A long response is streamed: its unread part is not in memory.
         let length = HttpBody::size_hint(&inner).lower();
         let charged = length.min(limits::ANSWER_CHARGED_BYTES) as usize;
         self.unread.lock().bytes += charged;
@@ -104,15 +104,15 @@ impl Answers {
         }
     }
 
-    /// Before the proof all connections together may hold so much; the largest one is
-    /// closed.
+    /// Charges the connection before its proof. If all connections together exceed the
+    /// limit, the largest one is closed.
     fn hold(&self, bytes: usize) {
         if let Some(admission) = &self.admission {
             let _ = admission.hold(bytes);
         }
     }
 
-    /// Waits until the client has read enough of what it asked for before.
+    /// Backpressure: waits until the client has read enough of earlier responses.
     async fn room(&self, most: usize) {
         loop {
             let moved = self.moved.notified();
@@ -123,8 +123,8 @@ impl Answers {
         }
     }
 
-    /// Ends when a piece was not written for long. While everything is, nothing wakes
-    /// the connection.
+    /// Returns when a chunk stays unwritten for too long. It sleeps while all chunks are
+    /// written.
     pub(super) async fn stalled(&self) {
         loop {
             let is_idle = {
@@ -175,12 +175,12 @@ impl Answers {
 }
 
 impl Answer {
-    /// The next piece of what is at hand.
+    /// The next chunk of the available bytes.
     fn split(&mut self) -> Piece {
         let length = self.rest.len().min(limits::ANSWER_PIECE_BYTES);
         let bytes = self.rest.split_to(length);
         let piece = self.answers.piece(bytes);
-        // It is counted as a piece from now on.
+        // From now on it is counted as a chunk.
         let charged = self.charged.min(length);
         self.charged -= charged;
         self.answers.free(charged);

@@ -1,12 +1,11 @@
-//! Bodies of requests, read in one place for all routes.
+//! Request bodies, read in one place for all routes.
 //!
-//! A handler proves the key of a request and only then has its body read. The declared
-//! length is checked first. The bytes are charged to what the bodies of all requests may
-//! hold together, and to the share of its client, until the request is answered. A body
-//! has to arrive in time.
+//! A handler authenticates a request before it reads the body. The declared length is
+//! checked first. The bytes are charged to the budget of all bodies and to the share of
+//! the client until the request is answered. A body has to arrive in time.
 //!
-//! A body that is too large is read on for a while and dropped: clients that write all
-//! of it before they read an answer would see a broken connection instead of one.
+//! A body that is too large is read on for a while and dropped: a client that writes all
+//! of it before it reads the response would see a broken connection otherwise.
 
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -30,10 +29,10 @@ use super::room::{Held, Room, Sender};
 use crate::access::Prover;
 use crate::listen::network;
 
-/// What a client is told that finds no room for its body, in seconds.
+/// `Retry-After` when there is no room for a body, in seconds.
 pub(crate) const RETRY_SECONDS: &str = "1";
 
-/// Room for the bodies of all requests of a node.
+/// The memory budget for the bodies of all requests of a node.
 #[derive(Clone, Debug)]
 pub struct Bodies(Arc<Room>);
 
@@ -47,7 +46,7 @@ pub(crate) enum Unread {
     Broken,
 }
 
-/// What a request holds of the room.
+/// The part of the budget that a request holds.
 #[derive(Clone)]
 struct Charge {
     room: Arc<Room>,
@@ -63,17 +62,17 @@ pub(crate) struct Chunks {
     began: Instant,
     deadline: Pin<Box<Sleep>>,
     read: usize,
-    /// How long it may become.
+    /// Maximum length in bytes.
     most: usize,
 }
 
 impl Bodies {
-    /// All the room there is.
+    /// The whole budget.
     pub fn new() -> Self {
         Self(Arc::new(Room::new(limits::BODIES_BYTES)))
     }
 
-    /// Has the bodies of these routes take this room, and none of that of others.
+    /// Charges the bodies of these routes to this budget instead of any other.
     pub fn around(self, routes: Router) -> Router {
         routes.layer(middleware::from_fn_with_state(self, account))
     }
@@ -85,7 +84,7 @@ impl Default for Bodies {
     }
 }
 
-/// Gives a request something to charge its body to, until it is answered.
+/// Adds a charge to a request, which lasts until it is answered.
 pub(super) async fn account(
     State(bodies): State<Bodies>,
     mut request: Request,
@@ -106,9 +105,8 @@ pub(super) async fn account(
 }
 
 impl Charge {
-    /// Reserves room for so many bytes that have come: more than they need, so that a body
-    /// has to wait a few times only, but not more than all of it will need. What is only
-    /// announced has no room.
+    /// Reserves room for received bytes: more than they need, so that a body waits a few
+    /// times only, but not more than all of it will need. Announced bytes reserve nothing.
     async fn reserve(&self, bytes: usize, most: usize) -> Result<(), Unread> {
         let needed = bytes.saturating_sub(limits::BODY_FREE_BYTES);
         let reserved = self.held.lock().as_ref().map_or(0, Held::bytes);
@@ -140,7 +138,7 @@ impl Charge {
 }
 
 impl Chunks {
-    /// The body of a request with these extensions. Without a frame around its route
+    /// The body of a request with these extensions. Without the middleware around its route
     /// nothing is charged.
     pub(crate) fn new(extensions: &Extensions, body: Body) -> Self {
         let deadline = Box::pin(tokio::time::sleep(limits::BODY_TIME));
@@ -155,13 +153,13 @@ impl Chunks {
         }
     }
 
-    /// The same, if it is no longer than this.
+    /// Limits the length of the body.
     pub(crate) fn at_most(mut self, bytes: usize) -> Self {
         self.most = self.most.min(bytes);
         self
     }
 
-    /// The next chunk; it is charged already.
+    /// The next chunk, already charged.
     pub(crate) async fn next(&mut self) -> Option<Result<Bytes, Unread>> {
         let chunk = match self.receive().await? {
             Ok(chunk) => chunk,
@@ -183,7 +181,7 @@ impl Chunks {
         }
     }
 
-    /// The next chunk. Bytes that have come earn time for those that follow.
+    /// The next chunk. Received bytes extend the deadline of the following ones.
     async fn receive(&mut self) -> Option<Result<Bytes, Unread>> {
         let chunk = tokio::select! {
             biased;
@@ -201,7 +199,7 @@ impl Chunks {
         Some(Ok(chunk))
     }
 
-    /// Drops what follows, so that the sender gets to the answer.
+    /// Drops the rest, so that the client receives the response.
     async fn discard(mut self, most: usize) {
         if let Some(charge) = self.charge.take() {
             charge.release();
@@ -262,7 +260,7 @@ mod tests {
 
     use super::*;
 
-    /// A body that says nothing about its length, of so many pieces of ten bytes.
+    /// A body without a declared length, of this many chunks of ten bytes.
     fn pieces(count: usize) -> Body {
         let piece = Ok::<_, Infallible>(Bytes::from_static(&[7; 10]));
         Body::from_stream(stream::iter(vec![piece; count]))

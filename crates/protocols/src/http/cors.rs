@@ -1,7 +1,7 @@
-//! Which pages of other origins may call us.
+//! Which pages of other origins may call the server.
 //!
-//! An origin that is listed by name gets answers to requests with credentials, which the
-//! SignalR client for browsers always asks for. `*` is for pages without: an answer that
+//! An origin that is listed by name may send requests with credentials, as the SignalR
+//! client for browsers always does. `*` is for pages without credentials: a response that
 //! named every origin and allowed credentials would open what a listed one protects.
 
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use axum::response::{IntoResponse, Response};
 
 use super::origin::{authority_of, is_loopback};
 
-/// Origins that may call us. `*` is any of them.
+/// The permitted origins. `*` is any.
 #[derive(Clone, Debug, Default)]
 pub struct Cors {
     origins: Vec<String>,
-    /// Whether pages of this machine may call us, whatever their port.
+    /// Whether pages of this machine are permitted, on any port.
     has_loopback: bool,
 }
 
-/// How a page may call us.
+/// How a page may call the server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Allowed {
     /// Without credentials.
@@ -34,11 +34,11 @@ enum Allowed {
     ByName,
 }
 
-/// How long a browser may remember what it was told.
+/// How long a browser may cache the answer to a preflight request, in seconds.
 const REMEMBERED: HeaderValue = HeaderValue::from_static("600");
 
 impl Cors {
-    /// Lets pages of these origins call us.
+    /// Permits pages of these origins.
     pub fn new(origins: impl IntoIterator<Item = String>) -> Self {
         let origins = origins.into_iter();
         Self {
@@ -49,7 +49,7 @@ impl Cors {
         }
     }
 
-    /// Lets pages of this machine call us too, which is for development.
+    /// Also permits pages of this machine, for development.
     #[must_use]
     pub fn with_loopback(self) -> Self {
         Self {
@@ -77,7 +77,7 @@ impl Cors {
     }
 }
 
-/// Answers what a browser asks before a request, and marks answers as readable.
+/// Answers preflight requests, and adds the CORS headers to responses.
 pub(super) async fn apply(State(cors): State<Arc<Cors>>, request: Request, next: Next) -> Response {
     let origin = request.headers().get(ORIGIN).cloned();
     let allowed = |origin: &HeaderValue| cors.allowed(origin.to_str().ok()?);

@@ -1,8 +1,8 @@
-//! Where a request really comes from.
+//! The real client of a request behind proxies.
 //!
-//! Anybody can write `X-Forwarded-For`. It counts only if the peer is a proxy that
-//! the configuration trusts, and then the last address that no trusted proxy has
-//! added is the client's.
+//! Any client can send `X-Forwarded-For`. It counts only if the peer is a trusted proxy
+//! of the configuration; then the last address that was not added by a trusted proxy is
+//! the client's.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -15,26 +15,26 @@ use axum::response::Response;
 use crate::access::Asker;
 use crate::network::Network;
 
-/// The other end of the connection.
+/// The peer address of the connection.
 #[derive(Clone, Copy)]
 pub(super) struct Peer(pub(super) SocketAddr);
 
-/// Who asks, and how.
+/// The client of a request, and how it reached the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client {
     pub address: IpAddr,
-    /// What a trusted proxy says the client has asked by.
+    /// The scheme of the client's request, as a trusted proxy reports it.
     pub scheme: Option<String>,
-    /// What a trusted proxy says the client has asked for.
+    /// The host of the client's request, as a trusted proxy reports it.
     pub host: Option<String>,
 }
 
-/// Networks whose proxies are believed.
+/// Networks of trusted proxies.
 #[derive(Clone, Debug, Default)]
 pub struct Proxies(Vec<Network>);
 
 impl Proxies {
-    /// Believes these addresses and networks.
+    /// Trusts these addresses and networks.
     pub fn new<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         let networks = texts
             .into_iter()
@@ -56,7 +56,7 @@ impl Proxies {
                 host: None,
             };
         }
-        // A proxy may add a line of its own below those of others: the last one counts.
+        // A proxy may append a line of its own: the last one counts.
         let lines = |name: &'static str| headers.get_all(name).iter().rev();
         let text = |name: &'static str| {
             let line = lines(name).next()?.to_str().ok()?;
@@ -80,7 +80,7 @@ impl Proxies {
     }
 }
 
-/// Leaves a [`Client`] with the request, and takes headers that do not count away.
+/// Adds a [`Client`] to the request, and removes untrusted headers.
 pub(super) async fn apply(
     State(proxies): State<Arc<Proxies>>,
     mut request: Request,

@@ -1,4 +1,4 @@
-//! Whether we live, whether we take work, and what ails us.
+//! Liveness, readiness and health checks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde_json::json;
 
-/// How far the node is.
+/// The life-cycle state of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
@@ -19,17 +19,17 @@ pub enum State {
     Draining,
 }
 
-/// One thing that can be well or not.
+/// The result of one health check.
 #[derive(Clone, Debug)]
 pub struct Check {
     pub name: &'static str,
-    /// `None` if it is well.
+    /// Why the check fails; `None` if it passes.
     pub ailment: Option<String>,
 }
 
 type Checks = Box<dyn Fn() -> Vec<Check> + Send + Sync>;
 
-/// The node's health, for whoever asks by HTTP.
+/// The health of the node, served by HTTP.
 pub struct Health {
     state: AtomicU8,
     checks: Checks,
@@ -44,12 +44,12 @@ impl Health {
         }
     }
 
-    /// The node has come so far.
+    /// Sets the life-cycle state.
     pub fn set(&self, state: State) {
         self.state.store(state as u8, Ordering::SeqCst);
     }
 
-    /// How far the node is.
+    /// The life-cycle state.
     pub fn state(&self) -> State {
         match self.state.load(Ordering::SeqCst) {
             0 => State::Starting,

@@ -1,9 +1,8 @@
 //! The page at `/`, for people with a browser.
 //!
-//! It needs no key, so it tells a stranger nothing: in `serve` it has no key and no address
-//! but the one that was asked for. In development the keys are well-known, and it has
-//! every connection string. It loads nothing and runs nothing, and what it shows is
-//! escaped.
+//! It needs no key, so it reveals nothing: in `serve` it shows no key, and no address but
+//! the one of the request. In development the keys are well-known, and it shows every
+//! connection string. It loads and runs nothing, and everything it shows is escaped.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -23,18 +22,18 @@ use ring::digest;
 use super::forwarded::Client;
 use crate::connection_string::ConnectionString;
 
-/// What a page says of its server.
+/// The content of the page.
 pub struct Page {
-    /// What it listens on: name and address.
+    /// The ports of the server: name and address.
     pub addresses: Vec<(String, String)>,
-    /// What to paste, in development only.
+    /// Connection strings, in development only.
     pub strings: Option<Vec<ConnectionString>>,
 }
 
 /// The page of a server.
 pub struct Landing {
     scheme: &'static str,
-    /// Read anew for each visitor: ports open one after the other.
+    /// Evaluated for each request: ports open one after the other.
     page: Box<dyn Fn() -> Page + Send + Sync>,
     policy: String,
 }
@@ -48,7 +47,7 @@ white-space:nowrap}\
 td{padding:.2rem 0}\
 code{font:14px/1.5 ui-monospace,monospace;overflow-wrap:anywhere}";
 
-/// What speaks at a port.
+/// The services of a port.
 const SPOKEN: [(&str, &str); 6] = [
     (
         "http",
@@ -61,7 +60,7 @@ const SPOKEN: [(&str, &str); 6] = [
     ("realtime", "hubs for SignalR clients and app servers"),
 ];
 
-/// A first command for each capability of a server for development.
+/// A first command per capability, for a development server.
 const COMMANDS: [(&str, &str); 7] = [
     ("the server", "steadfast status"),
     ("event hubs", "steadfast eventhub create houses"),
@@ -111,7 +110,7 @@ impl Landing {
 }
 
 impl Page {
-    /// The page for a visitor who has reached the server by this address.
+    /// The page for a client that reached the server by this address.
     fn html(&self, reached: &str) -> String {
         let version = env!("CARGO_PKG_VERSION");
         let mut html = format!(
@@ -134,7 +133,7 @@ impl Page {
         html
     }
 
-    /// What is spoken, and if that is shown, where.
+    /// The services, and if `is_shown`, their addresses.
     fn ports(&self, is_shown: bool) -> Vec<(String, String)> {
         let rows = self.addresses.iter().map(|(name, url)| {
             let known = SPOKEN.iter().find(|(known, _)| known == name);
@@ -192,7 +191,7 @@ fn code(text: &str) -> String {
     format!("<code>{}</code>", escaped(text))
 }
 
-/// The address by which a visitor has reached the server. What is no plain host is not
+/// The address by which a client reached the server. Anything but a plain host is not
 /// repeated.
 fn reached(scheme: &str, uri: &Uri, headers: &HeaderMap, client: Option<&Client>) -> String {
     let forwarded = client.and_then(|client| client.scheme.as_deref());
@@ -213,7 +212,7 @@ fn reached(scheme: &str, uri: &Uri, headers: &HeaderMap, client: Option<&Client>
     format!("{scheme}://{host}")
 }
 
-/// A name of DNS with a port.
+/// Length of a DNS name with a port.
 const HOST_LETTERS: usize = 260;
 
 /// A text as HTML.

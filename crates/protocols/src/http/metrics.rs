@@ -1,6 +1,6 @@
 //! `/metrics`, for Prometheus.
 //!
-//! Counters of other layers are read when somebody asks; nothing is counted twice.
+//! Counters of other layers are read at each scrape; nothing is counted twice.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,16 +22,16 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry as Names;
 use steadfast_core::clock::Clock;
 
-/// One value that another layer counts.
+/// A metric of another layer: name, help and value.
 #[derive(Clone, Debug)]
 pub enum Reading {
-    /// It only grows. The name gets `_total`.
+    /// A counter. The name gets `_total`.
     Counter(&'static str, &'static str, u64),
-    /// It goes up and down.
+    /// A gauge.
     Gauge(&'static str, &'static str, f64),
-    /// Counters of several things of one kind: name, help, kind, and one value each.
+    /// Counters by label: name, help, label, and one value per label value.
     Counters(&'static str, &'static str, &'static str, Vec<(String, u64)>),
-    /// The same for what goes up and down.
+    /// Gauges by label.
     Gauges(&'static str, &'static str, &'static str, Vec<(String, f64)>),
 }
 
@@ -96,7 +96,7 @@ impl Collector for Readings {
 }
 
 impl Registry {
-    /// Metrics of requests, and of nothing else yet.
+    /// A registry with the metrics of HTTP requests.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let requests = Family::default();
         let seconds = Histogram::new(exponential_buckets(0.0005, 2.0, 16));
@@ -115,7 +115,7 @@ impl Registry {
         }
     }
 
-    /// Shows these readings too.
+    /// Adds a source of samples.
     pub fn read(&self, source: impl Fn() -> Vec<Reading> + Send + Sync + 'static) {
         let readings = Readings(Box::new(source));
         self.names.lock().register_collector(Box::new(readings));
@@ -135,7 +135,7 @@ impl Registry {
     }
 }
 
-/// Counts a request and measures how long it took.
+/// Counts a request and measures its duration.
 pub(super) async fn measure(
     State(registry): State<Arc<Registry>>,
     request: Request,

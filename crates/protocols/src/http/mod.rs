@@ -1,4 +1,4 @@
-//! HTTP: connections, and what all requests have in common.
+//! HTTP: connections and middleware of all routes.
 
 mod answer;
 mod body;

@@ -1,10 +1,10 @@
-//! Hosts, and the origins of pages.
+//! Hosts and the origins of pages.
 
 use std::net::IpAddr;
 
 use axum::http::uri::Authority;
 
-/// Whether a name or address is the machine itself.
+/// Whether a name or address is loopback.
 pub(super) fn is_loopback(host: &str) -> bool {
     match address(host) {
         Some(address) => address.to_canonical().is_loopback(),
@@ -15,7 +15,7 @@ pub(super) fn is_loopback(host: &str) -> bool {
     }
 }
 
-/// The address that a host is, if it is no name.
+/// The IP address of a host that is written as numbers.
 pub(super) fn address(host: &str) -> Option<IpAddr> {
     let inner = host
         .strip_prefix('[')
@@ -35,7 +35,7 @@ pub(super) fn authority_of(origin: &str) -> Option<(Authority, u16)> {
     Some((authority, port))
 }
 
-/// Whether an origin is a host that is asked for. Behind a proxy the scheme may differ.
+/// Whether an origin is the requested host. Behind a proxy the scheme may differ.
 pub(super) fn is_same(origin: &str, own: &Authority) -> bool {
     let Some((authority, port)) = authority_of(origin) else {
         return false;

@@ -1,7 +1,7 @@
-//! Errors of our own REST interface.
+//! Errors of the native REST interface.
 //!
-//! One form: `{"error": {"code": "STF-6003", "message": ".."}}`. Here stands the
-//! one table from codes to statuses.
+//! One form: `{"error": {"code": "STF-6003", "message": ".."}}`. This file holds the one
+//! table from codes to HTTP statuses.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,16 +22,16 @@ use steadfast_partition::Error as PartitionError;
 use super::body::{RETRY_SECONDS, Unread};
 use crate::access::{Access, Denied};
 
-/// Why a request was not done.
+/// Why a request failed.
 #[derive(Clone, Debug)]
 pub struct Problem {
     code: Code,
     message: String,
-    /// The refusal that it tells of.
+    /// The denial that it reports.
     denied: Option<Denied>,
 }
 
-/// The request itself is wrong: it cannot be read, or asks for what is not there.
+/// The request itself is wrong: it cannot be parsed, or its resource does not exist.
 const BAD_REQUEST: Code = Code("STF-6020");
 const NOT_FOUND: Code = Code("STF-6021");
 const NO_METHOD: Code = Code("STF-6023");
@@ -51,17 +51,17 @@ impl Problem {
         }
     }
 
-    /// The request cannot be understood.
+    /// The request cannot be parsed.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(BAD_REQUEST, message)
     }
 
-    /// There is no such thing.
+    /// The resource does not exist.
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::new(NOT_FOUND, message)
     }
 
-    /// There is such a thing, but it cannot be asked this way.
+    /// The resource does not support the method.
     pub fn no_method(message: impl Into<String>) -> Self {
         Self::new(NO_METHOD, message)
     }
@@ -72,7 +72,7 @@ impl Problem {
         Self::new(TOO_LARGE, message)
     }
 
-    /// The body did not come in time.
+    /// The body did not arrive in time.
     pub fn too_slow(limit: Duration) -> Self {
         let message = format!("the body did not come within {} s", limit.as_secs());
         Self::new(TOO_SLOW, message)
@@ -84,12 +84,12 @@ impl Problem {
         Self::new(NO_ROOM, message)
     }
 
-    /// The request is for another host, or a page of another origin has sent it.
+    /// The request is for another host, or was sent by a page of another origin.
     pub fn foreign(message: impl Into<String>) -> Self {
         Self::new(FOREIGN, message)
     }
 
-    /// A body was not read that may have so many bytes.
+    /// A body with this maximum length was not read.
     pub(crate) fn unread(why: Unread, most: usize) -> Self {
         match why {
             Unread::TooLarge => Self::too_large(most),
@@ -99,7 +99,7 @@ impl Problem {
         }
     }
 
-    /// The machine has failed us.
+    /// A failure of the machine.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(INTERNAL, message)
     }
@@ -109,12 +109,12 @@ impl Problem {
         self.code
     }
 
-    /// What happened, in words.
+    /// The message without the code.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The refusal that it tells of, if it is one.
+    /// The denial that it reports, if it is one.
     pub(crate) fn denied(&self) -> Option<&Denied> {
         self.denied.as_ref()
     }
@@ -205,7 +205,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Records refusals among the answers of some routes.
+/// Records denials among the responses of some routes.
 pub(crate) async fn audited(
     State(access): State<Arc<Access>>,
     request: Request,

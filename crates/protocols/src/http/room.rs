@@ -1,8 +1,8 @@
-//! Room for bodies, of which each client has a share.
+//! Memory for bodies, shared fairly by all clients.
 //!
-//! A client may hold as much as it leaves free: one alone half of the room, of two busy
-//! ones each a third. A body that is all that its client holds may take more, if a quarter
-//! of the room stays free. So there is always room for a client that holds nothing yet.
+//! A client may hold as much as it leaves free: half of the pool for one client, a third
+//! each for two. The only body of a client may take more, if a quarter of the pool stays
+//! free. So there is always room for a client that holds nothing yet.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,25 +12,25 @@ use parking_lot::Mutex;
 use steadfast_core::limits;
 use tokio::sync::{Mutex as Gate, Notify};
 
-/// Whose bodies are counted together: those of one key from one address.
+/// The unit of fairness: one key from one address.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Sender {
     pub(super) key: Option<String>,
     pub(super) address: Option<IpAddr>,
 }
 
-/// Bytes that the bodies of all clients share.
+/// The bytes that the bodies of all clients share.
 #[derive(Debug)]
 pub(super) struct Room {
     state: Mutex<State>,
-    /// There is more room.
+    /// Bytes were released.
     freed: Notify,
 }
 
 #[derive(Debug)]
 struct State {
     free: usize,
-    /// What the only body of a client leaves free.
+    /// Bytes that the only body of a client must leave free.
     reserve: usize,
     senders: HashMap<Sender, Holding>,
 }
@@ -38,11 +38,11 @@ struct State {
 #[derive(Debug, Default)]
 struct Holding {
     bytes: usize,
-    /// One body of a client waits for room; others of this client wait for that.
+    /// One body of a client waits for bytes; its other bodies wait at this gate.
     gate: Arc<Gate<()>>,
 }
 
-/// What a body holds; it is given back on drop.
+/// The bytes that a body holds; released on drop.
 #[derive(Debug)]
 pub(super) struct Held {
     room: Arc<Room>,
@@ -62,8 +62,8 @@ impl Room {
         }
     }
 
-    /// Waits for more room for a body that holds so many bytes: as much as is due, or at
-    /// least as much as it needs.
+    /// Waits for more bytes for a body that has some already: `due` bytes, or `least` if
+    /// there are fewer.
     pub(super) async fn take(
         self: &Arc<Self>,
         sender: &Sender,
@@ -129,7 +129,7 @@ impl Held {
         self.bytes
     }
 
-    /// Adds what the same body has taken later.
+    /// Adds a later reservation of the same body.
     pub(super) fn merge(&mut self, mut more: Self) {
         self.bytes += std::mem::take(&mut more.bytes);
     }
@@ -189,7 +189,7 @@ mod tests {
         let (_, more) = take(&sender("a"), bytes, 220).unwrap();
         large.merge(more);
         assert_eq!(large.bytes(), 720);
-        // It has taken all that it may; another client's body finds its room.
+        // It holds its maximum; another client's body still finds room.
         assert!(take(&sender("a"), large.bytes(), 10).is_none());
         assert!(take(&sender("b"), 0, 120).is_some());
         assert!(take(&sender("b"), 0, 121).is_none());
@@ -212,7 +212,7 @@ mod tests {
         let room = Arc::new(Room::new(100));
         for number in 0..3 * limits::BODY_SENDERS {
             let sender = sender(&format!("key {number}"));
-            // It waits in vain, and goes.
+            // It waits in vain and gives up.
             assert!(room.take(&sender, 0, 200, 200).now_or_never().is_none());
         }
         let count = room.state.lock().senders.len();

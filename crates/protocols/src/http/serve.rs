@@ -27,10 +27,10 @@ use super::span;
 use super::unread::track;
 use crate::listen::{Admission, Stream, current};
 
-/// How long a client that has asked for nothing may take to go.
+/// How long a client that has sent no request may take to disconnect.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// What all routes of a port have around them.
+/// The middleware of all routes of a port.
 #[derive(Clone)]
 pub struct Frame {
     pub bodies: Bodies,
@@ -41,7 +41,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Puts the frame around some routes.
+    /// Wraps some routes.
     pub fn around(&self, routes: Router) -> Router {
         let shield = Shield {
             hosts: Arc::clone(&self.hosts),
@@ -70,10 +70,11 @@ impl Frame {
     }
 }
 
-/// Serves a connection. On `stop` it answers what it has begun, and ends. A client that
-/// asks for nothing, or does not read what it asked for, is disconnected.
+/// Serves a connection. On `stop` it finishes requests in flight and ends. A client that
+/// sends no request, or does not read its responses, is disconnected.
 ///
-/// A proof on one of its requests proves the connection; without one it ends in time.
+/// A proof on one of its requests proves the connection; without one it is closed at the
+/// deadline.
 pub async fn serve(mut stream: Stream, peer: SocketAddr, routes: Router, stop: CancellationToken) {
     stream.limit_writes(limits::HTTP_WRITE_TIME);
     let admission = current();
@@ -90,7 +91,7 @@ pub async fn serve(mut stream: Stream, peer: SocketAddr, routes: Router, stop: C
         first.notify_one();
         request.extensions_mut().insert(forwarded::Peer(peer));
         let (mut routes, answers) = (routes.clone(), Arc::clone(&counted));
-        // It counts before its task runs.
+        // Count the request before its task runs.
         let unproven = served.as_ref().filter(|own| !own.is_proven());
         let waiting = unproven.map(|own| own.wait(head_bytes(&request)));
         let request = track(request, &unread);
@@ -104,7 +105,7 @@ pub async fn serve(mut stream: Stream, peer: SocketAddr, routes: Router, stop: C
             drop(turn);
             Ok::<_, Infallible>(response)
         };
-        // Requests of HTTP/2 have tasks of their own.
+        // HTTP/2 requests have tasks of their own.
         match served.clone() {
             Some(served) => Either::Left(served.serve(answer)),
             None => Either::Right(answer),
@@ -140,9 +141,9 @@ pub async fn serve(mut stream: Stream, peer: SocketAddr, routes: Router, stop: C
     }
 }
 
-/// What the head of a request takes in memory, about.
+/// Approximate memory of the head of a request.
 fn head_bytes(request: &hyper::Request<Incoming>) -> usize {
-    /// What a table of headers takes for each.
+    /// Memory of one entry of the header table.
     const ENTRY: usize = 128;
     let headers = request.headers().iter();
     let headers = headers.map(|(name, value)| ENTRY + name.as_str().len() + value.len());
@@ -150,8 +151,8 @@ fn head_bytes(request: &hyper::Request<Incoming>) -> usize {
     headers.sum::<usize>() + target.map_or(0, |target| target.as_str().len())
 }
 
-/// Ends if no proof was shown in time. What is under way is still answered, until the
-/// governor closes the connection.
+/// Returns at the deadline of the proof. Requests in flight are still answered, until
+/// the governor closes the connection.
 async fn unproven(admission: Option<&Admission>) {
     if let Some(admission) = admission {
         tokio::time::sleep_until(admission.due()).await;
@@ -162,8 +163,8 @@ async fn unproven(admission: Option<&Admission>) {
     std::future::pending::<()>().await;
 }
 
-/// Ends if nothing was asked for in time. Until the first bytes say whether a
-/// client speaks HTTP/1 or 2, no other limit holds.
+/// Returns if there was no request in time. Until the first bytes reveal whether a client
+/// speaks HTTP/1 or 2, no other limit applies.
 async fn silence(asked: &Notify) {
     let first = tokio::time::timeout(limits::HEADER_TIME, asked.notified());
     if first.await.is_ok() {
@@ -171,8 +172,8 @@ async fn silence(asked: &Notify) {
     }
 }
 
-/// Spawns what HTTP/2 runs beside a connection. It has an allocation of its own beside the
-/// task, as connections have.
+/// Spawns the tasks of an HTTP/2 connection. Their futures are boxed, as those of
+/// connections are.
 #[derive(Clone)]
 struct Boxed;
 
@@ -185,8 +186,8 @@ where
     }
 }
 
-/// The limits of a connection. What is not set here has a bound of the library:
-/// streams that a client resets before they are taken.
+/// The limits of a connection. Streams that a client resets before they are accepted are
+/// bounded by the library.
 fn builder() -> Builder<Boxed> {
     let mut builder = Builder::new(Boxed);
     builder

@@ -1,10 +1,10 @@
-//! What pages in a browser may do.
+//! Checks of Host and Origin, against hostile web pages.
 //!
-//! A page of any site can send requests to a server on the reader's own machine. Two
-//! checks stand against it. The Host is one that the server is known by: a name that was
-//! pointed to loopback after the page was loaded is not (DNS rebinding). And what
-//! changes something, opens a WebSocket or shows a key in its address comes from no page
-//! of a foreign origin. Programs send no Origin, so they notice neither.
+//! A page of any site can send requests to a server on the user's own machine. Two checks
+//! prevent that. The Host must be a known name of the server, which defeats DNS rebinding:
+//! a name that is pointed to loopback after the page was loaded. And a request that
+//! changes something, opens a WebSocket or has a key in its address must not come from a
+//! page of a foreign origin. Programs send no Origin, so neither check affects them.
 
 use std::sync::Arc;
 
@@ -20,15 +20,15 @@ use super::forwarded::Client;
 use super::origin::{address, is_loopback, is_same};
 use super::problem::Problem;
 
-/// The names by which a server may be called.
+/// The known names of the server.
 #[derive(Clone, Debug)]
 pub enum Hosts {
     Any,
-    /// These, loopback and addresses.
+    /// These, loopback names and IP addresses.
     Only(Vec<String>),
 }
 
-/// What requests are checked by.
+/// The check of requests.
 #[derive(Clone)]
 pub(super) struct Shield {
     pub(super) hosts: Arc<Hosts>,
@@ -39,7 +39,7 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 impl Hosts {
-    /// Loopback and addresses always, and these names; `*` is any.
+    /// These names, and always loopback and IP addresses; `*` is any name.
     pub fn new(names: impl IntoIterator<Item = String>) -> Self {
         let names: Vec<_> = names.into_iter().collect();
         match names.iter().any(|name| name == "*") {
@@ -48,7 +48,7 @@ impl Hosts {
         }
     }
 
-    /// An address cannot be pointed elsewhere, so every one is fine.
+    /// Every IP address is permitted: it cannot be rebound.
     fn allow(&self, host: &str) -> bool {
         let Self::Only(names) = self else {
             return true;
@@ -60,7 +60,7 @@ impl Hosts {
     }
 }
 
-/// Refuses requests for other hosts, and those of foreign pages.
+/// Rejects requests for other hosts, and those of foreign pages.
 pub(super) async fn apply(State(shield): State<Shield>, request: Request, next: Next) -> Response {
     match shield.check(&request) {
         Ok(()) => next.run(request).await,
@@ -90,10 +90,10 @@ impl Shield {
         }
     }
 
-    /// Whether a page of an origin that is neither ours nor listed has asked.
+    /// Whether the request comes from a page of an origin that is neither same nor listed.
     fn is_foreign(&self, headers: &HeaderMap, named: &[Authority]) -> bool {
         let site = headers.get(FETCH_SITE);
-        // Browsers say so themselves; no page can.
+        // Browsers set this header themselves; pages cannot.
         if site.is_some_and(|site| site == "same-origin" || site == "none") {
             return false;
         }
@@ -107,7 +107,7 @@ impl Shield {
     }
 }
 
-/// What a request says it is for. A proxy that is trusted knows better.
+/// The hosts that a request names. A trusted proxy's header takes precedence.
 fn hosts(request: &Request) -> Result<Vec<Authority>, Problem> {
     let client = request.extensions().get::<Client>();
     let forwarded = client.and_then(|client| client.host.as_deref());
@@ -121,7 +121,7 @@ fn hosts(request: &Request) -> Result<Vec<Authority>, Problem> {
     let mut named: Vec<_> = request.uri().authority().cloned().into_iter().collect();
     for value in request.headers().get_all(HOST) {
         let text = value.to_str().unwrap_or("?");
-        // A client without a name for us may leave it empty.
+        // A client may leave the Host empty.
         if !text.is_empty() {
             named.push(read(text)?);
         }
@@ -129,7 +129,7 @@ fn hosts(request: &Request) -> Result<Vec<Authority>, Problem> {
     Ok(named)
 }
 
-/// Whether a request does more than read what a browser keeps from foreign pages.
+/// Whether a request does more than a read, which a browser hides from foreign pages.
 fn is_sensitive(request: &Request) -> bool {
     let is_read = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
     let is_upgrade = request.headers().contains_key(UPGRADE);
@@ -138,7 +138,7 @@ fn is_sensitive(request: &Request) -> bool {
         let name = part.split('=').next().unwrap_or_default();
         name.eq_ignore_ascii_case("code")
     });
-    // Following a link is not what a page does.
+    // A navigation is a user's action, not a page's.
     let mode = request.headers().get(FETCH_MODE);
     let is_link = mode.is_some_and(|mode| mode == "navigate");
     !is_read || is_upgrade || (shows_key && !is_link)

@@ -1,7 +1,7 @@
-//! A span around every request, and its name on those we make.
+//! A span around every request, and its propagation.
 //!
-//! `traceparent` of the client becomes its parent. The layer that exports spans
-//! (`telemetry`) is not always there; then a span costs next to nothing.
+//! The client's `traceparent` becomes its parent. Without the layer that exports spans
+//! (`telemetry`) a span costs next to nothing.
 
 use axum::extract::Request;
 use axum::middleware::Next;
@@ -25,7 +25,7 @@ impl Extractor for Headers<'_> {
     }
 }
 
-/// Headers of a request that we make.
+/// The headers of an outgoing request.
 struct Outgoing<'a>(&'a mut axum::http::HeaderMap);
 
 impl Injector for Outgoing<'_> {
@@ -37,8 +37,8 @@ impl Injector for Outgoing<'_> {
     }
 }
 
-/// Tells whoever we call which span we are in, by `traceparent`. Without a
-/// collector there is none, and the headers stay as they are.
+/// Adds the current span to the headers of an outgoing request as `traceparent`. Without
+/// a collector the headers stay unchanged.
 pub fn propagate(headers: &mut axum::http::HeaderMap) {
     let context = Span::current().context();
     let mut outgoing = Outgoing(headers);
@@ -60,7 +60,7 @@ pub(super) async fn enter(request: Request, next: Next) -> Response {
     if !span.is_disabled() {
         let headers = Headers(request.headers());
         let parent = global::get_text_map_propagator(|propagator| propagator.extract(&headers));
-        // It fails only where no layer exports, and then there is no parent to have.
+        // It fails only without an exporting layer, which needs no parent.
         let _ = span.set_parent(parent);
     }
     if let Some(client) = request.extensions().get::<Client>() {

@@ -1,4 +1,4 @@
-//! The body of a request that may be answered before its end.
+//! Request bodies that may be answered before their end.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -9,7 +9,7 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 
 use crate::listen::UnreadRequest;
 
-/// A body that notes on its connection whether all of it was read.
+/// A body that records on its connection whether all of it was read.
 pub(super) struct TrackedBody {
     source: Incoming,
     has_ended: bool,
@@ -17,7 +17,7 @@ pub(super) struct TrackedBody {
     unread: Option<UnreadRequest>,
 }
 
-/// Has the body of a request noted on its connection.
+/// Tracks the body of a request.
 pub(super) fn track(request: Request<Incoming>, unread: &UnreadRequest) -> Request<TrackedBody> {
     let is_alone = request.version() < Version::HTTP_2;
     request.map(|source| TrackedBody {

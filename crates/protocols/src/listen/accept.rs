@@ -28,7 +28,7 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long to wait when the process has no more file descriptors.
 const SHORTAGE: Duration = Duration::from_millis(100);
 
-/// Connections that the kernel keeps for us until they are accepted.
+/// Backlog of the kernel: connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
 
 /// Longest segment on every connection. A client of Event Hubs writes the options
@@ -36,17 +36,17 @@ const BACKLOG: i32 = 1024;
 #[cfg(target_os = "linux")]
 const SEGMENT_BYTES: u32 = 32_767;
 
-/// How to listen.
+/// Options of a listener.
 pub struct Bind {
     pub address: SocketAddr,
     /// `None`: not encrypted.
     pub tls: Option<Arc<ServerConfig>>,
-    /// Connections at a time. A further one takes the place of the oldest that has
-    /// shown no proof, or waits.
+    /// Maximum number of concurrent connections. A further one displaces the oldest
+    /// unproven connection, or waits.
     pub connections: usize,
 }
 
-/// A socket that is listened on.
+/// A listening socket.
 pub struct Listener {
     socket: TcpListener,
     address: SocketAddr,
@@ -56,7 +56,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Begins to listen. If the port is taken, the error says by whom.
+    /// Binds and listens. If the port is in use, the error names the process.
     pub fn bind(bind: Bind) -> Result<Self, Error> {
         let address = bind.address;
         let socket = open(address).map_err(|error| refused(address, error))?;
@@ -72,14 +72,14 @@ impl Listener {
         })
     }
 
-    /// Counts its connections together with those of other ports.
+    /// Shares a governor with other ports.
     #[must_use]
     pub fn governed(mut self, governor: &Arc<Governor>) -> Self {
         self.governor = Arc::clone(governor);
         self
     }
 
-    /// Where it listens; the port is never 0.
+    /// The bound address; the port is never 0.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -89,8 +89,8 @@ impl Listener {
         self.tls.is_some()
     }
 
-    /// Hands every connection to `serve`, in a task of `tasks`, until `stop`. One that
-    /// shows no proof in time is closed.
+    /// Hands every connection to `serve`, in a task of `tasks`, until `stop`. A connection
+    /// that is not authenticated in time is closed.
     pub async fn run<S, F>(self, stop: CancellationToken, tasks: TaskTracker, serve: S)
     where
         S: Fn(Stream, SocketAddr) -> F + Clone + Send + Sync + 'static,
@@ -120,12 +120,12 @@ impl Listener {
                 Err(error) if is_of_one_client(&error) => continue,
                 Err(error) => {
                     failures += 1;
-                    // A shortage lasts, so not every failure is worth a line.
+                    // A shortage lasts, so only some of the failures are logged.
                     if failures.is_power_of_two() {
                         let address = self.address;
                         tracing::warn!(event = "listen.accept_failed", %address, failures, %error);
                     }
-                    // Nothing says when there is a descriptor again.
+                    // There is no notification for a free descriptor.
                     let _ = tokio::time::timeout(SHORTAGE, stop.cancelled()).await;
                     continue;
                 }
@@ -135,10 +135,10 @@ impl Listener {
         }
     }
 
-    /// The next connection, once it has a place.
+    /// Accepts the next connection once the port has a free permit.
     async fn accept(&self) -> io::Result<Accepted> {
         let (connection, peer) = self.socket.accept().await?;
-        // A connection that is gone already says so when it is read.
+        // If the connection is gone already, the first read fails.
         let _ = connection.set_nodelay(true);
         let permits = Arc::clone(&self.permits);
         let permit = match Arc::clone(&permits).try_acquire_owned() {
@@ -176,8 +176,8 @@ where
         place,
     } = accepted;
     let admission = place.admission().clone();
-    // Each future around it would have room for it twice: before and after it is pinned.
-    // And tasks are aligned to 128 bytes: of large ones glibc gives less memory back.
+    // Boxed, because each future around it would reserve its size twice: before and after
+    // it is pinned. Tasks are aligned to 128 bytes: of large ones glibc returns less memory.
     let serving = Box::pin(async move {
         if let Some(connection) = encrypt(tls, connection, &place, peer).await {
             serve(Stream::new(connection, place), peer).await;
@@ -216,7 +216,7 @@ async fn serve_admitted(admission: Admission, serving: impl Future<Output = ()>)
     }
 }
 
-/// Whether only the connection that was to be accepted is bad.
+/// Whether the error concerns only the connection that was being accepted.
 fn is_of_one_client(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -35,8 +35,8 @@ impl Certificate {
         }))
     }
 
-    /// Reads both files again. Connections that are made from now on see them; if
-    /// they cannot be used, the former ones stay.
+    /// Reads both files again. New connections use them; if they are invalid, the previous
+    /// ones stay.
     pub fn reload(&self) -> Result<(), Error> {
         let fresh = read(&self.chain, &self.key, &self.provider)?;
         *self.current.write() = Arc::new(fresh);
@@ -50,7 +50,7 @@ impl Certificate {
         leaf.map(|leaf| leaf.to_vec()).unwrap_or_default()
     }
 
-    /// What a listener needs, for these application protocols.
+    /// The TLS configuration of a listener, for these application protocols.
     pub fn server(self: &Arc<Self>, protocols: &[&str]) -> Arc<ServerConfig> {
         let versions = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
             .with_safe_default_protocol_versions()

@@ -1,4 +1,4 @@
-//! Why nobody can listen.
+//! Errors of listeners.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -10,7 +10,7 @@ use steadfast_core::error::Code;
 
 use super::holder::Holder;
 
-/// What happened, to what, and underneath it the cause.
+/// The failure, its subject, and the underlying cause.
 #[derive(Debug)]
 pub struct Error {
     pub kind: Kind,
@@ -21,7 +21,7 @@ pub struct Error {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Kind {
-    /// Somebody else listens there.
+    /// Another process listens on the port.
     Taken {
         address: SocketAddr,
         holder: Option<Holder>,

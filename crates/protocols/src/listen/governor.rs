@@ -1,10 +1,9 @@
-//! What connections may hold before and after their proof.
+//! Memory limits of connections before and after their proof.
 //!
-//! Every connection is admitted as unproven. Until it shows a key, a token or a
-//! signature that counts, it may bring a small number of bytes, for a short time, and
-//! it is one of a bounded number: when that is reached, the oldest unproven connection
-//! is closed, first of the same address. So unproven connections never take the room
-//! of proven ones.
+//! Every connection is admitted as unproven. Until it presents a valid key, token or
+//! signature, it may send a small number of bytes, for a short time. The number of
+//! unproven connections is bounded: at the limit the oldest one is closed, first of the
+//! same address. So unproven connections never take the room of proven ones.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -22,14 +21,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::asked::Asked;
 
-/// The bounds of all connections that share a governor.
+/// The limits of all connections that share a governor.
 #[derive(Clone, Copy, Debug)]
 pub struct Caps {
-    /// Connections without a proof at a time.
+    /// Maximum number of concurrent unproven connections.
     pub unproven: usize,
-    /// What one proven connection makes the server keep.
+    /// Memory of one proven connection, in bytes.
     pub connection_bytes: usize,
-    /// What all proven connections together make the server keep.
+    /// Memory of all proven connections together, in bytes.
     pub bytes: usize,
 }
 
@@ -43,7 +42,7 @@ impl Default for Caps {
     }
 }
 
-/// Counts the connections of all ports, and the bytes that they make the server keep.
+/// Counts the connections of all ports, and the memory they hold.
 pub struct Governor {
     caps: Caps,
     is_proxy: Box<dyn Fn(IpAddr) -> bool + Send + Sync>,
@@ -51,7 +50,7 @@ pub struct Governor {
     /// Bytes of unproven and of proven connections.
     unproven_bytes: AtomicUsize,
     kept_bytes: AtomicUsize,
-    /// There is an unproven connection again.
+    /// An unproven connection was admitted after there was none.
     filled: Notify,
     /// The task of a connection that was closed has ended.
     left: Notify,
@@ -60,11 +59,11 @@ pub struct Governor {
 #[derive(Default)]
 struct State {
     next: u64,
-    /// In the order in which they came.
+    /// In order of arrival.
     unproven: BTreeMap<u64, Admission>,
     addresses: HashMap<IpAddr, BTreeSet<u64>>,
     proven: HashMap<u64, Admission>,
-    /// Connections that were closed before their proof and whose tasks have yet to end.
+    /// Unproven connections that were closed and whose tasks still run.
     leaving: usize,
     /// Connections that were closed to make room, since the start.
     closed: u64,
@@ -77,7 +76,7 @@ impl Default for Governor {
 }
 
 impl Governor {
-    /// Many clients may come from an address that `is_proxy`: it has no bound of its own.
+    /// An address that `is_proxy` carries many clients, so it has no limit of its own.
     pub fn new(caps: Caps, is_proxy: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
         Self {
             caps,
@@ -90,12 +89,12 @@ impl Governor {
         }
     }
 
-    /// The bounds.
+    /// The limits.
     pub fn caps(&self) -> Caps {
         self.caps
     }
 
-    /// Takes a connection in, unproven. If there are too many, the oldest one is closed.
+    /// Admits a connection as unproven. If there are too many, the oldest one is closed.
     pub fn admit(self: &Arc<Self>, peer: IpAddr, port: u16) -> Admission {
         let address = network(peer);
         let most_of_one = match (self.is_proxy)(peer) {
@@ -141,7 +140,7 @@ impl Governor {
         self.state.lock().unproven.len()
     }
 
-    /// Closes connections whose time for a proof is over; it never ends.
+    /// Closes connections that miss the deadline of their proof; never returns.
     pub async fn expire(&self) {
         loop {
             let filled = self.filled.notified();
@@ -174,8 +173,8 @@ impl Governor {
         }
     }
 
-    /// Waits until the memory of few connections is on its way back. Under an attack new
-    /// ones come faster than the tasks of closed ones end.
+    /// Waits until few closed connections still hold memory. Under an attack new ones arrive
+    /// faster than the tasks of closed ones end.
     pub(super) async fn emptied(&self) {
         loop {
             let left = self.left.notified();
@@ -203,7 +202,7 @@ impl Governor {
         state.proven.remove(&admission.number());
     }
 
-    /// Closes the connection that holds most, of those that a ledger counts.
+    /// Closes the connection of a class that holds the most memory.
     fn close_largest(&self, ledger: Ledger) {
         let mut state = self.state.lock();
         let largest = match ledger {
@@ -217,7 +216,7 @@ impl Governor {
 }
 
 impl State {
-    /// Takes an unproven connection out of the count.
+    /// Removes an unproven connection from the count.
     fn take(&mut self, number: u64) -> Option<Admission> {
         let own = self.unproven.remove(&number)?;
         if let Some(same) = self.addresses.get_mut(&own.address()) {
@@ -229,7 +228,7 @@ impl State {
         Some(own)
     }
 
-    /// The oldest unproven connection of the address that has most of them.
+    /// The oldest unproven connection of the address that has the most of them.
     fn oldest_of_largest(&self) -> Option<u64> {
         let largest = self.addresses.values().max_by_key(|same| same.len());
         largest.and_then(|same| same.first().copied())
@@ -246,10 +245,10 @@ impl State {
         };
         let Some(own) = own else { return };
         own.close(cause);
-        // Its memory is on its way back: it must not cost another one its place.
+        // Its memory is about to be freed: it must not displace another connection.
         own.settle();
         self.closed += 1;
-        // An attack lasts, so not every connection is worth a line.
+        // An attack lasts, so only some of the connections are logged.
         if self.closed.is_power_of_two() {
             let (address, closed) = (own.address(), self.closed);
             tracing::warn!(event = "listen.closed", %address, ?cause, closed);
@@ -257,11 +256,11 @@ impl State {
     }
 }
 
-/// Unproven connections that differ by less are of one size; the oldest of them is closed.
+/// Unproven connections that differ by less count as equal; the oldest of them is closed.
 const UNPROVEN_STEP: usize = 32 * 1024;
 
 fn largest<'a>(all: impl Iterator<Item = &'a Admission>, ledger: Ledger) -> Option<u64> {
-    // A newcomer is not closed for a few bytes more than others.
+    // A new connection is not closed for a few bytes more than others.
     let step = match ledger {
         Ledger::Unproven => UNPROVEN_STEP,
         Ledger::Proven => 1,
@@ -271,7 +270,7 @@ fn largest<'a>(all: impl Iterator<Item = &'a Admission>, ledger: Ledger) -> Opti
     largest.map(Admission::number)
 }
 
-/// What counts as one address: of IPv6 the network that one subscriber has.
+/// The unit of counting: an IPv4 address, or the IPv6 network of one subscriber.
 pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),
@@ -292,7 +291,7 @@ pub fn current() -> Option<Admission> {
     CURRENT.try_with(Clone::clone).ok()
 }
 
-/// The connection that the current task serves has shown a proof that counts.
+/// Marks the connection that the current task serves as proven.
 pub fn proven() {
     let _ = CURRENT.try_with(Admission::proven);
 }
@@ -300,17 +299,17 @@ pub fn proven() {
 /// Why a governor closes a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// Another one needed its place before it was proven.
+    /// Displaced by another connection before its proof.
     Displaced,
-    /// It has shown no proof in time.
+    /// No proof before the deadline.
     Late,
-    /// It held most when all together held too much.
+    /// It held the most memory when all connections together exceeded the limit.
     Memory,
-    /// It cancelled too many requests before its proof.
+    /// Too many cancelled requests before its proof.
     Cancelled,
 }
 
-/// A connection may not hold more.
+/// The connection has reached its memory limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exhausted;
 
@@ -332,23 +331,23 @@ struct Inner {
     port: u16,
     began: Instant,
     is_proven: AtomicBool,
-    /// Whether what it brings counts.
+    /// Whether the bytes it sends count.
     is_metered: AtomicBool,
-    /// Bytes that it brought before its proof, and makes the server keep.
+    /// Bytes it sent before its proof, and memory it holds.
     brought: AtomicUsize,
-    /// What it asked for over HTTP, if nothing else counts what it brings.
+    /// Its pending HTTP requests, if nothing else counts what it sends.
     asked: Mutex<Asked>,
     /// How often its task was polled.
     turns: AtomicUsize,
-    /// Bytes that it makes the server keep after it.
+    /// Memory it holds after its proof, in bytes.
     kept: AtomicUsize,
     is_gone: AtomicBool,
     cause: OnceLock<Cause>,
     closed: CancellationToken,
     shown: CancellationToken,
-    /// Waits to read: for the proof, or for the end.
+    /// Wakes the reader at the proof, or at the end.
     reader: AtomicWaker,
-    /// Whether its task has yet to end, although it was closed before its proof.
+    /// Whether it was closed before its proof and its task still runs.
     is_leaving: AtomicBool,
 }
 
@@ -387,7 +386,7 @@ impl Admission {
         self.0.port
     }
 
-    /// Bytes that count in a ledger at present.
+    /// Bytes that count in a class at present.
     fn bytes(&self, ledger: Ledger) -> usize {
         let own = match ledger {
             Ledger::Unproven => &self.0.brought,
@@ -396,7 +395,7 @@ impl Admission {
         own.load(Ordering::SeqCst)
     }
 
-    /// Nothing counts any more.
+    /// Removes all its bytes from the sums.
     fn settle(&self) {
         let governor = &self.0.governor;
         let brought = self.0.brought.swap(0, Ordering::SeqCst);
@@ -415,7 +414,7 @@ impl Admission {
         self.due() + limits::PROOF_GRACE
     }
 
-    /// It has shown a proof that counts.
+    /// Marks it as proven.
     pub fn proven(&self) {
         if self.0.is_proven.swap(true, Ordering::SeqCst) {
             return;
@@ -438,8 +437,8 @@ impl Admission {
         self.0.is_proven.load(Ordering::SeqCst)
     }
 
-    /// It has brought bytes. They count until its proof; those of HTTP until the requests
-    /// are answered that they belong to.
+    /// Charges bytes that it sent. They count until its proof; those of HTTP until their
+    /// requests are answered.
     pub fn charge(&self, bytes: usize) -> Result<(), Exhausted> {
         if self.is_proven() {
             return Ok(());
@@ -452,7 +451,7 @@ impl Admission {
         self.hold(counted)
     }
 
-    /// A request of HTTP waits for its answer; it counts with its head until then.
+    /// Counts a pending HTTP request with its head until its response.
     pub fn wait(&self, head: usize) -> WaitingRequest {
         let bytes = limits::REQUEST_UNPROVEN_BYTES + head;
         let mut asked = self.0.asked.lock();
@@ -466,18 +465,17 @@ impl Admission {
         }
     }
 
-    /// It makes the server keep bytes. They count until they are released, or until its
-    /// proof.
+    /// Charges memory that it holds. It counts until it is released, or until its proof.
     pub fn hold(&self, bytes: usize) -> Result<(), Exhausted> {
         let is_over = self.0.is_gone.load(Ordering::SeqCst) || self.closed_for().is_some();
         if self.is_proven() || is_over {
             return Ok(());
         }
-        // The sum first: what is taken from it later was added to it.
+        // Add to the sum first, so that a later subtraction never underflows.
         let all = &self.0.governor.unproven_bytes;
         let all_bytes = all.fetch_add(bytes, Ordering::SeqCst) + bytes;
         let own = self.0.brought.fetch_add(bytes, Ordering::SeqCst) + bytes;
-        // The proof may have come between the two.
+        // The proof may have arrived between the two.
         if self.is_proven() {
             let late = self.0.brought.swap(0, Ordering::SeqCst);
             all.fetch_sub(late, Ordering::SeqCst);
@@ -492,7 +490,7 @@ impl Admission {
         }
     }
 
-    /// The server keeps bytes no longer that it held.
+    /// Releases memory that it held.
     pub fn release(&self, bytes: usize) {
         if self.is_proven() {
             return;
@@ -502,14 +500,14 @@ impl Admission {
             .0
             .brought
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
-        // What was settled in between counts no more.
+        // Bytes that were settled in between count no more.
         let released = before.unwrap_or_default().min(bytes);
         let all = &self.0.governor.unproven_bytes;
         all.fetch_sub(released, Ordering::SeqCst);
         self.0.reader.wake();
     }
 
-    /// Says whether all that it brings before its proof counts. HTTP refuses a request
+    /// Sets whether everything it sends before its proof counts. HTTP rejects a request
     /// before it reads the body, which is dropped.
     pub fn meter(&self, is_metered: bool) {
         self.0.is_metered.store(is_metered, Ordering::SeqCst);
@@ -519,7 +517,7 @@ impl Admission {
         self.0.is_metered.load(Ordering::SeqCst)
     }
 
-    /// How much of it may be read at once. Requests count when they were read.
+    /// How many bytes may be read at once. Requests count after they were read.
     pub(super) fn most_read(&self) -> usize {
         match self.is_proven() || self.is_metered() {
             true => usize::MAX,
@@ -527,9 +525,9 @@ impl Admission {
         }
     }
 
-    /// Whether it has brought all that it may before its proof, or until its requests
-    /// are answered. What answers take counts for the sum of all only: a client that
-    /// reads a long one must be heard.
+    /// Whether it has used its budget before its proof, or until its requests are answered.
+    /// Responses count for the sum of all connections only: a client that reads a long one
+    /// must still be read.
     pub fn is_exhausted(&self) -> bool {
         if self.is_proven() {
             return false;
@@ -541,7 +539,7 @@ impl Admission {
         bytes >= limits::UNPROVEN_BYTES
     }
 
-    /// Its task is polled. Before its proof it is read once in each turn.
+    /// Its task is polled. Before its proof it is read once per turn.
     pub(super) fn begin_turn(&self) {
         self.0.turns.fetch_add(1, Ordering::Relaxed);
     }
@@ -550,15 +548,15 @@ impl Admission {
         self.0.turns.load(Ordering::Relaxed)
     }
 
-    /// So many bytes it makes the server keep now, after its proof. If all connections
-    /// keep too much, the largest is closed.
+    /// Sets the memory it holds now, after its proof. If all connections together exceed
+    /// the limit, the largest is closed.
     pub fn keep(&self, bytes: usize) -> Result<(), Exhausted> {
         let is_over = self.0.is_gone.load(Ordering::SeqCst) || self.closed_for().is_some();
         if !self.is_proven() || is_over {
             return Ok(());
         }
         let governor = &self.0.governor;
-        // The sum first: what is taken from it was added to it.
+        // Add to the sum first, so that the subtraction never underflows.
         governor.kept_bytes.fetch_add(bytes, Ordering::SeqCst);
         let before = self.0.kept.swap(bytes, Ordering::SeqCst);
         let all = governor.kept_bytes.fetch_sub(before, Ordering::SeqCst) - before;
@@ -572,8 +570,8 @@ impl Admission {
         }
     }
 
-    /// Whether all connections together are near to what they may keep: those that wait
-    /// for something of their own should not bring more.
+    /// Whether all connections together are near their memory limit: backpressure for
+    /// connections that wait for something of their own.
     pub fn is_crowded(&self) -> bool {
         let governor = &self.0.governor;
         governor.kept_bytes.load(Ordering::SeqCst) > governor.caps.bytes / 4 * 3
@@ -585,7 +583,7 @@ impl Admission {
         self.0.reader.wake();
     }
 
-    /// Why the governor closes it, if it does.
+    /// Why the governor closed it, if it did.
     pub fn closed_for(&self) -> Option<Cause> {
         self.0.cause.get().copied()
     }
@@ -595,13 +593,13 @@ impl Admission {
         self.0.closed.cancelled().await;
     }
 
-    /// Whether nothing more is read: it was closed without a proof.
+    /// Whether it was closed without a proof: nothing more is read.
     pub(super) fn is_ended(&self) -> bool {
         self.closed_for().is_some() && !self.is_proven()
     }
 
-    /// Waits until nothing more is done for it. After its proof a protocol has time to
-    /// say why.
+    /// Waits until it is cut off. After its proof the protocol has a grace period to report
+    /// the reason.
     pub(super) async fn over(&self) {
         self.closed().await;
         if self.is_proven() {
@@ -614,7 +612,7 @@ impl Admission {
         self.0.reader.register(waker);
     }
 
-    /// Serves the connection: what verifies a proof in it proves the connection.
+    /// Runs `work` for the connection: a proof that is verified in it proves the connection.
     pub async fn serve<F: Future>(self, work: F) -> F::Output {
         CURRENT.scope(self, work).await
     }
@@ -641,7 +639,7 @@ impl Drop for ConnectionTask {
     }
 }
 
-/// A request of HTTP that waits for its answer.
+/// An HTTP request that waits for its response.
 pub struct WaitingRequest {
     admission: Admission,
     bytes: usize,
@@ -649,7 +647,7 @@ pub struct WaitingRequest {
 }
 
 impl WaitingRequest {
-    /// It has its answer. One that is dropped without was cancelled.
+    /// It has its response. A request that is dropped before that counts as cancelled.
     pub fn answered(mut self) {
         self.is_answered = true;
     }

@@ -1,4 +1,4 @@
-//! Who listens on a port.
+//! The process that listens on a port.
 //!
 //! The kernel lists listening sockets by inode and user, and every process's open
 //! files by inode. Files of other users' processes are hidden from all but root, and a
@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Who listens on a port.
+/// The process that listens on a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
     Process {
@@ -30,10 +30,10 @@ impl fmt::Display for Holder {
     }
 }
 
-/// A socket that listens.
+/// A listening socket.
 #[derive(Debug, PartialEq, Eq)]
 struct Socket {
-    /// As links of open files name it.
+    /// Its name in the links of open files.
     link: String,
     user: u32,
 }
@@ -41,8 +41,8 @@ struct Socket {
 /// The state of a listening socket in `/proc/net/tcp`.
 const LISTENING: &str = "0A";
 
-/// Who listens on `port`. `None` if there is no such process to be seen: the port is
-/// free, or a process that is ending still holds it.
+/// The process that listens on `port`. `None` if none is visible: the port is free, or
+/// still held by a process that is ending.
 pub fn holder_of(port: u16) -> Option<Holder> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
     let texts = tables
@@ -56,7 +56,7 @@ pub fn holder_of(port: u16) -> Option<Holder> {
         .or_else(|| hidden(&sockets, own))
 }
 
-/// Who holds sockets that no visible process has open. Root sees every process.
+/// The holder of sockets that no visible process has open. Root sees every process.
 fn hidden(sockets: &[Socket], own: u32) -> Option<Holder> {
     let is_hidden = own != 0 && sockets.iter().any(|socket| socket.user != own);
     is_hidden.then_some(Holder::OtherUser)

@@ -15,7 +15,7 @@ use steadfast_core::limits;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::Sleep;
 
-/// What is read at once.
+/// Bytes of one read.
 const PART_BYTES: usize = 8 * 1024;
 
 /// Whether the last request of a connection was answered before all of it was read.
@@ -33,7 +33,7 @@ impl UnreadRequest {
     }
 }
 
-/// The last step of a connection: what comes is read and dropped.
+/// The last step of a connection: incoming bytes are read and dropped.
 pub(super) struct Linger {
     left: usize,
     end: Pin<Box<Sleep>>,

@@ -16,23 +16,22 @@ use super::governor::Admission;
 use super::linger::{Linger, UnreadRequest};
 use super::tls::TlsSocket;
 
-/// A connection, encrypted or not. It has its place among the connections of its port
-/// also when HTTP has handed it on, as it does with WebSockets. Before its proof it is
-/// read as far as its budget goes.
+/// A connection, encrypted or not. It holds its permit of the port also after HTTP has
+/// handed it on, as with WebSockets. Before its proof it is read only within its budget.
 pub struct Stream {
     connection: Connection,
     place: Place,
-    /// In which turn a part was read last, before its proof.
+    /// The turn of the last read before its proof.
     read_in: Option<usize>,
-    /// How long a write may make no progress, and the end of the one that makes none.
+    /// How long a write may make no progress, and the deadline of a stalled one.
     write_time: Option<Duration>,
     stalled: Option<Pin<Box<Sleep>>>,
     unread: UnreadRequest,
-    /// What it does once its own side has ended.
+    /// Runs after the server has closed its side.
     linger: Option<Linger>,
 }
 
-/// The place of a connection among those of its port, and of its governor.
+/// The permit of a connection at its port, and its admission at the governor.
 pub(super) struct Place {
     admission: Admission,
     _permit: Option<OwnedSemaphorePermit>,
@@ -57,8 +56,8 @@ impl Drop for Place {
     }
 }
 
-/// The state of TLS has a place of its own: most futures hold a connection several times.
-/// A pipe stands for a socket in tests.
+/// The TLS state is boxed: most futures hold a connection several times. Tests use a
+/// pipe in place of a socket.
 pub(super) type Connection = Either<TcpStream, Either<Box<TlsStream<TlsSocket>>, DuplexStream>>;
 
 impl Stream {
@@ -74,14 +73,14 @@ impl Stream {
         }
     }
 
-    /// Says whether a request was answered before all of it was read. Then what follows
-    /// is dropped for a while at the end, so that the client gets to the answer.
+    /// Marks whether a request was answered before all of it was read. If so, the rest is
+    /// dropped for a while at the end, so that the client receives the response.
     pub(crate) fn unread(&self) -> UnreadRequest {
         self.unread.clone()
     }
 
-    /// From now on the connection ends when the client takes nothing for so long
-    /// although something is to be written.
+    /// Sets the write time-out: the connection ends when a pending write makes no progress
+    /// for this long.
     pub fn limit_writes(&mut self, time: Duration) {
         self.write_time = Some(time);
     }
@@ -90,9 +89,8 @@ impl Stream {
         Pin::new(&mut self.get_mut().connection)
     }
 
-    /// Reads at most so much, once in each turn of the task. HTTP/2 reads until nothing
-    /// more comes, and hands on one request at a time of those that it has read; they
-    /// count from there on.
+    /// Reads at most so many bytes, once per turn of the task. HTTP/2 reads until the socket
+    /// is empty and hands on one request at a time; requests count from then on.
     fn poll_part(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -157,7 +155,7 @@ impl AsyncRead for Stream {
         if let Either::Right(Either::Left(tls)) = &mut self.connection {
             tls.get_mut().0.handed_on(count);
         }
-        // What is over the budget now is not read again before the proof.
+        // Over the budget the connection is not read again before its proof.
         let _ = self.place.admission.charge(count);
         Poll::Ready(Ok(()))
     }

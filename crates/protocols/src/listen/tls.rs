@@ -11,14 +11,14 @@ use tokio::net::TcpStream;
 
 use super::governor::Admission;
 
-/// A socket that TLS reads. TLS keeps what it has read until a handshake or a record is
-/// complete, and its content until that is read.
+/// The socket below TLS. TLS buffers what it has read until a handshake or a record is
+/// complete, and the content until it is read.
 pub(super) struct TlsSocket {
     connection: TcpStream,
     admission: Admission,
-    /// What was read and not handed on, as far as TLS keeps it.
+    /// Bytes that TLS has buffered and not handed on.
     held: usize,
-    /// What TLS keeps at most.
+    /// Maximum that TLS buffers.
     most: usize,
 }
 
@@ -38,14 +38,14 @@ impl TlsSocket {
         self.hold(0);
     }
 
-    /// TLS has handed on so many bytes.
+    /// TLS has handed on this many bytes.
     pub(super) fn handed_on(&mut self, bytes: usize) {
         self.hold(self.held.saturating_sub(bytes));
     }
 
     fn hold(&mut self, bytes: usize) {
         match bytes.cmp(&self.held) {
-            // One that holds too much is closed by its governor.
+            // The governor closes a connection that holds too much.
             Ordering::Greater => drop(self.admission.hold(bytes - self.held)),
             Ordering::Less => self.admission.release(self.held - bytes),
             Ordering::Equal => {}

@@ -1,7 +1,7 @@
 //! WebSockets whose messages may grow with their proof.
 //!
-//! A frame says its length before its bytes come, and room for it is made at once. A
-//! frame over the present limit is held back until the limit is raised, or the
+//! A frame announces its length before its bytes, and the library allocates for it at
+//! once. A frame over the current limit is held back until the limit is raised or the
 //! connection ends.
 
 use std::io;
@@ -31,7 +31,7 @@ use super::governor::{Admission, current};
 /// An open WebSocket.
 pub type Socket = WebSocketStream<Gate>;
 
-/// The longest message of a WebSocket at present.
+/// The current maximum message length of a WebSocket.
 #[derive(Clone, Default)]
 pub struct SocketLimit(Arc<Limit>);
 
@@ -43,21 +43,21 @@ struct Limit {
 }
 
 impl SocketLimit {
-    /// Messages of so many bytes are let through.
+    /// Lets messages of up to this many bytes through.
     pub fn new(bytes: usize) -> Self {
         let limit = Self::default();
         limit.0.bytes.store(bytes, Ordering::SeqCst);
         limit
     }
 
-    /// Messages count among what the connection makes the server keep.
+    /// Counts messages as memory of the connection.
     #[must_use]
     pub fn counted(self) -> Self {
         self.0.is_counted.store(true, Ordering::SeqCst);
         self
     }
 
-    /// Every message is let through; the socket's own limit holds.
+    /// Lets every message through; the socket's own limit applies.
     pub fn lift(&self) {
         if self.0.bytes.swap(usize::MAX, Ordering::SeqCst) != usize::MAX {
             self.0.reader.wake();
@@ -77,7 +77,7 @@ pub struct Upgrade {
 }
 
 impl Upgrade {
-    /// Reads the request. What is wrong with it, if something is.
+    /// Reads the request. The error is the HTTP response.
     pub fn read(parts: &mut Parts) -> Result<Self, (StatusCode, &'static str)> {
         let holds = |name: HeaderName, part: &str| {
             let value = parts.headers.get(name).and_then(|own| own.to_str().ok());
@@ -113,8 +113,8 @@ impl Upgrade {
         })
     }
 
-    /// Answers the request, and hands the socket to `serve` in a task of its own; or
-    /// the error with which it was not opened.
+    /// Accepts the request, and hands the socket to `serve` in a task of its own; or the
+    /// error if the upgrade failed.
     pub fn accept<S, F>(
         self,
         protocol: Option<&'static str>,
@@ -142,7 +142,7 @@ impl Upgrade {
             admission.meter(true);
         }
         let (upgraded, counts) = (self.upgraded, limit.0.is_counted.load(Ordering::SeqCst));
-        // The futures around it would have room for it twice each.
+        // Boxed, because each future around it would reserve its size twice.
         let work = Box::pin(async move {
             let socket = match upgraded.await {
                 Ok(upgraded) => {
@@ -178,7 +178,7 @@ impl Upgrade {
 /// The longest control frame, such as a ping.
 const CONTROL_BYTES: u64 = 125;
 
-/// Messages are counted in steps, not with every read.
+/// Messages are counted in steps, not at every read.
 const KEPT_STEP: u64 = 64 * 1024;
 
 /// The longest header of a frame.
@@ -189,9 +189,9 @@ pub struct Gate {
     inner: TokioIo<Upgraded>,
     frames: Frames,
     limit: SocketLimit,
-    /// Bytes from the end of the header of a frame over the limit on.
+    /// Held-back bytes, from the end of the header of a frame over the limit.
     held: Vec<u8>,
-    /// The connection whose messages are counted here; others count them themselves.
+    /// The connection to charge for messages; `None` if its protocol counts them itself.
     counted: Option<Admission>,
     kept: usize,
 }
@@ -208,7 +208,7 @@ impl Gate {
         }
     }
 
-    /// Counts what has come of a message among what connections make the server keep.
+    /// Charges the received part of a message to the connection.
     fn keep(&mut self) -> io::Result<()> {
         let kept = (self.frames.kept / KEPT_STEP * KEPT_STEP) as usize;
         if let Some(admission) = &self.counted
@@ -230,15 +230,15 @@ struct Frames {
     left: u64,
     /// Bytes of the present message, all its frames together.
     message: u64,
-    /// Bytes of it that have come, and what its present frame is.
+    /// Bytes of it that were received, and the kind of its present frame.
     kept: u64,
     is_data: bool,
     is_last: bool,
 }
 
 impl Frames {
-    /// How many bytes may pass: all, or those before the end of the header of a frame
-    /// that belongs to a message over the limit.
+    /// How many bytes may pass: all, or those up to the end of the header of a frame whose
+    /// message is over the limit.
     fn pass(&mut self, bytes: &[u8], limit: &SocketLimit) -> io::Result<usize> {
         let mut at = 0;
         while at < bytes.len() {
@@ -255,7 +255,7 @@ impl Frames {
             if let Some(length) = length(&self.header[..known]) {
                 let is_control = self.header[0] & 0x08 != 0;
                 let is_last = self.header[0] & 0x80 != 0;
-                // The socket would make room for it before it looks.
+                // The socket would allocate for it before it checks the length.
                 if is_control && length > CONTROL_BYTES {
                     return Err(io::ErrorKind::InvalidData.into());
                 }
@@ -279,7 +279,7 @@ impl Frames {
         Ok(at)
     }
 
-    /// So many bytes of the present frame have come.
+    /// Records received bytes of the present frame.
     fn came(&mut self, bytes: u64) {
         if self.is_data {
             self.kept += bytes;
@@ -393,7 +393,7 @@ mod tests {
         assert_eq!(frames.pass(one, &limit).unwrap(), 17);
         assert_eq!(frames.pass(other, &limit).unwrap(), fine - 17);
         assert_eq!(frames.pass(&bytes[fine..], &limit).unwrap(), 0);
-        // What has come of the message, the ping not.
+        // The received part of the message, without the ping.
         assert_eq!(frames.kept, 6);
         limit.lift();
         let rest = bytes.len() - fine;

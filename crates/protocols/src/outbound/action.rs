@@ -1,7 +1,7 @@
-//! Actions of jobs, read once and made often.
+//! Actions of jobs, parsed once and executed often.
 //!
-//! The stored action is a document. Most jobs run the same action again and again, so
-//! what was read is kept, as much as fits into a bounded memory.
+//! The stored action is a document. Most jobs repeat the same action, so parsed actions
+//! are cached in a bounded memory.
 
 use std::sync::Arc;
 
@@ -15,25 +15,25 @@ use super::caller::Options;
 use super::queue::endpoint;
 use super::{bus, queue};
 
-/// Actions that are kept, and what their documents may take.
+/// Maximum number of cached actions, and bytes of their documents.
 const KEPT: usize = 1024;
 const KEPT_BYTES: u64 = 1024 * 1024;
 
-/// What a job does, ready to be made.
+/// The action of a job, ready to be executed.
 pub(crate) struct Action {
-    /// Host and port that it goes to: attempts to these share a lane.
+    /// Target host and port: attempts at the same one share a lane.
     pub(crate) lane: String,
     pub(crate) goal: Goal,
 }
 
-/// Where an action goes. Documents are as they were stored.
+/// The target of an action. Documents are unchanged.
 pub(crate) enum Goal {
     Http(Box<Request>),
     StorageQueue(Value),
     ServiceBus(Value),
 }
 
-/// A request, but for what every attempt says about itself.
+/// A request without the headers of the attempt.
 pub(crate) struct Request {
     pub(crate) method: Method,
     pub(crate) url: Url,
@@ -42,7 +42,7 @@ pub(crate) struct Request {
     pub(crate) authentication: Value,
 }
 
-/// The actions that were read last.
+/// The most recently used actions.
 pub(crate) struct Actions {
     options: Arc<Options>,
     known: Cache<String, Arc<Action>, Bytes>,
@@ -83,7 +83,7 @@ impl Action {
         let lane = |message: &str, name: &str, domain: &str| {
             let name = action[message][name].as_str();
             let url = endpoint(options, name.unwrap_or_default(), domain);
-            // What has no address fails by itself.
+            // An action without a valid address fails when it is executed.
             Url::parse(&url).map_or(url, |url| host_and_port(&url))
         };
         let (lane, goal) = match action["type"].as_str() {

@@ -13,13 +13,13 @@ use super::queue::endpoint;
 use super::stamp::Stamp;
 use crate::scheduler::SecretOwner;
 
-/// Where namespaces live unless the configuration says otherwise.
+/// Default domain of namespaces.
 pub(crate) const DOMAIN: &str = "servicebus.windows.net";
 
-/// How long a signature counts: longer than any attempt.
+/// Lifetime of a signature: longer than any attempt.
 const SIGNATURE_SECONDS: i64 = 600;
 
-/// What clients call a property, and what the bus calls it.
+/// The names of properties in jobs and at the bus.
 const PROPERTIES: [(&str, &str); 12] = [
     ("correlationId", "CorrelationId"),
     ("forcePersistence", "ForcePersistence"),
@@ -57,7 +57,7 @@ pub(crate) fn call(
     let mut headers = HeaderMap::new();
     let custom = message["customMessageProperties"].as_object();
     for (name, value) in custom.into_iter().flatten() {
-        // Texts stand in quotes, so that they are told from numbers.
+        // Texts are quoted, to distinguish them from numbers.
         let value = Value::from(value.as_str().unwrap_or_default()).to_string();
         let name = HeaderName::from_bytes(name.as_bytes());
         if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(&value)) {
@@ -101,8 +101,8 @@ fn put(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     }
 }
 
-/// The properties as the bus knows them. A message without an id gets the tag of
-/// its occurrence, by which the bus can drop a second one.
+/// The broker properties. A message without an id gets the tag of its occurrence, by
+/// which the bus can drop duplicates.
 fn properties(brokered: &Value, stamp: &Stamp) -> String {
     let mut out = Map::new();
     for (own, theirs) in PROPERTIES {

@@ -1,7 +1,7 @@
 //! Connections to the outside: pools, trust, proxy.
 //!
-//! One client serves all calls; a client certificate has one of its own, because a
-//! certificate belongs to the connection.
+//! One HTTP client serves all calls; each client certificate has one of its own, because
+//! a certificate belongs to the connection.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::guard::{Guard, JudgedResolver};
 use super::permit::Permit;
 use crate::scheduler::{Pkcs12, SecretKey};
 
-/// How calls are made.
+/// Options of outbound calls.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub guard: Guard,
@@ -23,23 +23,23 @@ pub struct Options {
     pub roots: Option<Vec<u8>>,
     /// A proxy for all calls.
     pub proxy: Option<String>,
-    /// Where tokens come from: `{authority}/{tenant}/oauth2/token`.
+    /// The OAuth authority: `{authority}/{tenant}/oauth2/token`.
     pub authority: String,
-    /// Storage accounts and namespaces that live elsewhere, by name.
+    /// Addresses of storage accounts and namespaces outside of the default domains, by name.
     pub endpoints: HashMap<String, String>,
-    /// What is said about where a job runs.
+    /// The region that is reported to targets.
     pub region: String,
-    /// How long an attempt may take.
+    /// Time-out of an attempt.
     pub timeout: Duration,
-    /// Opens the secrets of jobs.
+    /// Decrypts the secrets of jobs.
     pub key: SecretKey,
-    /// Whether this server may call anybody, if that can end.
+    /// Whether this server may make calls, if that can be revoked.
     pub permit: Option<Permit>,
 }
 
 impl Options {
-    /// The tenure of calls that may be made now; `Err` when none may. Where it cannot
-    /// end there is one.
+    /// The tenure of calls that may be made now; `Err` if none may. Without a permit it is
+    /// constant.
     pub(crate) fn tenure(&self) -> Result<u64, String> {
         let tenure = self.permit.as_ref().map_or(Ok(0), Permit::tenure);
         tenure.map_err(str::to_owned)
@@ -55,7 +55,7 @@ impl Options {
 }
 
 impl Options {
-    /// The usual options, with the key of the stored secrets.
+    /// The default options, with the key of the stored secrets.
     pub fn new(key: SecretKey) -> Self {
         Self {
             guard: Guard::default(),
@@ -71,10 +71,10 @@ impl Options {
     }
 }
 
-/// Certificates whose connections are kept.
+/// Maximum number of certificates with pooled connections.
 const IDENTITIES: usize = 64;
 
-/// Makes clients.
+/// Creates and caches HTTP clients.
 pub(crate) struct Caller {
     options: Arc<Options>,
     plain: Client,
@@ -83,7 +83,7 @@ pub(crate) struct Caller {
 
 impl Caller {
     pub(crate) fn new(options: Arc<Options>) -> Result<Self, String> {
-        // Whoever was first has chosen; it is the same one.
+        // Another caller may have installed the same provider already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         Ok(Self {
             plain: build(&options, None)?,

@@ -1,4 +1,4 @@
-//! Carries the attempts of jobs to the outside.
+//! Delivery of job attempts to external targets.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use super::token::{Applicant, Tokens};
 use super::{bus, queue};
 use crate::scheduler::SecretOwner;
 
-/// Makes the calls of jobs.
+/// Executes the calls of jobs.
 pub struct Outbound {
     options: Arc<Options>,
     caller: Caller,
@@ -30,7 +30,7 @@ pub struct Outbound {
 }
 
 impl Outbound {
-    /// Ready to call. It fails if roots or proxy cannot be used.
+    /// Fails if the roots or the proxy are invalid.
     pub fn new(mut options: Options, clock: Arc<dyn Clock>) -> Result<Self, String> {
         options.guard.is_proxied |= options.proxy.is_some();
         let options = Arc::new(options);
@@ -132,7 +132,7 @@ impl Outbound {
         }
     }
 
-    /// A refused token is replaced once.
+    /// A rejected token is replaced once.
     async fn with_token(&self, mut call: Call, applicant: &Applicant) -> Result<Reply, String> {
         let plain = self.caller.plain();
         let mut is_second = false;
@@ -157,7 +157,7 @@ fn sensitive(value: &str) -> Result<HeaderValue, String> {
     Ok(value)
 }
 
-/// What a dead letter says.
+/// The body of a dead letter.
 fn letter(order: &Order, stamp: &Stamp) -> String {
     json!({
         "subscription": order.job.collection.subscription,

@@ -1,9 +1,8 @@
-//! Where no request may go.
+//! Checks the targets of outbound requests.
 //!
-//! A name is resolved once per request: its addresses are judged together with the
-//! port, and the connection goes to an address that was judged, so that a name cannot
-//! mean one thing when it is checked and another when it is used. Every redirect is a
-//! request of its own.
+//! A name is resolved once per request: its addresses are checked together with the port,
+//! and the connection uses a checked address, so that a name cannot resolve differently
+//! between check and use. Every redirect is a request of its own.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -14,22 +13,22 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use crate::egress::{EgressPolicy, literal};
 
-/// Says which addresses may be called.
+/// Decides which addresses may be called.
 #[derive(Clone, Debug, Default)]
 pub struct Guard {
     /// Networks and ports.
     pub policy: EgressPolicy,
-    /// Whether our own ports may be called.
+    /// Whether the server's own ports may be called.
     pub allow_own: bool,
-    /// Our own ports; they become known when they are open.
+    /// The server's own ports, which are known once they are open.
     pub own: Arc<RwLock<Vec<SocketAddr>>>,
-    /// A proxy resolves names, maybe such as we cannot; only bare addresses are
-    /// checked here then.
+    /// Whether a proxy resolves names, maybe ones that this server cannot: then only IP
+    /// addresses are checked here.
     pub is_proxied: bool,
 }
 
 impl Guard {
-    /// Resolves the host of an address, and keeps what may be called of it.
+    /// Resolves the host of a URL, and keeps the addresses that may be called.
     pub(crate) async fn resolve(&self, url: &Url) -> Result<Judged, String> {
         let host = url.host_str().unwrap_or_default();
         let port = url.port_or_known_default().unwrap_or(0);
@@ -59,7 +58,7 @@ impl Guard {
         }
     }
 
-    /// A name that the proxy resolves. Names of loopback are the proxy's own machine.
+    /// Checks a name that the proxy resolves. Loopback names mean the proxy's own machine.
     fn proxied(&self, host: &str, port: u16) -> Result<Judged, String> {
         let name = host.trim_end_matches('.').to_ascii_lowercase();
         if name == "localhost" || name.ends_with(".localhost") {
@@ -78,7 +77,7 @@ impl Guard {
         Ok(())
     }
 
-    /// Whether an address leads back to one of our ports.
+    /// Whether an address is one of the server's own ports.
     fn is_own(&self, address: SocketAddr) -> bool {
         let asked = address.ip().to_canonical();
         let own = self.own.read();
@@ -98,11 +97,11 @@ fn is_of_this_machine(address: IpAddr) -> bool {
 }
 
 tokio::task_local! {
-    /// What the request that is being made may connect to.
+    /// The addresses that the current request may connect to.
     static JUDGED: Judged;
 }
 
-/// A host, and the addresses of it that were judged to be open.
+/// A host and its permitted addresses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Judged {
     host: String,
@@ -110,15 +109,15 @@ pub(crate) struct Judged {
 }
 
 impl Judged {
-    /// Makes a request that connects to these addresses only.
+    /// Runs a request that connects to these addresses only.
     ///
-    /// A connection is begun in the task of its request, where the resolver finds them.
+    /// Connecting starts in the task of the request, where the resolver finds them.
     pub(crate) async fn only<F: Future>(self, request: F) -> F::Output {
         JUDGED.scope(self, request).await
     }
 }
 
-/// The resolver that connections use. It looks up no name: it gives the addresses that were judged.
+/// The resolver of connections. It does no lookup: it returns the permitted addresses.
 #[derive(Clone)]
 pub(crate) struct JudgedResolver {
     /// The proxy, which the configuration names.
@@ -128,7 +127,7 @@ pub(crate) struct JudgedResolver {
 impl JudgedResolver {
     pub(crate) fn new(proxy: Option<&str>) -> Self {
         let host = |text: &str| Some(Url::parse(text).ok()?.host_str()?.to_owned());
-        // A proxy may be written without its scheme; requests go to it by http then.
+        // A proxy may be written without a scheme; then http is used.
         let host = proxy.and_then(|own| host(own).or_else(|| host(&format!("http://{own}"))));
         Self { proxy: host }
     }
@@ -259,7 +258,7 @@ mod tests {
             found.map(|found| found.collect::<Vec<_>>()).ok()
         };
         assert_eq!(resolve("localhost").await, None, "nothing was judged");
-        // A name that no resolver knows, with an address that was judged.
+        // A name that no resolver knows, with a permitted address.
         let judged = Judged {
             host: "a.invalid".to_owned(),
             addresses: vec!["127.0.0.9:81".parse().unwrap()],

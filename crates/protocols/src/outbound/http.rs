@@ -1,8 +1,8 @@
-//! One HTTP request, with our rules for redirects.
+//! One outbound HTTP request, with rules for redirects.
 //!
-//! Success is 2xx. 301, 302 and 303 are followed for GET and HEAD, 307 and 308 for
-//! any method, five at most; never from https to http. Each is judged like a request
-//! of its own. Of the headers only those cross origins that carry no secret.
+//! Success is 2xx. 301, 302 and 303 are followed for GET and HEAD, 307 and 308 for any
+//! method, five at most; never from https to http. Each is checked like a request of its
+//! own. Only headers that carry no secret are sent to another origin.
 
 use futures_util::StreamExt;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, LOCATION, SET_COOKIE};
@@ -27,31 +27,31 @@ const CROSSING: [&str; 5] = [
     "user-agent",
 ];
 
-/// How much of an answer is kept, and how much is read.
+/// How much of a response is kept, and how much is read.
 const KEPT_BYTES: usize = 2048;
 const READ_BYTES: usize = 1024 * 1024;
 
 /// A request that is ready to go.
 #[derive(Clone)]
 pub(crate) struct Call {
-    /// What a history item calls it.
+    /// Its name in history items.
     pub(crate) name: &'static str,
     pub(crate) method: Method,
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
     pub(crate) body: String,
-    /// The tenure in which it was begun: in no other one it is made.
+    /// The tenure in which it began; it is not sent in another one.
     pub(crate) tenure: u64,
 }
 
-/// What came of a call.
+/// The result of a call.
 pub(crate) struct Reply {
     pub(crate) status: Option<StatusCode>,
     pub(crate) outcome: Outcome,
 }
 
 impl Call {
-    /// Makes the call. `plain` takes over when a redirect leaves the origin.
+    /// Executes the call. `plain` is used after a redirect to another origin.
     pub(crate) async fn make(
         mut self,
         options: &Options,
@@ -64,7 +64,7 @@ impl Call {
                 Ok(judged) => judged,
                 Err(why) => return self.failed(why),
             };
-            // The last look before the first byte.
+            // The last check before the first byte.
             if let Err(why) = options.check(self.tenure) {
                 return self.failed(why);
             }
@@ -95,13 +95,13 @@ impl Call {
             server.address = self.url.host_str().unwrap_or_default(),
         );
         let mut headers = self.headers.clone();
-        // Whoever is called can tell that it was this attempt.
+        // The target can correlate the request with this attempt.
         span.in_scope(|| propagate(&mut headers));
         let request = client.request(self.method.clone(), self.url.clone());
         let mut request = request
             .build()
             .map_err(|error| cause(&error.without_url()))?;
-        // Credentials of the address, if it has any.
+        // Credentials in the URL, if it has any.
         if let Some(credentials) = request.headers_mut().remove(AUTHORIZATION) {
             headers.entry(AUTHORIZATION).or_insert(credentials);
         }
@@ -111,7 +111,7 @@ impl Call {
         {
             *request.body_mut() = Some(self.body.clone().into());
         }
-        // Addresses may hold secrets; errors must not.
+        // URLs may hold secrets; errors must not.
         judged
             .only(client.execute(request))
             .instrument(span)
@@ -119,7 +119,7 @@ impl Call {
             .map_err(|error| cause(&error.without_url()))
     }
 
-    /// Where an answer sends us, if it does.
+    /// The target of a redirect, if the response is one.
     fn redirect(&self, response: &Response) -> Result<Option<Url>, String> {
         let status = response.status();
         let is_safe = [Method::GET, Method::HEAD].contains(&self.method);
@@ -190,7 +190,7 @@ fn crossing(headers: &HeaderMap) -> HeaderMap {
         .collect()
 }
 
-/// Reads an answer to its end, and keeps its beginning.
+/// Reads a response to its end, and keeps its beginning.
 async fn read(response: Response) -> Result<String, String> {
     let (mut kept, mut total) = (Vec::new(), 0);
     let mut stream = response.bytes_stream();
@@ -205,13 +205,13 @@ async fn read(response: Response) -> Result<String, String> {
     }
     let mut text = String::from_utf8_lossy(&kept).into_owned();
     while text.len() > KEPT_BYTES {
-        // A byte that is no text becomes three.
+        // An invalid byte becomes three.
         text.pop();
     }
     Ok(text)
 }
 
-/// Reads an answer to its end; one that is longer is an error.
+/// Reads a response to its end; fails if it is longer than `most`.
 pub(crate) async fn read_bounded(response: Response, most: usize) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let mut stream = response.bytes_stream();
@@ -240,7 +240,7 @@ fn show_headers(headers: &HeaderMap) -> String {
     shown
 }
 
-/// What is at the bottom of an error, for people.
+/// The root cause of an error, as text.
 pub(crate) fn cause(error: &reqwest::Error) -> String {
     let mut deepest: &dyn std::error::Error = error;
     while let Some(source) = deepest.source() {

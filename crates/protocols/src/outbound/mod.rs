@@ -1,4 +1,4 @@
-//! Calls to the outside, with a guard on the way.
+//! Outbound calls of jobs, checked by a guard.
 
 mod action;
 mod bus;

@@ -1,7 +1,7 @@
-//! Whether this server may call anybody right now.
+//! The permit of a server to make outbound calls.
 //!
-//! It is asked before a request is sent, and again when a new connection is there:
-//! connecting takes time, and nothing has been sent by then.
+//! It is checked before a request is sent, and again after a new connection is
+//! established: connecting takes time, and nothing has been sent until then.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use std::task::{Context, Poll};
 use futures_util::future::BoxFuture;
 use tower::{BoxError, Layer, Service};
 
-/// Says in which tenure calls may be made right now; none when they may not.
+/// Yields the tenure in which calls may be made now; none if they may not.
 #[derive(Clone)]
 pub struct Permit {
     tenure: Arc<dyn Fn() -> Option<u64> + Send + Sync>,
-    /// Calls carry it as their epoch; else they carry that of their partition.
+    /// Whether calls carry the tenure as their epoch, instead of their partition's.
     pub(crate) is_epoch: bool,
     refusal: &'static str,
 }
 
 impl Permit {
-    /// While a region owns the jobs: its epoch.
+    /// A permit while the region owns the jobs; the tenure is its epoch.
     pub fn region(epoch: impl Fn() -> Option<u64> + Send + Sync + 'static) -> Self {
         Self {
             tenure: Arc::new(epoch),
@@ -29,7 +29,7 @@ impl Permit {
         }
     }
 
-    /// While the lease of a node of a cluster holds: which one it is.
+    /// A permit while the node of a cluster holds its lease; the tenure identifies the lease.
     pub fn node(tenure: impl Fn() -> Option<u64> + Send + Sync + 'static) -> Self {
         Self {
             tenure: Arc::new(tenure),
@@ -61,7 +61,7 @@ impl<S> Layer<S> for Permit {
     }
 }
 
-/// Gives a new connection away only if there is a permit then.
+/// Returns a new connection only if the permit is still valid.
 #[derive(Clone)]
 pub struct Permitted<S> {
     inner: S,
@@ -87,7 +87,7 @@ where
         let before = permit.tenure();
         Box::pin(async move {
             let connection = connecting.await?;
-            // Whoever lost it and has it again lost it.
+            // A permit that was lost and regained is a different one.
             match permit.tenure()? == before? {
                 true => Ok(connection),
                 false => Err("another one may have run this job in between".into()),
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
     use crate::scheduler::SecretKey;
 
-    /// Connects, and the epoch changes meanwhile.
+    /// A connector that changes the epoch while it connects.
     #[derive(Clone)]
     struct Slow(Arc<AtomicU64>, u64);
 
@@ -126,7 +126,7 @@ mod tests {
         }
     }
 
-    /// A permit of the epoch that stands there; 0 is none.
+    /// A permit with the stored epoch; 0 is none.
     fn permit(epoch: &Arc<AtomicU64>) -> Permit {
         let seen = Arc::clone(epoch);
         Permit::region(move || {
@@ -137,7 +137,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_permit_that_ends_while_connecting_keeps_the_request_here() {
-        // It goes on, it ends, it ends and begins anew.
+        // It continues, it ends, it ends and begins anew.
         for (next, is_sent) in [(3, true), (0, false), (5, false)] {
             let epoch = Arc::new(AtomicU64::new(3));
             let permit = permit(&epoch);
@@ -151,7 +151,7 @@ mod tests {
     fn a_call_is_made_in_its_own_tenure_only() {
         let epoch = Arc::new(AtomicU64::new(3));
         let mut options = Options::new(SecretKey::new("a key of this test"));
-        assert_eq!(options.check(0), Ok(()), "nobody else runs jobs");
+        assert_eq!(options.check(0), Ok(()), "no other node runs jobs");
         options.permit = Some(permit(&epoch));
         assert_eq!(options.check(3), Ok(()));
         epoch.store(5, Ordering::Relaxed);

@@ -13,7 +13,7 @@ use super::http::Call;
 use super::stamp::Stamp;
 use crate::scheduler::SecretOwner;
 
-/// Where storage accounts live unless the configuration says otherwise.
+/// Default domain of storage accounts.
 pub(crate) const DOMAIN: &str = "queue.core.windows.net";
 
 /// The request that puts a message into a queue.
@@ -52,7 +52,7 @@ pub(crate) fn call(
     })
 }
 
-/// Where an account or a namespace lives: as configured, or with the cloud.
+/// The address of an account or a namespace: as configured, or in the default domain.
 pub(crate) fn endpoint(options: &Options, name: &str, domain: &str) -> String {
     match options.endpoints.get(name) {
         Some(url) => url.trim_end_matches('/').to_string(),
@@ -60,7 +60,7 @@ pub(crate) fn endpoint(options: &Options, name: &str, domain: &str) -> String {
     }
 }
 
-/// What consumers of the original read out of a message.
+/// The message in the form that consumers of Azure Scheduler expect.
 fn payload(stamp: &Stamp, region: &str, message: &str) -> String {
     let fields = [
         ("ExecutionTag", stamp.tag.as_str()),

@@ -1,4 +1,4 @@
-//! What every attempt says about itself.
+//! The identifiers of an attempt, sent as headers.
 
 use bytes::Bytes;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::scheduler::encode;
 
-/// The headers in which an attempt says them.
+/// The headers that carry the identifiers.
 const HEADERS: [&str; 10] = [
     "x-ms-scheduler-jobid",
     "x-ms-scheduler-jobcollectionid",
@@ -23,16 +23,16 @@ const HEADERS: [&str; 10] = [
     "x-steadfast-epoch",
 ];
 
-/// Whether a header is one of an attempt: no job can set it.
+/// Whether a header is reserved for the attempt: no job can set it.
 pub(crate) fn is_stamp(name: &HeaderName) -> bool {
     HEADERS.contains(&name.as_str())
 }
 
-/// The names of an attempt.
+/// The identifiers of an attempt.
 pub(crate) struct Stamp {
-    /// Equal for all attempts at an occurrence, on every node and for ever.
+    /// Idempotency key: equal for all attempts at an occurrence, on every node.
     pub(crate) key: String,
-    /// The same, as 32 hexadecimal digits.
+    /// The same as 32 hexadecimal digits.
     pub(crate) tag: String,
     /// New for every attempt.
     pub(crate) request: String,
@@ -40,14 +40,14 @@ pub(crate) struct Stamp {
     pub(crate) expected: String,
     pub(crate) job: String,
     pub(crate) collection: String,
-    /// The epoch of whoever makes it.
+    /// The epoch of the node or region that executes it.
     pub(crate) epoch: u64,
-    /// The tenure in which it is made.
+    /// The tenure in which it is executed.
     pub(crate) tenure: u64,
 }
 
 impl Stamp {
-    /// The names of an attempt that is made in an epoch and a tenure.
+    /// The identifiers of an attempt in an epoch and a tenure.
     pub(crate) fn of(order: &Order, epoch: u64, tenure: u64) -> Self {
         let due = Timestamp(order.occurrence);
         let home = &order.job.collection;
@@ -69,7 +69,7 @@ impl Stamp {
         }
     }
 
-    /// The headers of an attempt. Nothing that a job says replaces them.
+    /// Sets the headers of an attempt. The headers of a job cannot override them.
     pub(crate) fn put(&self, order: &Order, region: &str, headers: &mut HeaderMap) {
         let action = match order.phase {
             Phase::Main => "main",
@@ -91,12 +91,12 @@ impl Stamp {
             &epoch,
         ];
         headers.reserve(values.len());
-        // All values share their memory, which headers are copied with on their way.
+        // All values share one buffer, which makes copies of the headers cheap.
         let all = Bytes::from(values.concat());
         let mut start = 0;
         for (name, value) in HEADERS.into_iter().zip(values) {
             let end = start + value.len();
-            // Names were encoded, so only a region could be no header.
+            // Names are encoded, so only a region could be an invalid header value.
             let text = Some(all.slice(start..end)).filter(|_| value.is_ascii());
             start = end;
             let value = text.and_then(|text| HeaderValue::from_maybe_shared(text).ok());

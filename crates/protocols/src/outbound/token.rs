@@ -1,4 +1,4 @@
-//! Tokens for jobs that call as an application.
+//! OAuth tokens for jobs that call as an application.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use super::caller::Options;
 use super::http::{cause, read_bounded};
 use crate::scheduler::encode;
 
-/// Tokens that are kept.
+/// Maximum number of cached tokens.
 const TOKENS: usize = 1024;
-/// A token is not used in its last moments.
+/// A token is not used this long before its expiry.
 const MARGIN: Duration = Duration::from_secs(60);
 
-/// Who asks for a token, and for what.
+/// The client and the resource of a token.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Applicant {
     pub(crate) tenant: String,
@@ -29,7 +29,7 @@ pub(crate) struct Applicant {
     pub(crate) secret: String,
 }
 
-/// Gets tokens and keeps them while they count.
+/// Requests tokens and caches them until they expire.
 pub(crate) struct Tokens {
     options: Arc<Options>,
     clock: Arc<dyn Clock>,
@@ -45,7 +45,7 @@ impl Tokens {
         }
     }
 
-    /// A token, kept or new.
+    /// A token, cached or new.
     pub(crate) async fn get(
         &self,
         client: &Client,
@@ -65,7 +65,7 @@ impl Tokens {
         Ok(token)
     }
 
-    /// Forgets a token that was refused.
+    /// Removes a token that was rejected.
     pub(crate) fn forget(&self, applicant: &Applicant) {
         self.kept.lock().remove(applicant);
     }
@@ -116,7 +116,7 @@ impl Tokens {
     }
 }
 
-/// Until when a token is used that lasts so long from now.
+/// Until when a token with this lifetime is used.
 fn end(now: Duration, lasts: Duration) -> Duration {
     now + lasts.min(limits::TOKEN_TIME).saturating_sub(MARGIN)
 }

@@ -1,4 +1,4 @@
-//! The body of a request, cut into events.
+//! Parses the body of a request into events.
 
 use axum::http::HeaderMap;
 use serde_json::{Map, Value};
@@ -12,8 +12,8 @@ use super::refused::Refused;
 /// The content type of a body that holds many events.
 const MANY: &str = "application/vnd.microsoft.servicebus.json";
 
-/// The publication that a request brings; `publisher` is the key, if the address
-/// names one.
+/// The publication of a request; `publisher` is the partition key if the address names
+/// one.
 pub(super) fn publication(
     headers: &HeaderMap,
     body: &[u8],

@@ -1,4 +1,4 @@
-//! What the headers of a request say about its events.
+//! Event properties from request headers.
 
 use axum::http::HeaderMap;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Why a publication was not taken; the one table to statuses.
+//! Maps publish errors to HTTP statuses, in one table.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -10,7 +10,7 @@ use steadfast_events::{Error, Kind};
 use crate::access::Denied;
 use crate::http::{RETRY_SECONDS, Unread};
 
-/// A status, a stable code and words.
+/// A status, a stable code and a message.
 #[derive(Debug)]
 pub(super) struct Refused {
     status: StatusCode,
@@ -19,7 +19,7 @@ pub(super) struct Refused {
 }
 
 impl Refused {
-    /// The request cannot be understood.
+    /// The request is malformed.
     pub(super) fn malformed(message: impl Into<String>) -> Self {
         Self {
             status: StatusCode::BAD_REQUEST,

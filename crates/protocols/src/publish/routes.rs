@@ -1,4 +1,4 @@
-//! Where events are sent to.
+//! The routes that publish events.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ const BODY_BYTES: usize = 4 * limits::PUBLICATION_BYTES;
 
 type Hubs = State<Arc<Context>>;
 
-/// Where events are sent to, by `POST`; all need the right to send to the event hub.
+/// The `POST` routes that publish events; all need the right to send to the event hub.
 pub const ROUTES: [&str; 3] = [
     "/{hub}/messages",
     "/{hub}/partitions/{partition}/messages",

@@ -1,4 +1,4 @@
-//! Who comes, and to which hub.
+//! Authenticates and authorises clients of a hub.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +18,11 @@ use super::token;
 use crate::access::{Area, Demand, Denied, Follow, Pass, Proof, Reason, Right, Scope, ended};
 use crate::http::Client as Forwarded;
 
-/// Somebody who may use a hub.
+/// A client that is authorised for a hub.
 pub(super) struct Admitted {
     pub(super) caller: Caller,
     pub(super) wishes: Wishes,
-    /// Ends with the key that has signed the token; none if the hub is open to all.
+    /// Watches the key that has signed the token; none if the hub is open.
     pub(super) follow: Option<Follow>,
     /// A bit per transport: 1, 2, 4.
     transports: u64,
@@ -39,23 +39,23 @@ impl Admitted {
     }
 }
 
-/// What ends with its key, in the words of the audit.
+/// The kind of the revoked resource in the audit log.
 const KIND: &str = "hub client";
 
-/// What clients of hubs need.
+/// The rights that clients of hubs need.
 const RIGHTS: &[Right] = &[Right::Listen];
 
-/// Why a client is closed. It may come back, with a token that counts.
+/// The close message of a revoked client, which may reconnect with a valid token.
 const REVOKED: &str = "Connection closed: the key behind its token no longer counts.";
 
-/// Closes a client when the proof that has let it in ends. Never completes.
+/// Closes a client when its key is revoked. Never completes.
 pub(super) async fn close_revoked(client: &Arc<Client>, mut follow: Option<Follow>) {
     ended(&mut follow).await;
     client.close(Some(REVOKED), true);
     std::future::pending().await
 }
 
-/// Looks at the token of a request, unless the hub is open to all.
+/// Verifies the token of a request, unless the hub is open.
 pub(super) fn admit(
     context: &Context,
     hub: &str,
@@ -102,7 +102,7 @@ pub(super) fn admit(
     })
 }
 
-/// The token: in the header, or in the query, which is all that browsers can do.
+/// The bearer token from the header, or from the query, which is all browsers can set.
 pub(super) fn shown<'a>(parts: &'a Parts, query: &'a Query) -> Option<&'a str> {
     let header = parts.headers.get(AUTHORIZATION);
     let header = header.and_then(|own| own.to_str().ok());
@@ -131,14 +131,14 @@ fn verify(
     Ok(admitted.map(|(pass, claims)| (claims, pass))?)
 }
 
-/// A number, which may be written as a text.
+/// A number claim, which may be a string.
 fn number(claims: &Map<String, Value>, name: &str) -> Option<u64> {
     let value = claims.get(name)?;
     let text = value.as_str().map(str::parse);
     value.as_u64().or_else(|| text.and_then(Result::ok))
 }
 
-/// How long the connection may last, if it ends with the token's user.
+/// How long the connection may last, if it closes on expiry of authentication.
 fn expires(context: &Context, claims: &Map<String, Value>) -> Option<Duration> {
     let is_asked = claims.get("asrs.s.coae")?;
     let is_asked = is_asked.as_bool() == Some(true)
@@ -152,7 +152,7 @@ fn expires(context: &Context, claims: &Map<String, Value>) -> Option<Duration> {
     ))
 }
 
-/// What concerns the socket alone, or is a secret of the client.
+/// Headers of the transport, and secrets of the client.
 const HIDDEN: [HeaderName; 6] = [
     AUTHORIZATION,
     COOKIE,
@@ -162,7 +162,7 @@ const HIDDEN: [HeaderName; 6] = [
     SEC_WEBSOCKET_VERSION,
 ];
 
-/// What the application may see of the request.
+/// The headers that the application may see.
 fn headers(parts: &Parts) -> Vec<(String, String)> {
     let shown = parts.headers.iter();
     let shown = shown.filter(|(name, _)| !HIDDEN.contains(name));

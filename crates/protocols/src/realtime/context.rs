@@ -1,4 +1,4 @@
-//! What all requests of clients share.
+//! State shared by all requests of clients.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use steadfast_realtime::Realtime;
 
 use crate::access::Access;
 
-/// The hubs that are served, and to whom.
+/// The hubs and who may access them.
 #[derive(Clone)]
 pub struct Context {
     pub realtime: Realtime,

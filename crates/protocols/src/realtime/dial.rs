@@ -1,4 +1,4 @@
-//! An app server: links that this process opens to a service.
+//! An app server: opens links to a service.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,16 +31,16 @@ pub struct DialOptions {
     pub authorities: Option<Vec<u8>>,
     /// The secret of a key that may send to the hub.
     pub secret: String,
-    /// The name of this server, which no other one has.
+    /// The unique name of this server.
     pub server: String,
     pub hub: String,
-    /// How it leaves.
+    /// How it shuts down.
     pub mode: ShutdownMode,
-    /// How many links it keeps up.
+    /// How many links it maintains.
     pub links: usize,
 }
 
-/// A hub of this process, linked to a service. It dials again when a link breaks.
+/// A hub of this process, linked to a service. It reconnects lost links.
 pub struct Dialed<H: Hub> {
     office: Arc<Office<H>>,
     mode: ShutdownMode,
@@ -50,23 +50,23 @@ pub struct Dialed<H: Hub> {
     task: tokio::task::JoinHandle<()>,
 }
 
-/// What all links of a hub share.
+/// State shared by all links of a hub.
 struct Dialer<H: Hub> {
     office: Arc<Office<H>>,
     options: DialOptions,
     trusted: Option<Arc<ClientConfig>>,
     clock: Arc<dyn Clock>,
-    /// How many of the links that are kept up are up.
+    /// How many of the maintained links are connected.
     up: watch::Sender<usize>,
     stop: CancellationToken,
 }
 
-/// How long the pauses between attempts are: the first, and the longest.
+/// The first and the longest delay between attempts.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 impl<H: Hub> Dialed<H> {
-    /// Begins to dial. It fails if the authorities cannot be used.
+    /// Starts to connect. Fails if the authorities are invalid.
     pub fn start(
         hub: H,
         options: DialOptions,
@@ -100,41 +100,41 @@ impl<H: Hub> Dialed<H> {
         })
     }
 
-    /// The hub's clients, wherever they are connected.
+    /// The hub's clients on all nodes.
     pub fn clients(&self) -> Clients {
         self.office.clients()
     }
 
-    /// How many clients this server has.
+    /// The number of clients of this server.
     pub fn count(&self) -> usize {
         self.office.count()
     }
 
-    /// How many links are up, with those that the service has asked for.
+    /// The number of connected links, with those that the service has requested.
     pub fn links(&self) -> usize {
         self.office.links()
     }
 
-    /// Waits until the service has welcomed all links.
+    /// Waits until the service has accepted all links.
     pub async fn ready(&self) {
         let mut up = self.up.clone();
         // The sender lives as long as the task that dials.
         let _ = up.wait_for(|up| *up >= self.links).await;
     }
 
-    /// Ends without a word, as a crash would.
+    /// Stops without a goodbye, like a crash.
     pub fn kill(self) {
         self.stop.cancel();
         self.task.abort();
     }
 
-    /// Leaves in four phases: offline, hooks, waiting or moving, close. How many
-    /// clients were left when the time was over.
+    /// Shuts down in four phases: offline, hooks, waiting or migration, close. Returns the
+    /// number of clients that were left at the time-out.
     pub async fn shutdown<F>(self, limit: Duration, hooks: F) -> usize
     where
         F: Future<Output = ()>,
     {
-        // No link is made anew, but those that are there work on.
+        // No link is reopened; connected ones keep working.
         self.stop.cancel();
         let leaving = async {
             self.office.go_offline(self.mode).await;
@@ -149,8 +149,8 @@ impl<H: Hub> Dialed<H> {
     }
 }
 
-/// Keeps all links of a hub, and opens further ones that the service asks for. With
-/// it all of them end.
+/// Maintains all links of a hub and opens further ones at the service's request. All end
+/// with this future.
 async fn keep_all<H: Hub>(dialer: Arc<Dialer<H>>, count: usize) {
     let mut links = JoinSet::new();
     for _ in 0..count {
@@ -170,7 +170,7 @@ async fn keep_all<H: Hub>(dialer: Arc<Dialer<H>>, count: usize) {
 }
 
 impl<H: Hub> Dialer<H> {
-    /// Dials until it is told to stop.
+    /// Maintains one link until stopped.
     async fn keep(self: Arc<Self>) {
         let mut pause = FIRST_PAUSE;
         while !self.stop.is_cancelled() {
@@ -196,12 +196,12 @@ impl<H: Hub> Dialer<H> {
         }
     }
 
-    /// A link that the service has asked for; it is not made anew.
+    /// Opens a link that the service has requested, without reconnects.
     async fn once(self: Arc<Self>, node: String) {
         self.link(Some(&node), &mut false).await;
     }
 
-    /// One link, until its end. Why it has ended, if somebody knows.
+    /// Runs one link until its end; returns the reason if it is known.
     async fn link(&self, target: Option<&str>, is_up: &mut bool) -> Option<String> {
         let socket = match self.open(target).await {
             Ok(socket) => socket,
@@ -241,7 +241,7 @@ impl<H: Hub> Dialer<H> {
         ended
     }
 
-    /// Introduces the server; returns only if that fails.
+    /// Sends the server's handshake; returns only on failure.
     async fn greet(
         &self,
         link: &OfficeLink<H>,
@@ -296,7 +296,7 @@ impl<H: Hub> Dialer<H> {
             opened = tokio::time::timeout(limits::SERVER_HANDSHAKE, opening) => {
                 opened.unwrap_or_else(|_| Err("the service does not answer".to_owned()))
             }
-            () = self.stop.cancelled() => Err("it was told to stop".to_owned()),
+            () = self.stop.cancelled() => Err("the app server is stopping".to_owned()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Clients that read server-sent events.
+//! The server-sent events transport.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use super::admit::close_revoked;
 use super::refusal::Refusal;
 use crate::access::Follow;
 
-/// Opens the stream: headers and a comment go at once, so that the client knows.
+/// Opens the stream: sends headers and a comment at once, so that the client sees it.
 pub(super) fn open(ticket: &Arc<Ticket>, follow: Option<Follow>) -> Result<Response, Refusal> {
     let open = ticket.open(Transport::ServerSentEvents, limits::CLIENT_POST_BYTES)?;
-    // Nobody is asked for more while the client does not read.
+    // Backpressure: no message is taken while the client does not read.
     let client = Arc::clone(&open.client);
     tokio::spawn(async move {
         tokio::select! {
@@ -44,7 +44,7 @@ pub(super) fn open(ticket: &Arc<Ticket>, follow: Option<Follow>) -> Result<Respo
     Ok(response)
 }
 
-/// The client's end of the stream; when it is dropped the client has gone.
+/// The response stream; dropping it disconnects the client.
 struct Reader {
     client: Arc<Client>,
     has_begun: bool,
@@ -68,7 +68,7 @@ impl Drop for Reader {
     }
 }
 
-/// An event whose data are these bytes, line by line.
+/// Encodes bytes as one event, line by line.
 fn event(bytes: &[u8]) -> Bytes {
     let mut out = Vec::with_capacity(bytes.len() + 16);
     for line in bytes.split(|byte| *byte == b'\n') {

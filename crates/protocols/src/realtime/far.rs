@@ -1,7 +1,7 @@
-//! Clients that come to another node than their own.
+//! Serves clients whose connection is on another node.
 //!
-//! A connection that is not open yet is taken over by the node at which its client
-//! has come. One that polls stays where it is: its requests are carried there.
+//! A connection that is not open yet moves to the node that receives its client. A
+//! polling connection stays on its node: its requests are forwarded there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,19 +21,19 @@ use super::context::Context;
 use super::polling;
 use super::refusal::Refusal;
 
-/// The kind of what nodes ask one another about one client.
+/// The message kind of requests between nodes about one client.
 pub const REQUESTS: Kind = Kind(66);
 
 /// A request about a client that another node may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FarRequest {
     pub(super) hub: String,
-    /// What the client shows.
+    /// The client's connection token.
     pub(super) token: String,
     pub(super) what: What,
 }
 
-/// What is wanted.
+/// What to do with the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum What {
     /// The ticket, if its connection is not open.
@@ -46,7 +46,7 @@ pub(super) enum What {
 /// The version of the encoding.
 const FORMAT: u8 = 1;
 
-/// What is told of an answer of HTTP.
+/// The response headers that are forwarded.
 const TOLD: [HeaderName; 2] = [CONTENT_TYPE, CACHE_CONTROL];
 
 impl FarRequest {
@@ -93,7 +93,7 @@ fn text(reader: &mut Reader) -> Result<String, Malformed> {
     String::from_utf8(reader.bytes()?.into()).map_err(|_| Malformed)
 }
 
-/// Takes a connection over that another node has, and nobody has opened.
+/// Takes over a connection from another node, if no transport has opened it.
 pub(super) async fn claim(context: &Context, hub: &str, token: &str) -> Option<Arc<Ticket>> {
     let request = FarRequest {
         hub: hub.to_owned(),
@@ -104,13 +104,13 @@ pub(super) async fn claim(context: &Context, hub: &str, token: &str) -> Option<A
     context.realtime.take_ticket(hub, token, given).ok()
 }
 
-/// Has the node of a client do what it wants.
+/// Forwards a request to the node that has the connection.
 pub(super) async fn carry(context: &Context, request: FarRequest) -> Result<Response, Refusal> {
     let answer = ask(context, &request).await.ok_or_else(Refusal::unknown)?;
     read(answer).map_err(|_| Refusal::unknown())
 }
 
-/// Asks the likeliest node first. Whoever does not know the client answers nothing.
+/// Queries nodes, the likeliest first. A node without the client responds with nothing.
 async fn ask(context: &Context, request: &FarRequest) -> Option<Bytes> {
     let body = request.encode();
     for node in context.realtime.likely(&request.token) {
@@ -122,7 +122,8 @@ async fn ask(context: &Context, request: &FarRequest) -> Option<Bytes> {
     None
 }
 
-/// Answers another node. Nothing, if it does not have the client.
+/// Handles a request of another node. The response is empty if this node does not have
+/// the client.
 pub async fn answer(context: &Context, request: Bytes) -> Bytes {
     let Ok(FarRequest { hub, token, what }) = FarRequest::decode(request) else {
         return Bytes::new();

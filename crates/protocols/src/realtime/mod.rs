@@ -1,7 +1,7 @@
 //! SignalR clients: negotiation and three transports.
 //!
-//! A transport carries bytes between a client and its inlet and outbox; it knows
-//! nothing of hubs.
+//! A transport carries bytes between a client and its inlet and outbox; it does not know
+//! hubs.
 
 mod admit;
 mod context;

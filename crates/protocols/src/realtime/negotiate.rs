@@ -1,4 +1,4 @@
-//! What a client may connect by.
+//! Negotiates the transport of a client.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -13,15 +13,15 @@ use super::context::Context;
 use super::query::Query;
 use super::refusal::Refusal;
 
-/// Transports as clients know them, with what they carry.
+/// Transports by their protocol names, with their transfer formats.
 const TRANSPORTS: [(Transport, &str, &[&str]); 3] = [
     (Transport::WebSockets, "WebSockets", &["Text", "Binary"]),
     (Transport::ServerSentEvents, "ServerSentEvents", &["Text"]),
     (Transport::LongPolling, "LongPolling", &["Text", "Binary"]),
 ];
 
-/// Answers a negotiation. What is wrong with it is said with status 200, as clients
-/// expect it; a token that does not count is not.
+/// Answers a negotiation. Errors have status 200, as clients expect, except for an
+/// invalid token.
 pub(super) fn negotiate(
     context: &Context,
     hub: &str,
@@ -56,7 +56,7 @@ pub(super) fn negotiate(
     if version == 1 {
         told["connectionToken"] = json!(ticket.token);
     }
-    // A client that has not asked for it fails on it.
+    // Clients that did not request it fail on it.
     if may_return {
         told["useStatefulReconnect"] = json!(true);
     }

@@ -1,17 +1,17 @@
-//! Every operation of sends by HTTP, and what it needs.
+//! The operations of the REST API and their rights.
 
 use axum::http::Method;
 
 use crate::access::Right;
 
-/// The versions of the interface: dated ones, and the first one.
+/// The versions of the API: dated ones, and the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
     Dated,
     First,
 }
 
-/// What is done.
+/// An operation of the REST API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     SendToAll,
@@ -41,8 +41,8 @@ const BOTH: &[Version] = &[Dated, First];
 const DATED: &[Version] = &[Dated];
 const FIRST: &[Version] = &[First];
 
-/// By versions, method and path below the name of a hub. An operation that is not here is
-/// not offered. The first version names user and group the other way round.
+/// By versions, method and path below the name of a hub. Other operations are not
+/// offered. The first version has user and group in the opposite order.
 static OPERATIONS: [(&[Version], Method, &str, Operation); 30] = [
     (DATED, Method::POST, ":send", SendToAll),
     (DATED, Method::POST, "users/{user}/:send", SendToUser),
@@ -141,7 +141,7 @@ static OPERATIONS: [(&[Version], Method, &str, Operation); 30] = [
     ),
 ];
 
-/// An operation, and whom it names.
+/// An operation with the names in its path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Named<'a> {
     pub(super) operation: Operation,
@@ -151,7 +151,7 @@ pub(super) struct Named<'a> {
 }
 
 impl Version {
-    /// Where its operations stand.
+    /// The root path of its operations.
     pub(super) const fn root(self) -> &'static str {
         match self {
             Self::Dated => "/api/hubs/",
@@ -161,7 +161,7 @@ impl Version {
 }
 
 impl Operation {
-    /// One of these is needed.
+    /// The rights of which the caller needs one.
     pub(super) const fn rights(self) -> &'static [Right] {
         match self {
             FindConnection | FindUser | FindGroup | FindUserInGroup => &[Right::Send, Right::Read],
@@ -173,8 +173,8 @@ impl Operation {
     }
 }
 
-/// Every operation by method and whole path, with what the caller must be allowed to do:
-/// one of these.
+/// Every operation by method and full path, with the rights of which the caller needs
+/// one.
 pub fn sends() -> impl Iterator<Item = (Method, String, &'static [Right])> {
     OPERATIONS
         .iter()

@@ -1,4 +1,4 @@
-//! Clients that poll, and post what they say.
+//! The long polling transport: polls and posts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(super) async fn poll(
         Some(_) => return Err(Refusal::other_transport()),
         None => return Ok(answer(&*begin(ticket, follow)?, Bytes::new())),
     };
-    // An older poll ends now, without having taken anything.
+    // An older poll ends now without a message.
     open.poll
         .send_modify(|number| *number += if *number % 2 == 0 { 1 } else { 2 });
     let number = *open.poll.borrow();
@@ -52,14 +52,14 @@ pub(super) async fn poll(
     }
 }
 
-/// Opens the connection: by the first poll, or by what a client posts before it.
+/// Opens the connection: on the first poll, or on a post before it.
 fn begin(ticket: &Arc<Ticket>, follow: Option<Follow>) -> Result<Arc<Open>, Refusal> {
     let open = ticket.open(Transport::LongPolling, limits::CLIENT_POST_BYTES)?;
     tokio::spawn(keep(Arc::clone(&open), gap(ticket), follow));
     Ok(open)
 }
 
-/// How long the client may be away between two polls: its token may say so
+/// How long the client may be absent between two polls: its token may set it
 /// (`MaxPollIntervalInSeconds` of the SDK).
 fn gap(ticket: &Ticket) -> Duration {
     let said = ticket.caller().claim("asrs.s.ttl");
@@ -69,7 +69,7 @@ fn gap(ticket: &Ticket) -> Duration {
     })
 }
 
-/// What the client says.
+/// Handles a message of the client.
 pub(super) async fn post(
     ticket: &Arc<Ticket>,
     bytes: Bytes,
@@ -77,7 +77,7 @@ pub(super) async fn post(
 ) -> Result<Response, Refusal> {
     let open = match ticket.opened() {
         Some(open) => open,
-        // One of the clients says hello before it polls.
+        // Some clients send their handshake before they poll.
         None => begin(ticket, follow)?,
     };
     if open.transport == Transport::WebSockets {
@@ -85,12 +85,12 @@ pub(super) async fn post(
         return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, text));
     }
     let mut inlet = open.inlet.lock().await;
-    // A connection that has ended says so where it is read.
+    // The next poll reports an ended connection.
     let _ = inlet.take(bytes).await;
     Ok(StatusCode::OK.into_response())
 }
 
-/// The client wants to end.
+/// The client closes the connection.
 pub(super) fn end(ticket: &Ticket) -> Result<Response, Refusal> {
     match ticket.opened() {
         Some(open) if open.transport == Transport::LongPolling => {
@@ -104,7 +104,7 @@ pub(super) fn end(ticket: &Ticket) -> Result<Response, Refusal> {
     }
 }
 
-/// A poll that waits. When it is dropped, its client has a while for the next one.
+/// A poll in progress. Dropping it starts the time-out for the next poll.
 struct Polling {
     open: Arc<Open>,
     number: u64,
@@ -123,8 +123,8 @@ impl Drop for Polling {
     }
 }
 
-/// Ends a client that does not poll any more, or whose proof has ended. Polls in
-/// progress have odd numbers.
+/// Closes a client that stops polling or whose key is revoked. The count is odd while a
+/// poll is in progress.
 async fn keep(open: Arc<Open>, gap: Duration, follow: Option<Follow>) {
     let mut polls = open.poll.subscribe();
     let revoked = close_revoked(&open.client, follow);
@@ -167,7 +167,7 @@ mod tests {
 
     use super::*;
 
-    /// An upstream that is told nothing.
+    /// An upstream without events.
     struct Deaf;
 
     impl Upstream for Deaf {
@@ -180,7 +180,7 @@ mod tests {
         }
     }
 
-    /// A service that greets clients itself, and a ticket of it.
+    /// A service that handles handshakes itself, and a ticket of it.
     fn ticket(claims: &[(&str, &str)]) -> (Realtime, Arc<Ticket>) {
         let claims = claims.iter();
         let claims = claims.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));

@@ -6,11 +6,11 @@ use percent_encoding::percent_decode_str;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Query {
     pairs: Vec<(String, String)>,
-    /// What the application has put there, as it came.
+    /// The application's parameters, undecoded.
     rest: String,
 }
 
-/// What the application does not see.
+/// Parameters that the application does not see.
 const OWN: [&str; 4] = [
     "id",
     "access_token",
@@ -52,7 +52,7 @@ impl Query {
         found.map(|(_, value)| value.clone()).collect()
     }
 
-    /// What the application has put there, with `?`.
+    /// The application's parameters, with a leading `?`.
     pub(super) fn rest(&self) -> &str {
         &self.rest
     }

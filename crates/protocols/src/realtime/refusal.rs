@@ -1,6 +1,6 @@
-//! Why a request of a client is not served.
+//! Errors of client requests.
 //!
-//! The texts are those that the clients know.
+//! The texts are those that clients expect.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -9,11 +9,11 @@ use steadfast_realtime::{Error, ErrorKind, Refused};
 use crate::access::Denied;
 use crate::http::Problem;
 
-/// An answer that ends a request.
+/// The error response to a client's request.
 pub(super) enum Refusal {
     /// A status and a text.
     Plain(StatusCode, String),
-    /// In the form of our own interface.
+    /// As problem details, like the management API.
     Problem(Problem),
 }
 
@@ -22,7 +22,7 @@ impl Refusal {
         Self::Plain(status, text.into())
     }
 
-    /// Nobody has negotiated that, or it has ended.
+    /// The connection was not negotiated, or it has ended.
     pub(super) fn unknown() -> Self {
         Self::new(StatusCode::NOT_FOUND, "No Connection with that ID")
     }

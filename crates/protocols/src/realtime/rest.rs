@@ -1,7 +1,7 @@
-//! Sends by HTTP, as the management SDKs do them.
+//! The REST API of the management SDKs.
 //!
-//! Two versions: dated ones below `/api/hubs`, and `/api/v1/hubs`. Absence is told
-//! by a header without which those SDKs fail.
+//! Two versions: dated ones below `/api/hubs`, and `/api/v1/hubs`. A missing resource is
+//! reported with a header that those SDKs require.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,10 +30,10 @@ use super::token;
 use crate::access::{Area, Demand, Denied, Proof, Reason, Right, Scope};
 use crate::http::{Problem, RETRY_SECONDS, Unread, read};
 
-/// Below these everything needs a token for its own address.
+/// Every path below these needs a token with its own URL as the audience.
 pub const SENDS: [&str; 2] = ["/api/hubs/{*rest}", "/api/v1/hubs/{*rest}"];
 
-/// What is needed to learn that there is no such operation.
+/// The rights needed to learn that an operation does not exist.
 const SEND: &[Right] = &[Right::Send];
 
 /// The routes; health needs no token.
@@ -61,7 +61,7 @@ async fn serve(State(context): State<Arc<Context>>, request: Request) -> Respons
     }
 }
 
-/// What a request asks for.
+/// A parsed request.
 struct Asked {
     /// The clients of the hub at all nodes.
     all: Everywhere,
@@ -69,14 +69,14 @@ struct Asked {
     version: Version,
 }
 
-/// What came of it.
+/// The result of an operation.
 enum Done {
     Status(u16),
-    /// It is not there, said in the words that the SDKs know.
+    /// Not found, with the error code that the SDKs expect.
     Absent(&'static str),
 }
 
-/// Why it was not done.
+/// Why an operation failed.
 enum Failure {
     Denied(Denied),
     Wrong(StatusCode, &'static str, String),
@@ -191,8 +191,8 @@ fn is_hub_name(name: &str) -> bool {
     is_first && name.len() <= limits::HUB_NAME && name.chars().all(is_rest)
 }
 
-/// The token's audience is the address, without the port and what is excluded. The
-/// right is needed on the hub that is meant, which an application's name changes.
+/// The token's audience is the URL without port and query. The right is checked on the
+/// effective hub, whose name includes the application's prefix.
 fn verify(
     context: &Context,
     hub: &str,
@@ -268,7 +268,7 @@ impl Asked {
                 let is_in = self.all.join(id, group).await.is_ok();
                 Ok(known(is_in, "Error.Connection.NotExisted"))
             }
-            // A connection that is not there is in no group: the SDK expects success.
+            // A missing connection is in no group: the SDK expects success.
             Operation::RemoveConnection => {
                 self.all.leave(id, Some(group)).await;
                 Ok(Done::Status(200))
@@ -351,7 +351,7 @@ fn group_name(name: &str) -> Result<(), Failure> {
     }
 }
 
-/// A message as JSON, which is written for all clients, or as they are to get it.
+/// The payload of a message: JSON that is encoded per protocol, or encoded already.
 async fn payload(parts: &Parts, body: Body) -> Result<Payload, Failure> {
     let most = limits::CLIENT_POST_BYTES;
     let read = read(&parts.extensions, body, most).await;
@@ -380,7 +380,7 @@ async fn payload(parts: &Parts, body: Body) -> Result<Payload, Failure> {
     payload.map_err(|error| Failure::bad(error.to_string()))
 }
 
-/// A call as JSON. SDKs write its names in either case.
+/// Parses a call from JSON. SDKs differ in the case of its member names.
 fn call(bytes: &[u8]) -> Result<(String, Vec<Value>), Failure> {
     let mut body: Map<String, Value> = serde_json::from_slice(bytes)
         .map_err(|error| Failure::bad(format!("the body needs a target: {error}")))?;
@@ -398,7 +398,7 @@ fn call(bytes: &[u8]) -> Result<(String, Vec<Value>), Failure> {
     }
 }
 
-/// A map from protocols to framed messages.
+/// Parses a map from protocols to framed messages.
 fn forms(bytes: &bytes::Bytes) -> Option<Payload> {
     let mut reader = Reader::new(bytes);
     let count = reader.map().ok()?;

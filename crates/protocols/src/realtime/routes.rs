@@ -1,4 +1,4 @@
-//! The paths of clients.
+//! The routes of clients.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use super::{events, far, negotiate, polling, rest, server, websocket};
 use crate::access::ended;
 use crate::http::{Problem, Unread, audited, read};
 
-/// A path, and the hub behind it; without one the query names it.
+/// A client path and its hub; without one the query names the hub.
 #[derive(Clone)]
 struct Door {
     context: Arc<Context>,
@@ -33,13 +33,13 @@ struct Door {
 /// Where app servers open their links.
 pub const SERVERS: [&str; 2] = ["/server", "/server/"];
 
-/// Where clients of all hubs come: to meet, and to talk.
+/// The paths of clients of all hubs: negotiation and connection.
 pub const CLIENTS: [&str; 3] = ["/client/negotiate", "/client/", "/client"];
 
 /// Routes to be merged with others.
 pub type Routes = Router;
 
-/// `/client` for all hubs, and a path for each that has one of its own.
+/// `/client` for all hubs, and a path for each hub that has its own.
 pub fn routes(context: &Arc<Context>, paths: &[(String, String)]) -> Routes {
     let all = Door {
         context: Arc::clone(context),
@@ -65,7 +65,7 @@ pub fn routes(context: &Arc<Context>, paths: &[(String, String)]) -> Routes {
         .layer(middleware::from_fn_with_state(access, audited))
 }
 
-/// The routes of clients below a path: to meet, and to talk.
+/// The client paths below a path: negotiation and connection.
 pub fn client_paths(path: &str) -> [String; 3] {
     let path = path.trim_end_matches('/');
     let whole = if path.is_empty() { "/{$}" } else { path };
@@ -130,7 +130,7 @@ async fn talk(State(door): State<Door>, request: Request) -> Response {
 
 fn is_upgrade(parts: &Parts) -> bool {
     let upgrade = parts.headers.get(UPGRADE).and_then(|own| own.to_str().ok());
-    // HTTP/2 has another way to ask for it, which no client uses.
+    // HTTP/2 uses extended CONNECT instead, which no client sends.
     upgrade.is_some_and(|own| own.eq_ignore_ascii_case("websocket"))
 }
 
@@ -167,7 +167,7 @@ async fn get(door: &Door, parts: &Parts, query: &Query) -> Result<Response, Refu
     }
 }
 
-/// The send half of transports that have one.
+/// Handles posts, the send half of long polling and server-sent events.
 async fn post(door: &Door, parts: &Parts, query: &Query, body: Body) -> Result<Response, Refusal> {
     let hub = door.hub(query)?;
     let follow = admit(&door.context, &hub, parts, query)?.follow;
@@ -193,7 +193,7 @@ async fn post(door: &Door, parts: &Parts, query: &Query, body: Body) -> Result<R
     }
 }
 
-/// The client wants to end.
+/// The client closes the connection.
 async fn delete(door: &Door, parts: &Parts, query: &Query) -> Result<Response, Refusal> {
     let hub = door.hub(query)?;
     admit(&door.context, &hub, parts, query)?;
@@ -204,7 +204,7 @@ async fn delete(door: &Door, parts: &Parts, query: &Query) -> Result<Response, R
     }
 }
 
-/// What the client shows.
+/// The client's connection token.
 fn token(query: &Query) -> Result<&str, Refusal> {
     let token = query.get("id").filter(|own| !own.is_empty());
     token.ok_or_else(Refusal::no_id)

@@ -1,6 +1,6 @@
-//! App servers: their links to the service.
+//! The links of app servers to the service.
 //!
-//! Where one WebSocket message ends means nothing here, either way.
+//! WebSocket message boundaries have no meaning here, in either direction.
 
 use std::sync::Arc;
 
@@ -21,13 +21,13 @@ use super::refusal::Refusal;
 use super::token;
 use crate::access::{Area, Demand, Denied, Follow, Proof, Reason, Right, Scope};
 
-/// How app servers of this library introduce themselves.
+/// The user agent of app servers of this library.
 pub(super) const AGENT: &str = "steadfast";
 
-/// What ends with its key, in the words of the audit.
+/// The kind of the revoked resource in the audit log.
 const KIND: &str = "app server link";
 
-/// What app servers need.
+/// The rights that app servers need.
 const RIGHTS: &[Right] = &[Right::Send];
 
 /// Opens the link of a server.
@@ -62,7 +62,7 @@ async fn open(context: &Context, mut parts: Parts, query: &Query) -> Result<Resp
         .max_message_size(limits::SERVER_MESSAGE_BYTES)
         .max_frame_size(limits::SERVER_MESSAGE_BYTES);
     let realtime = context.realtime.clone();
-    // Another node has asked for this link: then the bytes go there.
+    // Another node has requested this link: forward its bytes there.
     let lent = query
         .get("target")
         .and_then(|node| realtime.lend(node, &hub, &server, is_ours));
@@ -113,7 +113,7 @@ async fn run(socket: WebSocket, mut server: ServerLink, realtime: Realtime, mut 
             if server.take(bytes).is_err() {
                 return;
             }
-            // A server that sends faster than other nodes hear it is slowed down.
+            // Backpressure for a server that sends faster than other nodes receive.
             realtime.room().await;
         }
     };
@@ -121,7 +121,7 @@ async fn run(socket: WebSocket, mut server: ServerLink, realtime: Realtime, mut 
     tokio::pin!(reading, writing);
     tokio::select! {
         () = &mut reading => {
-            // A refusal may still be under way.
+            // A refusal may still be in the outbox.
             let _ = tokio::time::timeout(limits::CLIENT_STALL, drain(&link, writing)).await;
         }
         _ = follow.ended() => {
@@ -131,7 +131,7 @@ async fn run(socket: WebSocket, mut server: ServerLink, realtime: Realtime, mut 
     }
 }
 
-/// Carries bytes between a server and the node that has its link.
+/// Forwards bytes between a server and the node that uses its link.
 async fn carry(socket: WebSocket, lent: Lent, mut words: LentWords, mut follow: Follow) {
     let (mut sink, mut stream) = socket.split();
     let reading = async {

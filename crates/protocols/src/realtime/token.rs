@@ -1,4 +1,4 @@
-//! Tokens of clients: made, and compared with what they open.
+//! Client tokens: issues them, matches audiences.
 
 use std::time::Duration;
 
@@ -12,20 +12,19 @@ use steadfast_wire::jwt;
 
 use crate::http::Client;
 
-/// The name of the key with which the server signs tokens for clients of hubs. No
-/// user's key can have it.
+/// The reserved name of the key with which the server signs tokens for clients of hubs.
 pub const CLIENT_KEY: &str = "server/client-tokens";
 
-/// What a token is to say.
+/// The contents of a client token.
 #[derive(Clone, Debug, Default)]
 pub struct TokenWish {
-    /// The hub that it opens.
+    /// The hub that it grants access to.
     pub hub: String,
-    /// Whose connections they are, if somebody's.
+    /// The user of the connections, if any.
     pub user: Option<String>,
-    /// What else it says.
+    /// Further claims.
     pub claims: Vec<(String, String)>,
-    /// How long it counts.
+    /// How long it is valid.
     pub lifetime: Duration,
 }
 
@@ -40,7 +39,7 @@ pub fn server_token(hub: &str, server: &str, host: &str, secret: &str, now: Time
     }
 }
 
-/// How long the token of a server counts: it is made for each link.
+/// The lifetime of a server's token, which is issued per link.
 const SERVER_LIFETIME: Duration = Duration::from_secs(3600);
 
 /// A token for a client, signed with the secret of a key.
@@ -62,8 +61,8 @@ pub fn token(wish: &TokenWish, host: &str, secret: &str, now: Timestamp) -> Stri
     jwt::token(&claims, secret)
 }
 
-/// The host that a request is for: what a trusted proxy says, else the Host, else the
-/// authority, which HTTP/2 has in its place. Without one no audience is ours.
+/// The host of a request: from a trusted proxy, else from the Host header, else from the
+/// HTTP/2 authority. Without a host no audience matches.
 pub(super) fn host(parts: &Parts) -> Option<&str> {
     let forwarded = parts.extensions.get::<Client>();
     let forwarded = forwarded.and_then(|own| own.host.as_deref());
@@ -86,7 +85,7 @@ pub(super) fn is_for_server(audience: &str, hub: &str, host: Option<&str>) -> bo
     is_host && is_hub && uri.path().trim_end_matches('/') == "/server"
 }
 
-/// Whether an audience is this address, whatever its port.
+/// Whether an audience is this URL, ignoring the port.
 pub(super) fn is_for_path(audience: &str, path: &str, host: Option<&str>) -> bool {
     let Ok(uri) = audience.parse::<Uri>() else {
         return false;
@@ -96,8 +95,8 @@ pub(super) fn is_for_path(audience: &str, path: &str, host: Option<&str>) -> boo
     is_host && uri.path().trim_end_matches('/') == path.trim_end_matches('/')
 }
 
-/// Whether an audience names this hub: by `/client/?hub=`, or by its own path.
-/// Ports do not count; the host does, but all names of this machine are one.
+/// Whether an audience names this hub: by `/client/?hub=`, or by its own path. Ports are
+/// ignored; hosts must match, but all names of this machine are equal.
 pub(super) fn is_for(audience: &str, hub: &str, path: &str, host: Option<&str>) -> bool {
     let Ok(uri) = audience.parse::<Uri>() else {
         return false;
@@ -126,7 +125,7 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-/// All claims as texts; one with several values comes several times.
+/// All claims as strings; one with several values appears several times.
 pub(super) fn texts(claims: &Map<String, Value>) -> Vec<(String, String)> {
     let mut texts = Vec::new();
     for (name, value) in claims {

@@ -1,4 +1,4 @@
-//! Encrypted links to a service, and whom they trust.
+//! TLS of links to a service.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// Something that carries bytes both ways.
+/// A bidirectional byte stream.
 pub(super) trait Carrier: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Carrier for T {}
@@ -36,14 +36,14 @@ pub(super) fn trust(authorities: Option<&[u8]>) -> Result<Arc<ClientConfig>, Str
     Ok(Arc::new(config))
 }
 
-/// Connects to `host:port`, encrypted if somebody says whom to trust.
+/// Connects to `host:port`, with TLS if a configuration is given.
 pub(super) async fn connect(
     address: &str,
     trusted: Option<&Arc<ClientConfig>>,
 ) -> Result<Box<dyn Carrier>, String> {
     let tcp = TcpStream::connect(address).await;
     let tcp = tcp.map_err(|error| error.to_string())?;
-    // What is said is said at once.
+    // Small messages must not wait.
     let _ = tcp.set_nodelay(true);
     let Some(trusted) = trusted else {
         return Ok(Box::new(tcp));

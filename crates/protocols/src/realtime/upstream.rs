@@ -1,4 +1,4 @@
-//! Tells upstreams of clients without an app server.
+//! Calls HTTP upstreams for serverless clients.
 
 use std::sync::Arc;
 
@@ -17,18 +17,18 @@ use tokio::sync::Semaphore;
 use crate::access::{Access, Area, Key, Right};
 use crate::outbound::{Caller, Options, cause};
 
-/// Which events go where; the first rule that fits counts.
+/// Routes events to a URL; the first matching rule applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpstreamRule {
-    /// An address with `{hub}`, `{category}` and `{event}` in it.
+    /// A URL with the placeholders `{hub}`, `{category}` and `{event}`.
     pub url: String,
-    /// `*`, a name, or names with commas between them.
+    /// `*`, a name, or comma-separated names.
     pub hub: String,
     pub category: String,
     pub event: String,
 }
 
-/// Makes the calls.
+/// Calls the upstreams.
 pub struct Upstreams {
     rules: Vec<UpstreamRule>,
     options: Arc<Options>,
@@ -37,14 +37,14 @@ pub struct Upstreams {
     calls: Semaphore,
 }
 
-/// What may stand in braces in an address.
+/// The placeholders of a URL.
 const PLACEHOLDERS: [&str; 3] = ["hub", "category", "event"];
 
 /// Categories of events.
 const CATEGORIES: [&str; 2] = ["connections", "messages"];
 
 impl UpstreamRule {
-    /// Says what is wrong with it, if something is.
+    /// Validates the rule.
     pub fn check(&self) -> Result<(), String> {
         let url = &self.url;
         let mut parts = url.split('{');
@@ -108,7 +108,7 @@ fn names(pattern: &str) -> impl Iterator<Item = &str> {
 }
 
 impl Upstreams {
-    /// Ready to call. It fails if a rule makes no sense, or trust or proxy are unfit.
+    /// Fails if a rule, the trusted authorities or the proxy are invalid.
     pub fn new(
         rules: Vec<UpstreamRule>,
         options: Options,
@@ -133,7 +133,7 @@ impl Upstreams {
     async fn call(&self, event: Event) -> Result<Answer, String> {
         let rule = |rule: &&UpstreamRule| rule.fits(&event.hub, event.category, &event.name);
         let rule = self.rules.iter().find(rule);
-        let rule = rule.ok_or("no upstream is there for it")?;
+        let rule = rule.ok_or("no upstream rule matches the event")?;
         let url = Url::parse(&rule.url(&event)).map_err(|_| "the upstream has no valid address")?;
         let _permit = self.calls.acquire().await;
         let guard = &self.options.guard;
@@ -144,7 +144,7 @@ impl Upstreams {
         let headers = self.headers(&event);
         let request = self.client.post(url).headers(headers).body(event.body);
         let request = request.timeout(limits::UPSTREAM_TIME);
-        // Addresses may hold secrets; errors must not.
+        // URLs may hold secrets; errors must not.
         let response = judged.only(request.send()).await;
         let response = response.map_err(|error| cause(&error.without_url()))?;
         let status = response.status().as_u16();
@@ -174,7 +174,7 @@ impl Upstreams {
             ("x-asrs-signature", &self.signature(event)),
         ];
         for (name, text) in texts {
-            // Bytes, because texts of clients may be in any alphabet.
+            // Bytes, because client texts need not be ASCII.
             if let Ok(value) = HeaderValue::from_bytes(text.as_bytes())
                 && !text.is_empty()
             {
@@ -214,7 +214,7 @@ impl Upstream for Upstreams {
     }
 }
 
-/// Reads an answer; a byte more than may be passed on, so that it is noticed.
+/// Reads a response up to just over the limit, so that the caller notices the excess.
 async fn read(response: Response) -> Result<Bytes, String> {
     let mut bytes = BytesMut::new();
     let mut stream = response.bytes_stream();

@@ -1,7 +1,7 @@
-//! Clients on a WebSocket.
+//! The WebSocket transport.
 //!
-//! Every message that leaves holds whole hub messages. No WebSocket ping is sent:
-//! one of the clients dies of it. Pings that come are answered by the library.
+//! Every outgoing message holds whole hub messages. No WebSocket ping is sent: some
+//! clients crash on it. The library answers incoming pings.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,11 +27,11 @@ use super::refusal::Refusal;
 use crate::access::Follow;
 use crate::listen::{Socket, SocketLimit, Upgrade};
 
-/// What a socket is read into while it is quiet.
+/// The read buffer of an idle socket.
 const QUIET_BYTES: usize = 512;
 
-/// Opens a WebSocket: for a ticket, again for a client that comes back, or for one
-/// that has not negotiated.
+/// Opens a WebSocket: for a ticket, for a client that reconnects, or for one that skips
+/// negotiation.
 pub(super) async fn open(
     context: &Context,
     hub: &str,
@@ -76,7 +76,7 @@ pub(super) async fn open(
         }
         None => {
             let mut wishes = admitted.wishes;
-            // Without a token there is nothing to come back with.
+            // Without a connection token it cannot reconnect.
             wishes.is_stateful = false;
             let made = context.realtime.connect(hub, admitted.caller, &wishes)?;
             (Inlet::new(made.0, made.1, most), 0)
@@ -89,7 +89,7 @@ pub(super) async fn open(
         .max_write_buffer_size(2 * limits::CLIENT_OUT_BYTES + most)
         .max_message_size(Some(most))
         .max_frame_size(Some(most));
-    // A client has nothing long to say before its handshake is taken.
+    // Only the short handshake is expected first.
     let limit = SocketLimit::new(limits::HUB_UNGREETED_MESSAGE).counted();
     let greeted = limit.clone();
     Ok(
@@ -118,7 +118,7 @@ async fn run(
     let error = {
         tokio::pin!(reading, writing);
         tokio::select! {
-            // What the client was sent last may still be under way.
+            // The last messages may still be in the outbox.
             ended = &mut reading => match client.is_ending() {
                 true => {
                     let _ = tokio::time::timeout(limits::CLIENT_STALL, writing).await;
@@ -139,7 +139,7 @@ async fn run(
     drop(sink);
 }
 
-/// Reads until the client ends. What went wrong, if something did.
+/// Reads until the client ends; returns the error, if any.
 async fn read(
     mut stream: SplitStream<Socket>,
     limit: &SocketLimit,
@@ -175,7 +175,7 @@ async fn read(
     }
 }
 
-/// Writes until nothing follows. What went wrong, if something did.
+/// Writes until the outbox ends; returns the error, if any.
 async fn write(
     sink: &mut SplitSink<Socket, Message>,
     client: &Arc<Client>,
@@ -208,7 +208,7 @@ async fn write(
     }
 }
 
-/// Text for those who speak JSON, or have not said what they speak.
+/// A text message for JSON clients and before the handshake, else a binary one.
 fn message(client: &Client, bytes: Bytes) -> Message {
     let is_binary = client.protocol().is_some_and(Protocol::is_binary);
     if is_binary {

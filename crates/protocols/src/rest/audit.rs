@@ -16,14 +16,14 @@ use super::node::operation;
 use crate::access::AuditEvent;
 use crate::http::Problem;
 
-/// Events of a page if the request does not say how many.
+/// Default number of events of a page.
 const PAGE: usize = 100;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wanted {
     limit: Option<usize>,
-    /// What the page before answered.
+    /// The cursor from the previous page.
     cursor: Option<u64>,
 }
 

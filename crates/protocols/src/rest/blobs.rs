@@ -1,7 +1,7 @@
 //! The routes that list and delete containers and blobs.
 //!
-//! A container is named `account/container`, with the slash encoded where it stands in
-//! a path. Accounts are no event hubs, so the rights are needed for all event hubs.
+//! A container is named `account/container`, with the slash encoded in a path. Accounts
+//! are not event hubs, so the rights are required for all event hubs.
 
 use std::sync::Arc;
 
@@ -26,13 +26,13 @@ use crate::http::Problem;
 struct ListQuery {
     #[serde(default)]
     prefix: String,
-    /// `next` of the page before.
+    /// `next` of the previous page.
     #[serde(default)]
     from: String,
     limit: Option<usize>,
 }
 
-/// Names one blob, or the beginning of the names of several.
+/// Names one blob, or a prefix of several.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DeleteRequest {
@@ -79,7 +79,7 @@ pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
     let remove_blobs = operation(
         post,
         DELETE,
-        "Delete a blob, or blobs whose names begin alike, 1,000 at most",
+        "Delete a blob, or up to 1,000 blobs with a prefix",
         manage,
         (200, "How many were deleted, and whether there are more"),
         Some(which),
@@ -153,7 +153,7 @@ async fn delete(
     }
 }
 
-/// Deletes the first blobs with a prefix. Answers how many, and whether there are more.
+/// Deletes the first blobs with a prefix. Returns how many, and whether there are more.
 async fn delete_page(blobs: &Blobs, container: &str, prefix: &str) -> Result<(u64, bool), Error> {
     let page = blobs.list(container, prefix, "", BLOB_PAGE).await?;
     let mut count = 0;
@@ -161,7 +161,7 @@ async fn delete_page(blobs: &Blobs, container: &str, prefix: &str) -> Result<(u6
         let none = Conditions::default();
         match blobs.delete(container, &blob.name, none).await {
             Ok(()) => count += 1,
-            // Another client has deleted it.
+            // Another client deleted it meanwhile.
             Err(error) if error.kind() == Kind::BlobNotFound => {}
             Err(error) => return Err(error),
         }

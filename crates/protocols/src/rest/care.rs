@@ -1,4 +1,4 @@
-//! Backup, restore and a look inside.
+//! The routes of backup, restore and inspection.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::operator::{BackupOrder, Operator, RestoreOrder};
 use crate::access::{Area, Right};
 use crate::http::Problem;
 
-/// Adds the routes that take care of what the node holds.
+/// Adds the routes of backup, restore and inspection.
 pub fn care_routes(interface: Interface, operator: &Arc<dyn Operator>) -> Interface {
     let own = Arc::clone(operator);
     let back_up = async move |body: Result<Json<BackupOrder>, JsonRejection>| {
@@ -40,8 +40,8 @@ pub fn care_routes(interface: Interface, operator: &Arc<dyn Operator>) -> Interf
         .with(
             operation(
                 "/v1/backup",
-                "Back everything up into a folder of the server's machine",
-                (200, "What the backup holds"),
+                "Back up the server into a folder of its machine",
+                (200, "The contents of the backup"),
                 json!({"type": "object", "required": ["to"], "properties": {
                     "to": {"type": "string"}, "incremental": {"type": "boolean"},
                 }}),
@@ -51,8 +51,11 @@ pub fn care_routes(interface: Interface, operator: &Arc<dyn Operator>) -> Interf
         .with(
             operation(
                 "/v1/restore",
-                "Leave, bring a backup back, and start again",
-                (202, "The number under which the status tells how it went"),
+                "Drain, restore a backup, and restart",
+                (
+                    202,
+                    "The number of the restore, under which the status shows its outcome",
+                ),
                 json!({"type": "object", "required": ["from"], "properties": {
                     "from": {"type": "string"}, "force": {"type": "boolean"},
                 }}),
@@ -62,7 +65,7 @@ pub fn care_routes(interface: Interface, operator: &Arc<dyn Operator>) -> Interf
         .with(
             operation(
                 "/v1/inspect",
-                "What collections hold, as JSON",
+                "Show the contents of collections as JSON",
                 (200, "Rows of one kind"),
                 json!({"type": "object", "properties": {
                     "what": {"type": "string"}, "key": {}, "limit": {"type": "integer"},

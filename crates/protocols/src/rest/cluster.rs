@@ -1,4 +1,4 @@
-//! How the cluster stands, and moving partitions by hand.
+//! The routes of cluster status and of moving partitions.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub fn cluster_routes(interface: Interface, operator: &Arc<dyn Operator>) -> Int
                 Method::POST,
                 "/v1/cluster/scrub",
                 "Check log, rows and events on every server of every database",
-                (200, "What was found on each"),
+                (200, "The findings of each server"),
                 None,
             ),
             on(&Method::POST, scrub),
@@ -47,7 +47,7 @@ pub fn cluster_routes(interface: Interface, operator: &Arc<dyn Operator>) -> Int
             operation(
                 Method::GET,
                 "/v1/cluster",
-                "How the cluster stands, as this node sees it",
+                "Show cluster status, as this node sees it",
                 (200, "Nodes and partitions"),
                 None,
             ),
@@ -57,8 +57,8 @@ pub fn cluster_routes(interface: Interface, operator: &Arc<dyn Operator>) -> Int
             operation(
                 Method::POST,
                 "/v1/cluster/move",
-                "Have a node take a partition",
-                (204, "It serves the partition"),
+                "Move a partition to a node",
+                (204, "The node serves the partition"),
                 Some(
                     json!({"type": "object", "required": ["partition", "node"], "properties": {
                         "partition": {"type": "integer"}, "node": {"type": "string"},

@@ -1,7 +1,7 @@
-//! What REST can ask of collections.
+//! The interface of REST to collections.
 //!
-//! A dictionary that REST makes has texts for keys and JSON for values. Everything
-//! that one request names happens in one transaction, or not at all.
+//! A dictionary that REST creates has text keys and JSON values. All steps of a request
+//! run in one transaction.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -13,19 +13,19 @@ use crate::http::Problem;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     pub service: String,
-    /// A name or a number, as the service's scheme has it; `None` for the only one.
+    /// A name or a number, by the service's scheme; `None` for the only one.
     pub slot: Option<String>,
 }
 
-/// When a change is to be made.
+/// The precondition of a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Condition {
-    /// The key is not there.
+    /// The key does not exist.
     Absent,
-    /// The key is there, whatever its value.
+    /// The key exists, with any value.
     Present,
-    /// The value is the one with this tag.
+    /// The value has this ETag.
     Etag(String),
 }
 
@@ -55,25 +55,25 @@ pub enum Step {
         collection: String,
         value: Value,
     },
-    /// Takes the value at the front of a queue.
+    /// Removes the value at the front of a queue.
     Dequeue {
         collection: String,
     },
 }
 
-/// What a step has found or made.
+/// The result of a step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Found {
-    /// Whether the key was there, or the queue had a value.
+    /// Whether the key existed, or the queue had a value.
     pub found: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
-    /// The tag of the value that is there now.
+    /// The ETag of the current value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub etag: Option<String>,
 }
 
-/// Some entries of a dictionary, in the order of their keys.
+/// A page of entries of a dictionary, in key order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Page {
     pub entries: Vec<PageEntry>,
@@ -90,21 +90,21 @@ pub struct PageEntry {
     pub etag: String,
 }
 
-/// Which entries.
+/// The range of a scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Range {
     /// The first key.
     pub from: Option<String>,
-    /// Only keys that begin so.
+    /// Only keys with this prefix.
     pub prefix: Option<String>,
-    /// How many at most.
+    /// Maximum number of entries.
     pub limit: Option<usize>,
-    /// Which slot.
+    /// The slot.
     pub slot: Option<String>,
 }
 
-/// How the keys of a service are split into slots; fixed when it is made.
+/// How the keys of a service are divided into slots; fixed at creation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum SlotScheme {
@@ -116,16 +116,16 @@ pub enum SlotScheme {
     Range { low: i64, high: i64, count: u32 },
 }
 
-/// A service as it was made, and one of its slots.
+/// The definition of a service, and the state of one of its slots.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Described {
     pub scheme: SlotScheme,
     /// In memory only.
     pub volatile: bool,
-    /// Of a volatile service: grows whenever the state of the slot was lost.
+    /// Of a volatile service: incremented whenever the state of the slot was lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<u64>,
-    /// Of a volatile service: how many nodes hold the slot.
+    /// Of a volatile service: the number of nodes with a replica of the slot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copies: Option<usize>,
 }
@@ -133,7 +133,7 @@ pub struct Described {
 /// Collections, as REST sees them.
 #[async_trait]
 pub trait Collections: Send + Sync + 'static {
-    /// Makes a service, or finds it as it was made.
+    /// Creates a service; succeeds if an equal one exists.
     async fn create_service(
         &self,
         name: &str,
@@ -141,12 +141,11 @@ pub trait Collections: Send + Sync + 'static {
         is_volatile: bool,
     ) -> Result<(), Problem>;
 
-    /// How a service was made, and which life its slot has, if one is named or there is
-    /// only one.
+    /// The definition of a service, and the incarnation of its slot, if one is named or there
+    /// is only one.
     async fn describe(&self, place: Place) -> Result<Described, Problem>;
 
-    /// Does all steps in one transaction. A condition that does not hold undoes all
-    /// of them.
+    /// Executes all steps in one transaction. A condition that does not hold rolls back.
     async fn transact(&self, place: Place, steps: Vec<Step>) -> Result<Vec<Found>, Problem>;
 
     /// Reads entries of one durable state, without locks.

@@ -17,13 +17,13 @@ use steadfast_wire::amqp::value::{Items, Value as Amqp};
 use crate::http::Problem;
 use crate::publish::property::simple;
 
-/// An event that somebody sends.
+/// An event in a send request.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Draft {
-    /// A text is sent as it is, anything else as JSON.
+    /// A text is sent unchanged, anything else as JSON.
     body: Value,
-    /// `base64` if the text of the body stands for bytes.
+    /// `base64` if the text of the body encodes bytes.
     encoding: Option<String>,
     content_type: Option<String>,
     message_id: Option<String>,
@@ -74,7 +74,7 @@ impl Draft {
     }
 }
 
-/// What the store says about an event.
+/// The metadata of a stored event.
 pub(super) struct Place<'a> {
     pub(super) partition: u32,
     pub(super) sequence: i64,
@@ -83,7 +83,7 @@ pub(super) struct Place<'a> {
     pub(super) key: Option<&'a str>,
 }
 
-/// The bytes are no message.
+/// The bytes are not a message.
 struct Unreadable;
 
 impl From<Malformed> for Unreadable {
@@ -92,7 +92,7 @@ impl From<Malformed> for Unreadable {
     }
 }
 
-/// An event as it is shown.
+/// An event as JSON.
 pub(super) fn shown(place: &Place<'_>, stored: &Bytes) -> Map<String, Value> {
     let mut shown = Map::new();
     let mut put = |name: &str, value: Value| shown.insert(name.to_owned(), value);
@@ -100,7 +100,7 @@ pub(super) fn shown(place: &Place<'_>, stored: &Bytes) -> Map<String, Value> {
     put("sequence", json!(place.sequence));
     put("offset", json!(place.offset));
     put("enqueued_time", json!(format_time(place.time)));
-    // What a program has stored by the library need not be a message.
+    // An event that a program stored through the library need not be a message.
     let read = content(stored).unwrap_or_else(|_| {
         let mut raw = Map::new();
         put_body(&mut raw, stored);

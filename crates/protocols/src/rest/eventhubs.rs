@@ -1,4 +1,4 @@
-//! The routes that make, show and delete event hubs.
+//! The routes that create, show and delete event hubs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,16 +23,16 @@ use crate::access::{Area, Demand, Pass, Right, Scope, Secret};
 use crate::connection_string::Endpoint;
 use crate::http::Problem;
 
-/// The policy of an event hub whose maker names none.
+/// The default policy of a new event hub.
 const POLICY: &str = "clients";
 
-/// What the routes of event hubs stand on.
+/// The dependencies of the routes of event hubs.
 pub struct Hubs {
     pub hubs: EventHubs,
     pub blobs: Blobs,
     /// Knows where the node listens.
     pub operator: Arc<dyn Operator>,
-    /// Whoever waits for events is sent home then.
+    /// Ends pending waits for events at shutdown.
     pub leaving: CancellationToken,
 }
 
@@ -120,7 +120,7 @@ pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
             operation(
                 post,
                 ALL,
-                "Make an event hub",
+                "Create an event hub",
                 &[Right::Manage],
                 (201, "The event hub, with connection strings"),
                 Some(body),
@@ -131,7 +131,7 @@ pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
             operation(
                 get,
                 ONE,
-                "An event hub and its partitions; connection strings for who may manage it",
+                "An event hub and its partitions; connection strings require manage",
                 LOOK,
                 (200, "The event hub"),
                 None,
@@ -222,13 +222,18 @@ async fn delete(
     State(own): State<Arc<Hubs>>,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    // Both, also if nobody waits for them any more: a second attempt would not find the
-    // event hub, and come no further.
+    // In a task, so that both run also if the client disconnects: a retry would not find
+    // the event hub, and stop there.
     let deleting = tokio::spawn(async move {
         own.hubs.delete(&name).await?;
         own.blobs.forget_event_hub(&name).await
     });
-    let ended = |_| Err(Error::new(Kind::Unavailable, "the node ends; ask again"));
+    let ended = |_| {
+        Err(Error::new(
+            Kind::Unavailable,
+            "the node is shutting down; retry",
+        ))
+    };
     deleting.await.unwrap_or_else(ended)?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -298,8 +303,8 @@ pub(super) fn facts(hub: &EventHub) -> Map<String, Value> {
 }
 
 impl Hubs {
-    /// What to paste into a client, by policy. Empty where nobody can know by which
-    /// name clients reach the node.
+    /// Connection strings by policy. Empty if the name by which clients reach the node is
+    /// not known.
     pub(super) fn strings(&self, hub: &EventHub) -> Value {
         let Some(endpoint) = Endpoint::of_addresses(&self.operator.addresses()) else {
             return json!({});
@@ -312,7 +317,7 @@ impl Hubs {
     }
 }
 
-/// A time that may be missing.
+/// An optional time as JSON.
 pub(super) fn time(time: Option<Timestamp>) -> Value {
     json!(time.map(format_time))
 }

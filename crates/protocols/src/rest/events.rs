@@ -63,7 +63,7 @@ pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
                 EVENTS,
                 "Send events as one publication, all or nothing",
                 &[Right::Send],
-                (201, "Durable; where the events are"),
+                (201, "The events are durable; their positions"),
                 Some(body),
             ),
             on(post, send, hubs),
@@ -75,7 +75,10 @@ pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
                 "Events of one ?partition: ?from=start|end, ?from_sequence, ?from_time, ?limit; \
                  waits ?wait_s for the first",
                 LOOK,
-                (200, "Events, and where to go on: next_sequence"),
+                (
+                    200,
+                    "Events, and the position of the next read: next_sequence",
+                ),
                 None,
             ),
             on(get, tail, hubs),
@@ -149,7 +152,7 @@ async fn tail(
 impl Tail {
     fn start(&self, not_before: Timestamp) -> Result<Position, Problem> {
         match (self.from_sequence, self.from.as_deref()) {
-            // Behind the event before: at the end, too, where the next one will be.
+            // After the previous event: also at the end, where the next one will be.
             (Some(sequence), None) => Ok(Position::Sequence {
                 sequence: sequence.max(0) - 1,
                 inclusive: false,
@@ -167,7 +170,7 @@ impl Tail {
     }
 }
 
-/// What one answer holds.
+/// The events of one response.
 struct Page {
     partition: u32,
     not_before: Timestamp,
@@ -178,7 +181,7 @@ struct Page {
 }
 
 impl Page {
-    /// Takes what is there; waits only for the first event.
+    /// Takes available events; waits only for the first one.
     async fn fill(&mut self, mut reader: Reader, wait: Duration, own: &Hubs) -> Result<(), Error> {
         let late = tokio::time::sleep(wait);
         tokio::pin!(late);
@@ -200,7 +203,7 @@ impl Page {
         Ok(())
     }
 
-    /// Takes events until the page is full; answers whether it is.
+    /// Takes events until the page is full; returns whether it is.
     fn take(&mut self, mut publication: Publication) -> Result<bool, Error> {
         let key = publication.key().map(str::to_owned);
         while let Some(event) = publication.next_event()? {
@@ -225,7 +228,7 @@ impl Page {
     }
 }
 
-/// The query of a request, or what is wrong with it.
+/// Parses the query of a request.
 pub(super) fn queried<T: DeserializeOwned>(
     query: Result<Query<T>, QueryRejection>,
 ) -> Result<T, Problem> {
@@ -235,7 +238,7 @@ pub(super) fn queried<T: DeserializeOwned>(
     }
 }
 
-/// A time that somebody wrote.
+/// Parses a time of a request.
 pub(super) fn parsed(text: &str) -> Result<Timestamp, Problem> {
     parse_time(text).ok_or_else(|| {
         let words = format!(

@@ -1,4 +1,4 @@
-//! The routes of consumer groups and parked events.
+//! The routes of consumer groups and dead letters.
 
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
                 ONE,
                 "Owner, checkpoint and lag by partition",
                 listen,
-                (200, "How the group stands"),
+                (200, "The status of the group"),
                 None,
             ),
             on(get, show, hubs),
@@ -91,9 +91,9 @@ pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
             operation(
                 get,
                 PARKED,
-                "Events that the group has put aside, of all partitions or of one ?partition",
+                "Dead letters of the group, of all partitions or of one ?partition",
                 listen,
-                (200, "The events, and why they could not be handled"),
+                (200, "The events, and why processing failed"),
                 None,
             ),
             on(get, parked, hubs),
@@ -102,7 +102,7 @@ pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
             operation(
                 post,
                 REPLAY,
-                "Have parked events handled again",
+                "Process dead letters again",
                 &[Right::Manage],
                 (
                     200,
@@ -144,8 +144,8 @@ async fn show(
     Ok(Json(json!({"name": group, "partitions": rows})))
 }
 
-/// How a partition stands: by our own records, or else by the newest blobs that
-/// processors of an SDK have written about it.
+/// The status of a partition: by our own records, or else by the newest checkpoint blobs
+/// of an SDK's processors.
 fn row(one: &Standing, kept: &[Kept]) -> Value {
     let owner = one.ownership.as_ref();
     let owner = owner.filter(|found| !found.owner.is_empty());

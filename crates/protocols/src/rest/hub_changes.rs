@@ -1,6 +1,6 @@
 //! The routes that change event hubs.
 //!
-//! Each changes the retention, group or policy that it names, and nothing else.
+//! Each changes only the retention, group or policy that it names.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::interface::{Interface, read};
 use crate::access::Right;
 use crate::http::Problem;
 
-/// `None` leaves a bound as it is, null removes it.
+/// `None` leaves a bound unchanged, null removes it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Update {
@@ -61,7 +61,7 @@ pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
             operation(
                 patch,
                 ONE,
-                "Change how much an event hub keeps; a bound that is not named stays, null removes it",
+                "Change the retention of an event hub; an omitted bound stays, null removes it",
                 manage,
                 (200, "The event hub, with connection strings"),
                 Some(retention),
@@ -72,7 +72,7 @@ pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
             operation(
                 put,
                 GROUP,
-                "Make a consumer group; nothing changes if it is there",
+                "Create a consumer group; nothing changes if it exists",
                 manage,
                 (200, "The group; 201 if it is new"),
                 None,
@@ -94,9 +94,12 @@ pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
             operation(
                 put,
                 POLICY,
-                "Make a policy, or change the rights of one that is there; its keys stay",
+                "Create a policy, or change the rights of an existing one; its keys stay",
                 manage,
-                (200, "The policy, with its connection string; 201 if it is new"),
+                (
+                    200,
+                    "The policy, with its connection string; 201 if it is new",
+                ),
                 Some(rights),
             ),
             on(put, put_policy, hubs),
@@ -105,7 +108,7 @@ pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
             operation(
                 gone,
                 POLICY,
-                "Delete a policy: its keys no longer count",
+                "Delete a policy and revoke its keys",
                 manage,
                 (204, "Deleted"),
                 None,
@@ -150,14 +153,19 @@ async fn remove_group(
     State(own): State<Arc<Hubs>>,
     Path((name, group)): Named,
 ) -> Result<StatusCode, Problem> {
-    // Both, also if the caller no longer waits: a second attempt would not find the
-    // group, and come no further.
+    // In a task, so that both run also if the client disconnects: a retry would not find
+    // the group, and stop there.
     let removing = tokio::spawn(async move {
         let change = Change::RemoveGroup(group.clone());
         own.hubs.change(&name, change).await?;
         own.blobs.forget_group(&name, &group).await
     });
-    let ended = |_| Err(Error::new(Kind::Unavailable, "the node ends; ask again"));
+    let ended = |_| {
+        Err(Error::new(
+            Kind::Unavailable,
+            "the node is shutting down; retry",
+        ))
+    };
     removing.await.unwrap_or_else(ended)?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,4 +1,4 @@
-//! Hubs and their clients, for operators.
+//! The routes of SignalR hubs and their clients.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::access::{Access, Area, MARK, Pass, Right};
 use crate::http::Problem;
 use crate::realtime::{CLIENT_KEY, TokenWish, token};
 
-/// The hubs of a node, and who may make tokens for them.
+/// The hubs of a node, and the keys that sign tokens for them.
 #[derive(Clone)]
 pub struct HubDesk {
     pub realtime: Realtime,
@@ -30,7 +30,7 @@ pub struct HubDesk {
     pub clock: Arc<dyn Clock>,
 }
 
-/// Longest life of a token that is made here.
+/// Maximum lifetime of an issued token.
 const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
 /// A message to clients.
@@ -44,7 +44,7 @@ struct Sending {
     connection: Option<String>,
 }
 
-/// A token that is asked for.
+/// A request for a client token.
 #[derive(Deserialize)]
 struct Wanted {
     user: Option<String>,
@@ -134,8 +134,8 @@ pub fn hub_routes(interface: Interface, desk: &HubDesk) -> Interface {
             operation(
                 Method::POST,
                 "/v1/hubs/{hub}/servers/{server}/drain",
-                "Take all clients away from an app server, and give it no new ones",
-                (202, "How many clients it has"),
+                "Drain an app server: take away its clients and route no new ones to it",
+                (202, "The number of its clients"),
                 None,
             ),
             on(&Method::POST, drain),
@@ -144,7 +144,7 @@ pub fn hub_routes(interface: Interface, desk: &HubDesk) -> Interface {
             get(
                 "/v1/hubs/{hub}/clients/{id}",
                 "One client",
-                (200, "What is known of it"),
+                (200, "The client"),
             ),
             on(&Method::GET, show),
         )
@@ -152,8 +152,8 @@ pub fn hub_routes(interface: Interface, desk: &HubDesk) -> Interface {
             operation(
                 Method::DELETE,
                 "/v1/hubs/{hub}/clients/{id}",
-                "Close a client; it may not come back by itself",
-                (204, "It is closed"),
+                "Close a client; it does not reconnect automatically",
+                (204, "The client is closed"),
                 None,
             ),
             on(&Method::DELETE, close),
@@ -164,8 +164,8 @@ pub fn hub_routes(interface: Interface, desk: &HubDesk) -> Interface {
                 ..operation(
                     Method::POST,
                     "/v1/hubs/{hub}/send",
-                    "Call a method of clients: of all, or of a user, group or connection",
-                    (202, "It is in their queues"),
+                    "Invoke a method of all clients, or of those of a user, group or connection",
+                    (202, "The message is in their queues"),
                     Some(
                         json!({"type": "object", "required": ["target"], "properties": {
                             "target": {"type": "string"}, "arguments": {"type": "array"},
@@ -181,7 +181,7 @@ pub fn hub_routes(interface: Interface, desk: &HubDesk) -> Interface {
             operation(
                 Method::POST,
                 "/v1/hubs/{hub}/tokens",
-                "Make a token for a client of this hub, which counts for nothing else",
+                "Issue a token for a client of this hub only",
                 (200, "The token"),
                 Some(json!({"type": "object", "properties": {
                     "user": {"type": "string"}, "lifetime_s": {"type": "integer"},
@@ -266,7 +266,7 @@ async fn send(all: &Everywhere, sending: Sending) -> Result<StatusCode, Problem>
         },
         (None, None, Some(id)) => To::Connections(vec![id]),
         _ => {
-            let words = "name a user, a group or a connection, or nobody";
+            let words = "name one of user, group and connection, or none for all clients";
             return Err(Problem::bad_request(words));
         }
     };
@@ -299,7 +299,7 @@ fn shown_server(server: &Server) -> Value {
     })
 }
 
-/// What a client of this interface is told.
+/// The problem that a caller of this interface gets.
 fn unknown(error: &Error) -> Problem {
     match error.kind() {
         ErrorKind::Hosted(_) => Problem::new(error.code(), error.to_string()),

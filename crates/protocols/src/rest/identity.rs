@@ -1,7 +1,7 @@
-//! Who the caller is, and which ports there are for it.
+//! The route that describes the caller and the ports.
 //!
-//! A client that has a key makes its connection strings of the answer. It holds no secret:
-//! the client knows its own.
+//! A client with a key builds its connection strings from the response. The response holds
+//! no secret: the client has its own.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use crate::connection_string::Listener;
 pub struct Identity {
     pub name: String,
     pub rights: Vec<String>,
-    /// Whether the server lets in the keys that everybody knows.
+    /// Whether the server accepts the well-known keys of development.
     pub development: bool,
-    /// The ports of the server. At which host they are, the caller knows.
+    /// The ports of the server. The caller knows the host.
     pub listeners: Vec<Listener>,
 }
 
-/// Adds the route by which callers learn who they are.
+/// Adds the route that describes the caller's key.
 pub fn identity_routes(interface: Interface, operator: &Arc<dyn Operator>) -> Interface {
     let own = Arc::clone(operator);
     let identity = async move |Extension(pass): Extension<Pass>| {

@@ -1,9 +1,9 @@
 //! Routes that describe themselves.
 //!
-//! A route is added together with what it is for and what it demands. So there is no
-//! route without a guard, and none that the OpenAPI document does not know. The first
-//! parameter of a path names the entity on which the right is needed; routes of the
-//! node need it for all of the node.
+//! A route is added together with its description and the rights it requires. So there is
+//! no route without a guard, and none that the OpenAPI document lacks. The first parameter
+//! of a path names the entity on which the right is required; routes of the node require
+//! it for the whole node.
 //!
 //! The body of a request is read before its handler runs, within limits of length
 //! and time, and only if the guard lets it in.
@@ -28,28 +28,28 @@ use steadfast_core::limits;
 use crate::access::{Access, Area, Asker, Demand, Pass, Proof, Right, Scope};
 use crate::http::{Client, Problem, audited, read as read_body};
 
-/// For routes that show what readers get: `read` is enough.
+/// Rights of routes that show what consumers receive: `read` is enough.
 pub(super) const LOOK: &[Right] = &[Right::Listen, Right::Read];
 
-/// What a route is for.
+/// A route and its description.
 #[derive(Clone, Debug)]
 pub struct Operation {
     pub method: Method,
     /// With parameters in braces.
     pub path: &'static str,
     pub summary: &'static str,
-    /// The caller needs one of them, on the entity that the path names first. A path
-    /// without one needs it somewhere in the area, and the handler checks the rest. The
-    /// routes of [`Interface::with_any_key`] name none.
+    /// The caller needs one of them, on the entity that the path names first. For a path
+    /// without an entity a right on any entity is enough, and the handler checks the rest.
+    /// The routes of [`Interface::with_any_key`] name none.
     pub rights: &'static [Right],
     pub area: Area,
     /// The schema of the body, if it has one.
     pub body: Option<Value>,
-    /// The status of success, and what it means.
+    /// The status of success, and its description.
     pub success: (u16, &'static str),
 }
 
-/// Routes, and their description.
+/// Routes and their OpenAPI description.
 pub struct Interface {
     access: Arc<Access>,
     routes: Router,
@@ -57,7 +57,7 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// No route yet.
+    /// An interface without routes.
     pub fn new(access: Arc<Access>) -> Self {
         Self {
             access,
@@ -66,7 +66,7 @@ impl Interface {
         }
     }
 
-    /// Who may use the routes.
+    /// The access control of the routes.
     pub(super) fn access(&self) -> &Arc<Access> {
         &self.access
     }
@@ -81,7 +81,8 @@ impl Interface {
         self.add(&operation, handler, whole)
     }
 
-    /// Adds a route that needs its right for all of the area, whatever its path names.
+    /// Adds a route that requires its right for the whole area, also if its path names an
+    /// entity.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "operations are written where they are added"
@@ -90,7 +91,7 @@ impl Interface {
         self.add(&operation, handler, Some(Scope::Whole))
     }
 
-    /// Adds a route that every key may use, whatever its rights.
+    /// Adds a route that any key may use.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "operations are written where they are added"
@@ -123,14 +124,14 @@ impl Interface {
         self
     }
 
-    /// Describes a route that others serve, and that needs no key.
+    /// Describes a route that is served outside of the interface and needs no key.
     #[must_use]
     pub fn open(mut self, path: &'static str, summary: &str, kind: &str) -> Self {
         let described = json!({"get": {
             "summary": summary,
             "security": [],
             "responses": {"200": {
-                "description": "It is as it should be",
+                "description": "Success",
                 "content": {kind: {}},
             }},
         }});
@@ -142,7 +143,7 @@ impl Interface {
     pub fn routes(self) -> Router {
         let own = "/openapi.json";
         let this = self.open(own, "This document", "application/json");
-        // Written once: a request without a key must cost little.
+        // Serialized once: a request without a key must be cheap.
         let document = Bytes::from(document(&this.paths).to_string());
         let kind = [(CONTENT_TYPE, "application/json")];
         let document = get(async move || (kind, document));
@@ -160,7 +161,7 @@ where
     axum::routing::on(filter, handler)
 }
 
-/// The body of a request, or what is wrong with it.
+/// Parses the body of a request.
 pub(super) fn read<T>(body: Result<Json<T>, JsonRejection>) -> Result<T, Problem> {
     match body {
         Ok(Json(body)) => Ok(body),
@@ -175,7 +176,7 @@ struct Guard {
     area: Area,
     /// With parameters in braces.
     path: &'static str,
-    /// On what the right is needed, if the path does not say it.
+    /// The scope of the right, if the path does not determine it.
     scope: Option<Scope<'static>>,
 }
 
@@ -204,7 +205,7 @@ async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Resp
     }
 }
 
-/// The request with all of its body at hand.
+/// Reads the whole body of a request.
 async fn whole(request: Request) -> Result<Request, Problem> {
     let (parts, body) = request.into_parts();
     let most = limits::REST_BODY_BYTES;
@@ -230,7 +231,7 @@ impl Guard {
     }
 }
 
-/// What stands in a path at the place of the first parameter, decoded.
+/// The value of the first path parameter, decoded.
 fn entity(described: &str, path: &str) -> Option<String> {
     let mut parts = described.split('/').zip(path.split('/'));
     let (_, found) = parts.find(|(part, _)| part.starts_with('{'))?;
@@ -264,7 +265,7 @@ fn describe(operation: &Operation) -> Value {
 
 fn needs(operation: &Operation) -> String {
     if operation.rights.is_empty() {
-        return "Needs a key, whatever its rights.".to_owned();
+        return "Needs any key.".to_owned();
     }
     let rights: Vec<_> = operation.rights.iter().map(ToString::to_string).collect();
     format!(
@@ -274,7 +275,7 @@ fn needs(operation: &Operation) -> String {
     )
 }
 
-/// A name that is the operation's own: `post_v1_keys_name_rotate`.
+/// The unique name of an operation: `post_v1_keys_name_rotate`.
 fn operation_id(operation: &Operation) -> String {
     let words = operation.path.split(['/', '{', '}']);
     let words = words.filter(|word| !word.is_empty()).collect::<Vec<_>>();
@@ -299,7 +300,7 @@ fn document(paths: &Map<String, Value>) -> Value {
         "components": {
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
             "responses": {"Problem": {
-                "description": "What happened, with a stable code.",
+                "description": "The error, with a stable code.",
                 "content": {"application/json": {"schema": {
                     "type": "object",
                     "required": ["error"],

@@ -1,4 +1,4 @@
-//! Our own REST interface, below `/v1`.
+//! The native REST interface, below `/v1`.
 
 mod audit;
 mod blobs;

@@ -1,4 +1,4 @@
-//! Status, drain, keys.
+//! The routes of node status, drain and keys.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,20 +30,24 @@ struct Create {
     rights: Vec<String>,
 }
 
-/// Adds the routes of the node itself, and describes those that need no key.
+/// Adds the routes of the node, and describes those that need no key.
 pub fn routes(interface: Interface, operator: &Arc<dyn Operator>) -> Interface {
     let interface = state(interface, operator);
     let interface = keys(interface, operator);
     let text = "text/plain";
     interface
-        .open("/", "What this is, for people with a browser", "text/html")
-        .open("/livez", "Whether the process lives", text)
+        .open("/", "Landing page for browsers", "text/html")
+        .open("/livez", "Liveness of the process", text)
         .open(
             "/readyz",
-            "Whether it takes work; not while it drains",
+            "Readiness; 503 while the node starts or drains",
             text,
         )
-        .open("/healthz", "What ails it", "application/json")
+        .open(
+            "/healthz",
+            "Health checks; 503 if any fails",
+            "application/json",
+        )
         .open(
             "/metrics",
             "Metrics for Prometheus",
@@ -79,7 +83,7 @@ fn state(interface: Interface, operator: &Arc<dyn Operator>) -> Interface {
             operation(
                 Method::GET,
                 "/v1/status",
-                "How the node is",
+                "Show node status",
                 (200, "The status"),
                 None,
             ),
@@ -89,8 +93,8 @@ fn state(interface: Interface, operator: &Arc<dyn Operator>) -> Interface {
             operation(
                 Method::POST,
                 "/v1/drain",
-                "Leave: complete or hand over everything, then end",
-                (200, "The balance sheet"),
+                "Drain the node: finish in-flight work, hand over partitions, exit",
+                (200, "The drain report"),
                 Some(json!({"type": "object", "properties": {
                     "limit_s": {"type": "integer"}, "node": {"type": "string"},
                 }})),
@@ -101,8 +105,8 @@ fn state(interface: Interface, operator: &Arc<dyn Operator>) -> Interface {
             operation(
                 Method::POST,
                 "/v1/reload",
-                "Read keys, certificate and log level again",
-                (200, "What was read"),
+                "Reload keys, certificate and log level",
+                (200, "The reloaded items"),
                 None,
             ),
             on(&Method::POST, reload),
@@ -145,7 +149,7 @@ fn keys(interface: Interface, operator: &Arc<dyn Operator>) -> Interface {
             operation(
                 Method::POST,
                 all,
-                "Make a key",
+                "Create a key",
                 (201, "Its secret, shown this once"),
                 Some(
                     json!({"type": "object", "required": ["name", "rights"], "properties": {
@@ -160,7 +164,7 @@ fn keys(interface: Interface, operator: &Arc<dyn Operator>) -> Interface {
             operation(
                 Method::POST,
                 "/v1/keys/{name}/rotate",
-                "Give a key a new secret; the former one counts until the next time",
+                "Rotate the secret of a key; the previous one stays valid until the next rotation",
                 (200, "The new secret, shown this once"),
                 None,
             ),
@@ -170,7 +174,7 @@ fn keys(interface: Interface, operator: &Arc<dyn Operator>) -> Interface {
             operation(
                 Method::DELETE,
                 "/v1/keys/{name}",
-                "Remove a key",
+                "Delete a key",
                 (204, "Removed"),
                 None,
             ),
@@ -200,7 +204,7 @@ pub(super) fn operation(
     }
 }
 
-/// Does what waits for the disk where it holds nobody up.
+/// Runs blocking disk work on a thread of its own.
 async fn beside<T: Send + 'static>(
     operator: &Arc<dyn Operator>,
     work: impl FnOnce(&dyn Operator) -> Result<T, Problem> + Send + 'static,
@@ -210,7 +214,7 @@ async fn beside<T: Send + 'static>(
     done.expect("an operator does not panic")
 }
 
-/// Answers who asks a route in another way than it can be asked.
+/// The response to a request with an unsupported method.
 pub async fn no_method(method: Method, uri: axum::http::Uri) -> Problem {
     Problem::no_method(format!(
         "{} cannot be asked by {method}: see /openapi.json",
@@ -218,7 +222,7 @@ pub async fn no_method(method: Method, uri: axum::http::Uri) -> Problem {
     ))
 }
 
-/// Answers what no route knows.
+/// The response to a request without a route.
 pub async fn no_route(uri: axum::http::Uri) -> Problem {
     Problem::not_found(format!(
         "there is nothing at {}: see /openapi.json",

@@ -1,4 +1,4 @@
-//! What can be asked of the node itself.
+//! The interface of REST to the node itself.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::access::Pass;
 use crate::http::Problem;
 
-/// How a node is.
+/// The status of a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Status {
     pub node: String,
@@ -20,41 +20,41 @@ pub struct Status {
     pub uptime_s: u64,
     pub engine: String,
     pub data: Option<String>,
-    /// What it listens on, by name.
+    /// Its listening addresses, by name.
     pub addresses: Vec<(String, String)>,
     pub partitions: Vec<StatusPartition>,
-    /// How the last restore of this process went.
+    /// The outcome of the last restore of this process.
     pub restore: Option<RestoreOutcome>,
 }
 
-/// A backup to take.
+/// A request for a backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BackupOrder {
     /// The folder of backups, on the node's machine.
     pub to: PathBuf,
-    /// Only what has changed since the newest backup there.
+    /// Only changes since the newest backup there.
     #[serde(default)]
     pub incremental: bool,
 }
 
-/// A backup to bring back.
+/// A request to restore a backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RestoreOrder {
     /// A backup, or a folder of backups, on the node's machine.
     pub from: PathBuf,
-    /// Give up whatever is there.
+    /// Overwrite existing data.
     #[serde(default)]
     pub force: bool,
 }
 
-/// How bringing a backup back went.
+/// The outcome of a restore.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RestoreOutcome {
-    /// Which one this was.
+    /// The number of the restore.
     pub number: u64,
-    /// What was restored, or why nothing was.
+    /// What was restored, or why it failed.
     pub outcome: Result<Value, String>,
 }
 
@@ -68,30 +68,30 @@ pub struct StatusPartition {
     pub backlog: u64,
 }
 
-/// What became of everything when a node left.
+/// The report of a drain.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainSheet {
-    /// Partitions that were handed over.
+    /// Partitions handed over.
     pub moved: u64,
-    /// Commands that were under way and were completed.
+    /// In-flight commands that were completed.
     pub completed: u64,
-    /// Commands that were cut off at the limit; their callers were told.
+    /// Commands that were aborted at the time limit; their callers got an error.
     pub cut_off: u64,
     /// Partitions that could not be handed over.
     pub left: u64,
-    /// Clients that went when they were told to come back elsewhere: those of hubs,
-    /// connections of AMQP, and streams of workers.
+    /// Clients that left when they were told to reconnect: clients of hubs, AMQP
+    /// connections, and streams of workers.
     #[serde(default)]
     pub clients: u64,
-    /// Clients that did not go in time.
+    /// Clients that were disconnected at the time limit.
     #[serde(default)]
     pub dropped: u64,
-    /// Calls of clients of hubs that were taken, and not answered before their clients
-    /// were told to go.
+    /// Calls of hub clients that were accepted, and not answered before their clients were
+    /// told to reconnect.
     #[serde(default)]
     pub unanswered: u64,
-    /// Slots of volatile services whose state no other node had. What was acknowledged
-    /// of durable ones is in the log, also where the limit struck.
+    /// Slots of volatile services whose state had no replica on another node. Acknowledged
+    /// changes of durable ones are in the log, also after an abort.
     pub lost: u64,
     pub took_ms: u64,
 }
@@ -101,75 +101,76 @@ pub struct DrainSheet {
 pub struct KeyInfo {
     pub name: String,
     pub rights: Vec<String>,
-    /// How many secrets count now.
+    /// Number of valid secrets.
     pub secrets: u8,
-    /// Keys of the configuration file are changed there.
+    /// The origin: keys of the configuration file are changed there.
     pub from: String,
 }
 
-/// A secret, on the one occasion when it is shown.
+/// A new secret, which is shown only once.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct KeySecret {
     pub name: String,
     pub secret: String,
 }
 
-/// The node, as its operators see it.
+/// Administration of the node.
 #[async_trait]
 pub trait Operator: Send + Sync + 'static {
-    /// How it is.
+    /// Its status.
     fn status(&self) -> Status;
 
-    /// What it listens on, by name.
+    /// Its listening addresses, by name.
     fn addresses(&self) -> Vec<(String, String)>;
 
-    /// Whether it lets in the keys that everybody knows.
+    /// Whether it accepts the well-known keys of development.
     fn is_development(&self) -> bool;
 
-    /// Leaves, and says what became of everything. The process ends afterwards.
+    /// Drains the node and returns the report. The process exits afterwards.
     async fn drain(&self, limit: Option<Duration>) -> Result<DrainSheet, Problem>;
 
-    /// Reads keys, certificate and log level again; says what was read.
+    /// Reloads keys, certificate and log level; returns the reloaded items.
     fn reload(&self) -> Result<Vec<String>, Problem>;
 
-    /// Backs up everything while it is in use, into a folder of the node's machine.
+    /// Backs up the running node into a folder of its machine.
     async fn back_up(&self, order: BackupOrder) -> Result<Value, Problem>;
 
-    /// Has the node leave, bring a backup back, and start again. Answers the number
-    /// under which its status tells how that went.
+    /// Drains the node, restores a backup and restarts. Returns the number of the restore,
+    /// under which the status shows its outcome.
     async fn restore(&self, order: RestoreOrder) -> Result<u64, Problem>;
 
-    /// How the cluster stands.
+    /// The status of the cluster.
     fn cluster(&self) -> Result<Value, Problem>;
 
-    /// Has a node take a partition.
+    /// Moves a partition to a node.
     async fn move_partition(&self, partition: u16, node: &str) -> Result<(), Problem>;
 
-    /// Checks everything on all servers of all databases.
+    /// Verifies the data on all servers of all databases.
     async fn scrub(&self) -> Result<Value, Problem>;
 
-    /// How the pair of regions stands.
+    /// The status of the region pair.
     fn region(&self) -> Result<Value, Problem>;
 
-    /// Has this server's region own the jobs of a home, or of both homes of its pair.
+    /// Makes this server's region the owner of a home's jobs, or of both homes of its pair.
     async fn fail_over(&self, home: Option<&str>, accepts_loss: bool) -> Result<(), Problem>;
 
-    /// Has each home of a pair, or this one, own its jobs.
+    /// Makes each home of a pair, or this one, the owner of its jobs again.
     async fn fail_back(&self, home: Option<&str>) -> Result<(), Problem>;
 
-    /// Looks at what collections hold.
+    /// Inspects the contents of collections.
     async fn inspect(&self, question: Value) -> Result<Value, Problem>;
 
     /// All keys.
     fn keys(&self) -> Vec<KeyInfo>;
 
-    /// Makes a key that may do no more than its maker's.
+    /// Creates a key with no more rights than its creator's.
     fn create_key(&self, maker: &Pass, name: &str, rights: &[String])
     -> Result<KeySecret, Problem>;
 
-    /// Gives a key that may do no more than the maker's a new secret; the former one counts until the next time.
+    /// Rotates the secret of a key with no more rights than the caller's; the previous one
+    /// stays valid until the next rotation.
     fn rotate_key(&self, maker: &Pass, name: &str) -> Result<KeySecret, Problem>;
 
-    /// Removes a key.
+    /// Deletes a key.
     fn delete_key(&self, name: &str) -> Result<(), Problem>;
 }

@@ -1,4 +1,4 @@
-//! How a pair of regions stands, and moving its jobs.
+//! The routes of region status, failover and failback.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::http::Problem;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Failover {
-    /// Which jobs: those of this home, or all.
+    /// The jobs of this home, or all.
     #[serde(default)]
     home: Option<String>,
     #[serde(default)]
@@ -51,7 +51,7 @@ pub fn region_routes(interface: Interface, operator: &Arc<dyn Operator>) -> Inte
             operation(
                 Method::GET,
                 "/v1/region",
-                "How the pair of regions stands, as this server sees it",
+                "Show the status of the region pair, as this server sees it",
                 (200, "Owner, epoch, mode and lag of the jobs of each home"),
                 None,
             ),
@@ -61,8 +61,8 @@ pub fn region_routes(interface: Interface, operator: &Arc<dyn Operator>) -> Inte
             operation(
                 Method::POST,
                 "/v1/region/failover",
-                "Have this server's region own the jobs of a home, or of both",
-                (204, "It owns them"),
+                "Make this server's region the owner of a home's jobs, or of both homes'",
+                (204, "The region owns the jobs"),
                 Some(json!({"type": "object", "properties": {
                     "home": {"type": "string"},
                     "accept_loss": {"type": "boolean"},
@@ -74,8 +74,8 @@ pub fn region_routes(interface: Interface, operator: &Arc<dyn Operator>) -> Inte
             operation(
                 Method::POST,
                 "/v1/region/failback",
-                "Have each home, or this one, own its jobs",
-                (204, "They own them"),
+                "Make each home, or this one, the owner of its jobs again",
+                (204, "The homes own their jobs"),
                 Some(json!({"type": "object", "properties": {
                     "home": {"type": "string"},
                 }})),

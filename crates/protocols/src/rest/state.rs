@@ -16,7 +16,7 @@ use super::interface::{Interface, LOOK, Operation, on, read};
 use crate::access::{Area, Demand, Pass, Right, Scope};
 use crate::http::Problem;
 
-/// Steps that one transaction may have.
+/// Maximum steps of one transaction.
 const STEPS: usize = 1000;
 
 #[derive(Deserialize)]
@@ -64,7 +64,7 @@ fn services(interface: Interface, collections: &Arc<dyn Collections>) -> Interfa
         "scheme": {
             "description": "\"singleton\", {\"named\": [..]} or {\"range\": {\"low\", \"high\", \"count\"}}",
         },
-        "volatile": {"type": "boolean", "description": "in memory only; for ever"},
+        "volatile": {"type": "boolean", "description": "in memory only; cannot be changed"},
     }});
     let own = Arc::clone(collections);
     let describe = async move |Path(service): Path<String>, Query(Slot { slot }): Query<Slot>| {
@@ -75,11 +75,14 @@ fn services(interface: Interface, collections: &Arc<dyn Collections>) -> Interfa
         Operation {
             method: Method::GET,
             path: SERVICE,
-            summary: "How a service was made; of a volatile one also which life a slot has, and how many copies",
+            summary: "The definition of a service, and incarnation and copies of a volatile slot",
             rights: LOOK,
             area: Area::State,
             body: None,
-            success: (200, "Scheme, whether it is volatile, incarnation and copies"),
+            success: (
+                200,
+                "Scheme, whether it is volatile, incarnation and copies",
+            ),
         },
         on(&Method::GET, describe),
     );
@@ -87,11 +90,11 @@ fn services(interface: Interface, collections: &Arc<dyn Collections>) -> Interfa
         Operation {
             method: Method::PUT,
             path: SERVICE,
-            summary: "Make a service, or find it as it was made",
+            summary: "Create a service; succeeds if an equal one exists",
             rights: &[Right::Manage],
             area: Area::State,
             body: Some(body),
-            success: (204, "It is there"),
+            success: (204, "The service exists"),
         },
         on(&Method::PUT, create),
     )
@@ -141,11 +144,11 @@ fn batches(interface: Interface, collections: &Arc<dyn Collections>) -> Interfac
             Operation {
                 method: Method::POST,
                 path: SERVICE,
-                summary: "Do several things in one transaction, or nothing",
+                summary: "Execute several steps in one transaction",
                 rights: &[Right::Send, Right::Listen, Right::Read],
                 area: Area::State,
                 body: Some(body),
-                success: (200, "What each step has found"),
+                success: (200, "The result of each step"),
             },
             on(&Method::POST, transact),
         )
@@ -234,7 +237,7 @@ fn entries(interface: Interface, collections: &Arc<dyn Collections>) -> Interfac
                 Method::PUT,
                 "Set a key; If-Match and If-None-Match: * make it conditional",
                 &[Right::Send],
-                (204, "It is set, or 201 if it is new"),
+                (204, "The key is set; 201 if it is new"),
                 Some(json!({})),
             ),
             on(&Method::PUT, put),
@@ -251,8 +254,7 @@ fn entries(interface: Interface, collections: &Arc<dyn Collections>) -> Interfac
         )
 }
 
-/// What a step needs: one right of each list. Who takes from a queue reads and changes
-/// it.
+/// The rights of a step: one of each list. A dequeue both reads and changes the queue.
 fn needs(step: &Step) -> &'static [&'static [Right]] {
     match step {
         Step::Get { .. } => &[LOOK],
@@ -270,7 +272,7 @@ async fn one(
     Ok(found.pop().unwrap_or_default())
 }
 
-/// What the headers of a request demand.
+/// The condition in the headers of a request.
 fn condition(headers: &HeaderMap) -> Result<Option<Condition>, Problem> {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str());
     match (text(IF_MATCH), text(IF_NONE_MATCH)) {

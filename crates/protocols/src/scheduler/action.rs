@@ -1,8 +1,8 @@
-//! Actions as JSON: what is called, how, and how often.
+//! Actions as JSON: target, request and retry policy.
 //!
-//! Reading gives the action as it is stored: words in their own spelling, secrets
-//! sealed, read-only members gone. A secret that is left out is kept, if its user and
-//! its address stay the same; else it is refused, by PUT and PATCH alike.
+//! Reading yields the action in its stored form: words in canonical spelling, secrets
+//! sealed, read-only members removed. An omitted secret is kept if its user and its
+//! address stay the same; otherwise PUT and PATCH reject the action.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ const MOST_HEADER_CHARS: usize = 4096;
 const MOST_BODY: usize = 8192;
 const MONTHS_18_MS: u64 = 548 * 24 * 3_600_000;
 
-/// Reads an action of a job, with `known` as what is stored in its place.
+/// Reads an action of a job; `known` is the stored one that it replaces.
 pub(crate) fn read(
     context: &Context,
     job: &JobId,
@@ -106,7 +106,7 @@ fn read_request(
         return Err(request.wrong("uri", message));
     }
     let known = known.map(|known| &known["request"]);
-    // A job that is there can be changed otherwise, for instance disabled.
+    // Other changes of an existing job stay possible, for instance disabling it.
     if known.is_none_or(|known| known["uri"] != uri) {
         let judged = context.egress.judge_literal(&url);
         judged.map_err(|why| request.wrong("uri", why))?;
@@ -170,18 +170,18 @@ fn read_headers(request: &Object<'_>) -> Result<Value, Fault> {
     Ok(out.into())
 }
 
-/// What is stored in the place of an object with a secret.
+/// The stored value of an object with a secret.
 #[derive(Clone, Copy)]
 struct StoredCredential<'v> {
-    /// What secrets belong to from now on.
+    /// The owner of the secrets from now on.
     owner: &'v SecretOwner,
     value: Option<&'v Value>,
-    /// Whether the address and all members compared so far are the same.
+    /// Whether the address and all members compared so far are unchanged.
     is_same: bool,
 }
 
 impl<'v> StoredCredential<'v> {
-    /// Compares a member that says whose the secret is, or for what.
+    /// Compares a member that identifies the owner or the purpose of the secret.
     fn same(self, name: &str, value: &str) -> Self {
         let stored = self.value.and_then(|stored| stored[name].as_str());
         Self {
@@ -190,7 +190,7 @@ impl<'v> StoredCredential<'v> {
         }
     }
 
-    /// The stored secret. The error names a change of its owner or address.
+    /// The stored secret. Fails if its owner or address has changed.
     fn secret(self, object: &Object<'_>, name: &str) -> Result<&'v Value, Fault> {
         let sealed = self.value.map(|stored| &stored[name]);
         match sealed.filter(|sealed| is_sealed(sealed)) {
@@ -215,10 +215,10 @@ fn is_same_origin(stored: &Value, uri: &str) -> bool {
     }
 }
 
-/// A secret: as it was given, or as it is stored if it belongs to the same owner.
+/// A secret: the given one, or the stored one if it has the same owner.
 ///
-/// A PATCH merges the stored document into its own, so a sealed secret in `object` is
-/// one that was left out.
+/// A PATCH merges its body into the stored document, so a sealed secret in `object` is
+/// one that was omitted.
 fn secret(
     context: &Context,
     object: &Object<'_>,
@@ -288,7 +288,7 @@ fn read_certificate(
     object: &Object<'_>,
     stored: StoredCredential<'_>,
 ) -> Result<Value, Fault> {
-    // Sealed members of a PATCH were left out.
+    // Sealed members of a PATCH were omitted.
     let given = |name: &str| match object.get(name) {
         Some(sealed) if is_sealed(sealed) => Ok(None),
         _ => object.text(name),
@@ -409,7 +409,7 @@ fn read_bus(
     Ok(out)
 }
 
-/// Whether there is such an instance is asked when the rest is known to be right.
+/// The existence of the instance is checked after everything else.
 fn read_internal(object: &Object<'_>) -> Result<Value, Fault> {
     let internal = object.get("internal");
     let internal = internal.ok_or_else(|| object.wrong("internal", "it is required"))?;
@@ -459,7 +459,7 @@ pub(crate) fn retry(action: &Value, backoff: Option<(f64, Option<u64>)>) -> Opti
     Some(grown(retry, backoff))
 }
 
-/// A policy whose waits grow, if the job says so.
+/// Adds exponential backoff to a policy, if the job asks for it.
 pub(crate) fn grown(mut retry: Retry, backoff: Option<(f64, Option<u64>)>) -> Retry {
     if let Some((factor, longest)) = backoff {
         retry.factor = factor;
@@ -468,7 +468,7 @@ pub(crate) fn grown(mut retry: Retry, backoff: Option<(f64, Option<u64>)>) -> Re
     retry
 }
 
-/// A stored action, which stands at `path`, as the service knows it.
+/// Converts a stored action, which stands at `path`, to the service's form.
 pub(crate) async fn action(
     context: &Context,
     job: &JobId,
@@ -493,7 +493,7 @@ pub(crate) async fn action(
     Ok(Action { target, retry })
 }
 
-/// Eighteen months after a moment, the latest start of a job.
+/// The latest start of a job: eighteen months from `now`.
 pub(crate) fn latest_start(now: Timestamp) -> Timestamp {
     now.plus(Duration::from_millis(MONTHS_18_MS))
 }

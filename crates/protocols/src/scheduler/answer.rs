@@ -1,4 +1,4 @@
-//! Answers, and the headers that all of them have.
+//! Responses and their common headers.
 
 use axum::Json;
 use axum::http::header::{CACHE_CONTROL, ETAG, HeaderValue, LOCATION, RETRY_AFTER};
@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::fault::Fault;
 
-/// What an operation came to.
+/// The outcome of an operation.
 pub(crate) enum Answer {
     /// 200 with a body.
     Shown(Value),
@@ -21,7 +21,7 @@ pub(crate) enum Answer {
     },
     /// 200 without a body.
     Done,
-    /// 202: it goes on; whoever wants to know asks there.
+    /// 202: still running; clients poll this address.
     Running(String),
 }
 
@@ -49,7 +49,7 @@ impl IntoResponse for Answer {
             Self::Running(place) => {
                 let mut response = StatusCode::ACCEPTED.into_response();
                 let headers = response.headers_mut();
-                // Without it clients take the operation for finished.
+                // Without it clients consider the operation finished.
                 headers.extend(HeaderValue::from_str(&place).ok().map(|at| (LOCATION, at)));
                 headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
                 response
@@ -58,7 +58,7 @@ impl IntoResponse for Answer {
     }
 }
 
-/// Puts the headers around an answer.
+/// Converts a result to a response with the common headers.
 pub(crate) fn finish(asked: &HeaderMap, result: Result<Answer, Fault>) -> Response {
     let mut response = match result {
         Ok(answer) => answer.into_response(),

@@ -1,8 +1,8 @@
-//! Bodies of requests as JSON, with every name once.
+//! JSON request bodies, without duplicate names.
 //!
-//! JSON leaves open what a name means that an object has twice. A reader that takes
-//! the last one accepts a job other than the one that its author sees, so such a body
-//! is refused with the name.
+//! JSON does not define duplicate names in an object. A parser that takes the last one
+//! may accept another job than its author intended, so such a body is rejected with the
+//! name.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub(crate) fn read(body: &[u8]) -> Result<Value, Fault> {
     read.map_err(|error| Fault::bad(format!("the body is not JSON: {error}")))
 }
 
-/// Builds a value, and refuses a name that an object has twice.
+/// Builds a value, and rejects duplicate names in an object.
 struct StrictValue;
 
 impl<'de> DeserializeSeed<'de> for StrictValue {

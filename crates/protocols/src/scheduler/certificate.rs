@@ -1,4 +1,4 @@
-//! What is told about a client certificate.
+//! Client certificates in PKCS#12 files.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,7 +7,7 @@ use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use steadfast_core::clock::Timestamp;
 use steadfast_jobs::iso;
 
-/// A key and its certificates, out of a PKCS#12 file.
+/// A key and its certificates from a PKCS#12 file.
 pub(crate) struct Pkcs12 {
     key: Vec<u8>,
     chain: Vec<Vec<u8>>,
@@ -49,7 +49,7 @@ impl Pkcs12 {
 }
 
 impl Pkcs12 {
-    /// Key and certificates as text.
+    /// Key and certificates as PEM.
     pub(crate) fn pem(&self) -> Vec<u8> {
         let mut out = block("PRIVATE KEY", &self.key);
         for certificate in &self.chain {
@@ -70,7 +70,7 @@ fn block(label: &str, der: &[u8]) -> String {
     out
 }
 
-/// The end of a certificate's validity, by walking to it.
+/// Parses the end of validity of a certificate.
 fn expiry(der: &[u8]) -> Option<Timestamp> {
     let (_, certificate, _) = element(der)?;
     let (_, mut rest, _) = element(certificate)?;
@@ -98,7 +98,7 @@ fn expiry(der: &[u8]) -> Option<Timestamp> {
     iso::parse_time(&format!("{date}T{clock}Z"))
 }
 
-/// Tag, content and what follows of the first element.
+/// Tag and content of the first element, and the rest.
 fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = der.split_first()?;
     let (&first, mut rest) = rest.split_first()?;

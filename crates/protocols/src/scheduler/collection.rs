@@ -1,4 +1,4 @@
-//! Collections as JSON, and what their sku allows.
+//! Job collections as JSON, and the quotas of their SKUs.
 
 use serde_json::{Map, Value, json};
 use steadfast_jobs::recurrence::Frequency;
@@ -12,7 +12,7 @@ use super::path;
 use super::recurrence::FREQUENCIES;
 use super::value::{Object, spell};
 
-/// Name, most jobs, shortest distance of occurrences in minutes.
+/// Name, maximum number of jobs, minimum recurrence in minutes.
 const SKUS: [(&str, u64, i64); 4] = [
     ("Standard", 50, 1),
     ("Free", 5, 60),
@@ -20,7 +20,7 @@ const SKUS: [(&str, u64, i64); 4] = [
     ("P20Premium", 1000, 1),
 ];
 
-/// What a collection allows its jobs.
+/// The quota of a collection.
 pub(crate) struct Quota {
     pub(crate) least_gap_ms: Option<i64>,
 }
@@ -44,7 +44,7 @@ impl Quota {
     }
 }
 
-/// The distance that a `maxRecurrence` allows.
+/// The minimum distance of occurrences by `maxRecurrence`.
 fn gap_ms(object: &Object<'_>) -> Result<Option<i64>, Fault> {
     let Some(frequency) = object.word("frequency", &FREQUENCIES)? else {
         return Ok(None);
@@ -61,12 +61,12 @@ fn gap_ms(object: &Object<'_>) -> Result<Option<i64>, Fault> {
     Ok(Some(unit * interval))
 }
 
-/// What is stored of a collection.
+/// The stored document of a collection.
 pub(crate) fn stored(collection: &Collection) -> Value {
     serde_json::from_str(&collection.document).unwrap_or_else(|_| json!({}))
 }
 
-/// What a PATCH asks for.
+/// The document after a PATCH.
 pub(crate) fn patched(body: &Value, known: &Value) -> Value {
     let mut wanted = known.clone();
     merge(&mut wanted, body);
@@ -116,7 +116,7 @@ pub(crate) fn draft(
     })
 }
 
-/// The place of a collection, as it is shown. In a pair it never changes.
+/// The location of a collection as shown. In a region pair it is immutable.
 fn location(
     context: &Context,
     home: Option<&dyn Home>,
@@ -151,7 +151,7 @@ fn read_state(properties: &Object<'_>) -> Result<Option<bool>, Fault> {
     }
 }
 
-/// The quota as it is shown, and the bound of jobs that counts.
+/// The quota as shown, and the effective limit of jobs.
 fn read_quota(
     context: &Context,
     properties: &Object<'_>,
@@ -163,7 +163,7 @@ fn read_quota(
         60 => ("Hour", 1),
         minutes => ("Minute", minutes),
     };
-    // Without bounds only what somebody asked for is shown.
+    // Without limits only a requested quota is shown.
     let mut shown = match is_bound {
         false => json!({}),
         true => json!({
@@ -201,7 +201,7 @@ fn read_quota(
     Ok((shown, bound))
 }
 
-/// A collection as clients know it, in the caller's spelling of its id.
+/// The JSON of a collection, in the caller's spelling of its id.
 pub(crate) fn show(home: Option<&dyn Home>, id: &CollectionId, collection: &Collection) -> Value {
     let mut shown = stored(collection);
     shown["id"] = path::collection_id(id).into();

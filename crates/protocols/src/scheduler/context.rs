@@ -1,4 +1,4 @@
-//! What the interface needs to answer.
+//! Dependencies and settings of the scheduler's handlers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,53 +14,52 @@ use super::seal::SecretKey;
 use crate::access::Access;
 use crate::egress::EgressPolicy;
 
-/// Everything that handlers share.
+/// The dependencies of the handlers.
 pub struct Context {
     pub keeping: Keeping,
     pub clock: Arc<dyn Clock>,
     pub auth: Auth,
     pub key: SecretKey,
-    /// Which addresses jobs may call; those that they may not are refused.
+    /// Which addresses jobs may call; jobs with other targets are rejected.
     pub egress: EgressPolicy,
-    /// Finds targets that are instances of our own services.
+    /// Resolves targets inside the server.
     pub internal: Arc<dyn Internal>,
     pub settings: Settings,
-    /// The places where collections may live.
+    /// The known locations of collections.
     pub atlas: Atlas,
 }
 
-/// Where the jobs are.
+/// The placement of the jobs.
 pub enum Keeping {
-    /// All of them here.
+    /// On this server.
     Alone(Jobs),
     /// In two regions.
     Pair(Pair),
 }
 
-/// Who may ask.
+/// The authentication of clients.
 #[derive(Clone)]
 pub enum Auth {
-    /// Anybody: for loopback.
+    /// No authentication: for loopback.
     None,
-    /// Whoever has a key with rights on jobs, or a web token signed with one.
+    /// A key with rights on jobs, or a web token signed with one.
     Keys(Arc<Access>),
 }
 
-/// What can be set.
+/// Settings of the interface.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Whether the sku of a collection bounds its jobs.
+    /// Whether the SKU of a collection limits its jobs.
     pub enforce_quotas: bool,
-    /// No retry comes sooner.
+    /// Minimum retry interval.
     pub min_retry_interval: Duration,
     /// Whether a job may run every second.
     pub allow_seconds: bool,
-    /// Collections with more jobs are enabled, disabled and deleted in the
-    /// background.
+    /// Collections with more jobs are enabled, disabled and deleted in the background.
     pub synchronous_jobs: u64,
-    /// How many items a page has if nobody says so.
+    /// Default number of items of a page.
     pub page: usize,
-    /// Which scheme our addresses have, unless a trusted proxy says so.
+    /// The scheme of generated links, unless a trusted proxy reports one.
     pub scheme: &'static str,
 }
 
@@ -77,14 +76,14 @@ impl Default for Settings {
     }
 }
 
-/// Finds instances of our own services by what a job says of them.
+/// Resolves targets inside the server.
 #[async_trait]
 pub trait Internal: Send + Sync + 'static {
-    /// The message for each occurrence of this job, or why there is none.
+    /// The message for each occurrence of this job, or why the target is invalid.
     async fn resolve(&self, job: &JobId, target: &Value) -> Result<Target, String>;
 }
 
-/// No service of ours can be a target.
+/// A server without internal targets.
 pub struct NoInternal;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! Collections that a configuration declares.
+//! Job collections that a configuration declares.
 
 use axum::body::to_bytes;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
@@ -11,18 +11,18 @@ use super::forwarded::Forwarded;
 use super::home::Pair;
 use super::{pair, path};
 
-/// A collection that is to be there.
+/// A declared collection.
 #[derive(Clone, Copy, Debug)]
 pub struct Declared<'a> {
     pub subscription: &'a str,
     pub group: &'a str,
     pub name: &'a str,
     pub most_jobs: Option<u32>,
-    /// In a pair, its home: this server's region if nothing is said.
+    /// In a region pair, its home; by default this server's region.
     pub location: Option<&'a str>,
 }
 
-/// Makes a collection unless it is there already; what is there stays as it is.
+/// Creates a collection unless it exists; an existing one stays unchanged.
 pub async fn declare(context: &Context, declared: Declared<'_>) -> Result<(), String> {
     let Declared {
         subscription,
@@ -64,7 +64,7 @@ async fn declare_in(
     made.map(drop).map_err(|error| error.to_string())
 }
 
-/// In one of two regions: as a client would do it.
+/// Declares a collection in a region pair, by the requests of a client.
 async fn declare_between(
     context: &Context,
     both: &Pair,

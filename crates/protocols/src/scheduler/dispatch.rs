@@ -1,4 +1,4 @@
-//! From a request to its operation.
+//! Dispatch of requests to operations.
 
 use axum::http::Method;
 use axum::http::header::IF_MATCH;
@@ -14,17 +14,17 @@ use super::operations::rights;
 use super::path::Place;
 use super::query::Parameters;
 
-/// Where an operation finds its jobs.
+/// The jobs that an operation works on.
 pub(crate) struct Source<'a> {
-    /// The jobs, or what was copied of them.
+    /// The jobs, or their replica.
     pub(crate) jobs: &'a Jobs,
-    /// In a pair, the home that they belong to.
+    /// In a region pair, their home.
     pub(crate) home: Option<&'a dyn Home>,
-    /// How a collection that is not there is made, if it may be.
+    /// How a missing collection is created, if it may be.
     pub(crate) makes: Option<Expect>,
 }
 
-/// Reads what is wanted, and does it.
+/// Parses a request and executes its operation.
 pub(crate) async fn operate(
     context: &Context,
     source: Source<'_>,

@@ -1,4 +1,4 @@
-//! The `steadfast` object: what the original did not have.
+//! The `steadfast` object: extensions of Azure Scheduler.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const OVERLAPS: [(&str, Overlap); 4] = [
     ("CancelOther", Overlap::CancelOther),
 ];
 
-/// Members that are understood; others are refused, since they would do nothing.
+/// Known members; others are rejected, since they would have no effect.
 const MEMBERS: [&str; 15] = [
     "cron",
     "timeZone",
@@ -43,13 +43,13 @@ const MEMBERS: [&str; 15] = [
     "timeout",
 ];
 
-/// Longest time that one attempt may be given.
+/// Maximum time-out of one attempt.
 const LONGEST_ATTEMPT_MS: u64 = 60_000;
 const LONGEST_JITTER_MS: u64 = 24 * 3_600_000;
-/// What was missed is walked through inside a turn, so it must not be endless.
+/// Missed occurrences are enumerated inside a turn, so their range is bounded.
 const LONGEST_CATCH_UP_MS: u64 = 548 * 24 * 3_600_000;
 
-/// What the object says, and the object as it is stored.
+/// The parsed object and its stored form.
 #[derive(Default)]
 pub(crate) struct Extension {
     pub(crate) cron: Option<String>,
@@ -58,18 +58,18 @@ pub(crate) struct Extension {
     pub(crate) is_every_second: bool,
     pub(crate) jitter_ms: u64,
     pub(crate) policy: Policy,
-    /// How waits grow, and how long they may become.
+    /// Growth factor and maximum of retry intervals.
     pub(crate) backoff: Option<(f64, Option<u64>)>,
-    /// Where hopeless occurrences go.
+    /// The target of dead letters: occurrences whose attempts all failed.
     pub(crate) dead_letter: Option<Value>,
     pub(crate) document: Map<String, Value>,
 }
 
 impl Extension {
-    /// A recurrence with the frequency of the object, which stands at `path`.
+    /// Applies the frequency of the object, which stands at `path`, to a recurrence.
     ///
-    /// A frequency without a recurrence is refused: a recurrence that is removed later
-    /// must not leave a job behind that runs every second.
+    /// A frequency without a recurrence is rejected: removing a recurrence later must not
+    /// leave a job that runs every second.
     pub(crate) fn repeat(
         &self,
         recurrence: Option<Recurrence>,
@@ -95,10 +95,10 @@ impl Extension {
     }
 }
 
-/// Reads the object.
+/// Parses the object.
 pub(crate) fn read(object: &Object<'_>, names: &Value) -> Result<Extension, Fault> {
     let members = names.as_object().into_iter().flat_map(Map::keys);
-    // What we add when a job is shown is ignored when it comes back.
+    // Members that are added to shown jobs are ignored when a client sends them back.
     let shown = ["replication", "paused"];
     for name in members {
         if !MEMBERS.contains(&name.as_str()) && !shown.contains(&name.as_str()) {
@@ -169,7 +169,7 @@ fn read_backoff(object: &Object<'_>) -> Result<Option<(f64, Option<u64>)>, Fault
     }
 }
 
-/// The object in the spelling that is stored and shown.
+/// The object in canonical spelling, as stored and shown.
 fn document(object: &Object<'_>, read: &Extension) -> Result<Map<String, Value>, Fault> {
     let mut out = Map::new();
     let mut put = |name: &str, value: Option<Value>| {

@@ -1,8 +1,8 @@
-//! Errors in the form that clients of the original read.
+//! Errors in the form of Azure Scheduler.
 //!
-//! `{"error": {"code", "message", "target"}}`. Here stands the one table from
-//! kinds of failure to statuses. No status but 429 and 503 makes a client try
-//! again, and no accepted run is answered with either.
+//! `{"error": {"code", "message", "target"}}`. This file holds the one table from error
+//! kinds to HTTP statuses. Only 429 and 503 make a client retry, and no accepted run is
+//! answered with either.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -14,14 +14,14 @@ use steadfast_jobs::{Error, ErrorKind};
 
 use crate::http::Unread;
 
-/// Why a request was not done.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) status: StatusCode,
     pub(crate) code: &'static str,
     pub(crate) message: String,
     pub(crate) target: Option<String>,
-    /// What jobs said, if they did.
+    /// The kind of the underlying error of the jobs.
     pub(crate) reason: Option<ErrorKind>,
 }
 
@@ -58,7 +58,7 @@ impl Fault {
         }
     }
 
-    /// The method of a job's request is not one.
+    /// The method of a job's request is invalid.
     pub(crate) fn verb(target: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             target: Some(target.into()),
@@ -82,12 +82,12 @@ impl Fault {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "InvalidHttpVerb", message)
     }
 
-    /// Not now, or not here.
+    /// Temporarily unavailable; the client may retry.
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServerBusy", message)
     }
 
-    /// A body was not read that may have so many bytes.
+    /// A body with this maximum length was not read.
     pub(crate) fn unread(why: Unread, most: usize) -> Self {
         let (status, code, message) = match why {
             Unread::TooLarge => (
@@ -110,7 +110,7 @@ impl Fault {
         Self::new(StatusCode::CONFLICT, "ConflictError", message)
     }
 
-    /// A resource does not move from one region to another.
+    /// A resource cannot move from one region to another.
     pub(crate) fn moved(message: impl Into<String>) -> Self {
         let fault = Self::new(StatusCode::CONFLICT, "InvalidResourceLocation", message);
         fault.with_target("location")

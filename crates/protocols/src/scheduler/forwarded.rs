@@ -1,4 +1,4 @@
-//! Requests for jobs, on their way to another region.
+//! Scheduler requests that are forwarded to another region.
 
 use axum::body::{Body, to_bytes};
 use axum::http::header::{HeaderName, HeaderValue};
@@ -12,7 +12,7 @@ use steadfast_partition::Message;
 use super::permit::Grants;
 use crate::access::Grant;
 
-/// A request as its client made it.
+/// A client's request.
 #[derive(Clone)]
 pub(crate) struct Forwarded {
     pub(crate) method: Method,
@@ -21,46 +21,46 @@ pub(crate) struct Forwarded {
     /// Scheme and host that the client knows.
     pub(crate) base: String,
     pub(crate) body: Bytes,
-    /// What its key may do; `None` if nothing is checked.
+    /// The grants of its key; `None` without authentication.
     pub(crate) grants: Grants,
 }
 
-/// Whether a collection may be made.
+/// Whether a collection may be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Only what is there is meant.
+    /// Existing collections only.
     Find,
-    /// It is nowhere: make it, with this ticket.
+    /// Create it with this ticket: neither home has it.
     Make(u64),
 }
 
-/// What one region asks of the one that owns a home's jobs.
+/// A request to the region that owns a home's jobs.
 pub(crate) enum Errand {
     Request(Box<Forwarded>, Purpose),
     Name(CollectionId, Naming),
 }
 
-/// What the owner answers.
+/// The response of the owner.
 pub(crate) enum Reply {
-    /// The collection is not among this home's.
+    /// The home does not have the collection.
     NotHere,
-    /// It cannot be told now whether it is.
+    /// It is unknown now whether the home has it.
     Unsure,
     Response(Response),
     Ticket(u64),
-    /// The name is used or the ticket void: look again.
+    /// The name is in use or the ticket is void: look the collection up again.
     Taken,
 }
 
-/// Headers that an operation looks at.
+/// Headers that operations read.
 const KEPT: [&str; 3] = [
     "if-match",
     "x-ms-client-request-id",
     "x-ms-correlation-request-id",
 ];
 
-/// Carries what the client's key may do. It is no header of the client: those that an
-/// operation does not look at stay behind.
+/// Carries the grants of the client's key. A client cannot set it: headers that operations
+/// do not read are not forwarded.
 const GRANTS: &str = "x-steadfast-grants";
 
 /// The version of the encodings.
@@ -147,7 +147,7 @@ impl Errand {
 }
 
 impl Reply {
-    /// For the region that asks.
+    /// Encodes the response for the requesting region.
     pub(crate) async fn encode(self) -> Bytes {
         let mut out = vec![FORMAT];
         match self {
@@ -191,7 +191,8 @@ fn written(grants: &[Grant]) -> HeaderValue {
     list(&grants)
 }
 
-/// A list that cannot be sent becomes an empty one: without a list nothing is checked.
+/// A list that cannot be encoded becomes an empty one: a missing list would disable the
+/// check.
 fn list(grants: &[String]) -> HeaderValue {
     let text = serde_json::to_vec(&grants).unwrap_or_default();
     match HeaderValue::from_bytes(&text) {
@@ -234,7 +235,7 @@ async fn put_response(out: &mut Vec<u8>, response: Response) {
     put_varint(out, u64::from(parts.status.as_u16()));
     let headers = parts.headers.iter();
     put_headers(out, headers.map(|(name, value)| (name.as_str(), value)));
-    // It was made in memory.
+    // The body is in memory already.
     let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
     put_bytes(out, &body);
 }
@@ -279,7 +280,7 @@ mod tests {
             assert_eq!((&got.method, &got.uri), (&sent.method, &sent.uri));
             assert_eq!((&got.base, &got.body), (&sent.base, &sent.body));
             assert_eq!(got.grants, sent.grants);
-            // What a client has shown is checked where it came, and goes no further.
+            // Credentials are verified where they arrive, and not forwarded.
             assert_eq!(got.headers.len(), 1);
             for end in 0..bytes.len() {
                 assert!(Errand::decode(bytes.slice(..end)).is_err());

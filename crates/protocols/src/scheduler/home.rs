@@ -1,4 +1,4 @@
-//! The jobs that have their home in one region of a pair.
+//! The jobs whose home is one region of a pair.
 
 use std::sync::Arc;
 
@@ -11,40 +11,40 @@ use steadfast_jobs::region::Atlas;
 
 use super::fault::Fault;
 
-/// How the jobs of a home are kept.
+/// The replication status of a home's jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replication {
     /// The region that owns them.
     pub owner: String,
     pub epoch: u64,
-    /// How old the oldest change is that only the owner has.
+    /// Age of the oldest change that only the owner has.
     pub lag_ms: u64,
     /// `synced` or `degraded`.
     pub mode: String,
 }
 
-/// The jobs of one home, as a server of either region of the pair has them.
+/// The jobs of one home, seen from a server of either region of the pair.
 #[async_trait]
 pub trait Home: Send + Sync + 'static {
-    /// The region whose collections these are.
+    /// The region of the home.
     fn name(&self) -> &str;
 
-    /// Whether this server's region owns them right now.
+    /// Whether this server's region owns the jobs now.
     fn is_owner(&self) -> bool;
 
-    /// How they are kept.
+    /// The replication status.
     fn replication(&self) -> Replication;
 
-    /// Whether nothing is changed while the other region does not have everything.
+    /// Whether changes are rejected while the other region is not in sync.
     fn requires_sync(&self) -> bool;
 
-    /// Has the owner answer; `None` if it is not certain that it has.
+    /// Forwards a request to the owner; `None` if the outcome is unknown.
     async fn forward(&self, errand: Bytes, is_read: bool) -> Option<Bytes>;
 
-    /// The jobs, for their owner.
+    /// The jobs, if this region is the owner.
     fn jobs(&self) -> &Jobs;
 
-    /// The jobs as they were copied here, if they were.
+    /// The local replica of the jobs, if there is one.
     fn copies(&self) -> Option<Jobs>;
 }
 
@@ -52,12 +52,12 @@ pub trait Home: Send + Sync + 'static {
 pub struct Pair {
     /// The region of this server.
     pub region: String,
-    /// In an order on which both agree: the first one keeps the names.
+    /// In the same order in both regions: the first one owns the names.
     pub homes: [Arc<dyn Home>; 2],
 }
 
 impl Pair {
-    /// The home that a location means.
+    /// The home of a location.
     pub(crate) fn place(&self, atlas: &Atlas, location: &str) -> Result<&dyn Home, Fault> {
         let name = place(atlas, location)?;
         let mut homes = self.homes.iter();
@@ -70,7 +70,7 @@ impl Pair {
     }
 }
 
-/// The name of a place as it is shown.
+/// The canonical name of a location.
 pub(crate) fn place(atlas: &Atlas, text: &str) -> Result<String, Fault> {
     match atlas.find(text) {
         Some(region) => Ok(region.name.clone()),
@@ -81,7 +81,7 @@ pub(crate) fn place(atlas: &Atlas, text: &str) -> Result<String, Fault> {
     }
 }
 
-/// Shows how a collection is kept.
+/// Adds the replication status to the JSON of a collection.
 pub(crate) fn show(home: Option<&dyn Home>, shown: &mut Value) {
     let Some(home) = home else {
         return;
@@ -96,7 +96,7 @@ pub(crate) fn show(home: Option<&dyn Home>, shown: &mut Value) {
     shown["properties"]["steadfast"]["replication"] = replication;
 }
 
-/// Refuses a change that would not be in both regions, where that is wanted.
+/// Rejects a change that would not be in both regions, if `require_sync` is set.
 pub(crate) fn check(home: &dyn Home, method: &Method) -> Result<(), Fault> {
     let is_read = [Method::GET, Method::HEAD].contains(method);
     if is_read || !home.requires_sync() || home.replication().mode == "synced" {
@@ -107,7 +107,7 @@ pub(crate) fn check(home: &dyn Home, method: &Method) -> Result<(), Fault> {
     ))
 }
 
-/// Looks again after a change: it may be that only this region has it.
+/// Checks again after a change: maybe only this region has it.
 pub(crate) fn confirm(home: &dyn Home, method: &Method) -> Result<(), Fault> {
     check(home, method).map_err(|_| {
         Fault::unavailable(
@@ -154,7 +154,7 @@ mod tests {
         }
 
         fn jobs(&self) -> &Jobs {
-            unreachable!("nobody asks for jobs")
+            unreachable!("no test reads jobs")
         }
 
         fn copies(&self) -> Option<Jobs> {

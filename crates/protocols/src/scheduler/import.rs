@@ -1,9 +1,9 @@
-//! Takes over jobs that were exported from the original.
+//! Imports jobs that were exported from Azure Scheduler.
 //!
-//! One job, a list of them, an answer with `value`, or a template with
-//! `resources`. Each is put by itself, so one that cannot be taken over does not
-//! stop the others; what happened to each is told. Secrets are never exported, so
-//! a job that needs one says so.
+//! The body is one job, a list of jobs, a response with `value`, or a template with
+//! `resources`. Each job is put separately, so a job that fails does not stop the others;
+//! the response reports the outcome of each. Secrets are never exported, so a job that
+//! needs one fails with an error that names it.
 
 use serde_json::{Value, json};
 use steadfast_jobs::CollectionId;
@@ -43,7 +43,7 @@ impl Asked<'_> {
     }
 }
 
-/// Everything in a body that could be a job.
+/// All values of a body that may be jobs.
 fn exported(body: &Value) -> Vec<&Value> {
     let lists = [body, &body["value"], &body["resources"]];
     match lists.iter().find_map(|list| list.as_array()) {
@@ -52,7 +52,7 @@ fn exported(body: &Value) -> Vec<&Value> {
     }
 }
 
-/// The name of an exported job; `None` for what is none.
+/// The name of an exported job; `None` for other values.
 fn name(exported: &Value) -> Option<String> {
     let kind = exported["type"].as_str().unwrap_or("jobs").to_lowercase();
     if !kind.ends_with("jobs") {
@@ -63,8 +63,8 @@ fn name(exported: &Value) -> Option<String> {
     (!name.is_empty()).then(|| name.to_string())
 }
 
-/// A job without what only the original could know. One that had ended there is
-/// taken over disabled: it must not run by surprise.
+/// A job without the members that Azure Scheduler computes. One that has ended there is
+/// imported disabled: it must not run unexpectedly.
 fn cleaned(exported: &Value) -> Value {
     let mut properties = exported["properties"].clone();
     if let Some(map) = properties.as_object_mut() {

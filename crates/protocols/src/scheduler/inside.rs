@@ -1,7 +1,7 @@
-//! Targets inside the server that a job can name.
+//! Event hubs as targets of jobs.
 //!
 //! `{"eventHub": "houses", "body": "..", ..}` publishes an event: exactly once per
-//! occurrence, because the message is part of the commit that claims it.
+//! occurrence, because the message is part of the commit that claims the occurrence.
 
 use serde_json::{Map, Value};
 use steadfast_events::{Batch, letter};
@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::publish::property::simple;
 
-/// What may stand in such a target.
+/// Known members of a target.
 const MEMBERS: [&str; 6] = [
     "eventHub",
     "body",
@@ -21,11 +21,11 @@ const MEMBERS: [&str; 6] = [
     "properties",
 ];
 
-/// Properties of every event that a job publishes.
+/// Property names of every event that a job publishes.
 const JOB: &str = "steadfast-job";
 const OCCURRENCE: &str = "steadfast-occurrence";
 
-/// As long as the time of an occurrence: `2030-01-01T05:00:00Z`.
+/// Length of the time of an occurrence: `2030-01-01T05:00:00Z`.
 pub const OCCURRENCE_BYTES: usize = 20;
 
 /// The event hub that a target names, and the message for each occurrence.
@@ -46,7 +46,7 @@ pub fn publication(job: &JobId, target: &Value) -> Result<(String, Target), Stri
         None => None,
     };
     let key = text(map, "partitionKey")?;
-    // The room for the time is found again by a word that nobody else has written.
+    // A random placeholder marks where the time of the occurrence is inserted.
     let mark = Uuid::new_v4().simple().to_string()[..OCCURRENCE_BYTES].to_owned();
     let mut properties = own_properties(map)?;
     properties.push((JOB.to_owned(), Simple::String(shown(job))));

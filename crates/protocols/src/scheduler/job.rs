@@ -1,4 +1,4 @@
-//! Jobs as JSON: from body to draft, from job to answer.
+//! Jobs as JSON: parsing of bodies, and responses.
 
 use serde_json::{Map, Value, json};
 use steadfast_core::clock::Timestamp;
@@ -30,28 +30,28 @@ pub(crate) const VERDICTS: [(&str, Verdict); 3] = [
 ];
 
 const MOST_BYTES: usize = 16 * 1024;
-/// How many occurrences are looked at to find the smallest distance.
+/// Number of occurrences that are examined for the minimum distance.
 const LOOK_AHEAD: usize = 1500;
 
-/// What is stored of a job's properties.
+/// The stored properties of a job.
 pub(crate) fn stored(job: &Job) -> Value {
     serde_json::from_str(&job.definition.document).unwrap_or_else(|_| json!({}))
 }
 
-/// The properties that a PUT asks for.
+/// The properties after a PUT.
 pub(crate) fn replaced(body: &Value, known: Option<&Value>) -> Result<Value, Fault> {
     let mut wanted = properties(body)?.clone();
     let extension = known.and_then(|known| known.get("steadfast"));
     if let (Some(map), Some(extension)) = (wanted.as_object_mut(), extension)
         && !map.contains_key("steadfast")
     {
-        // Clients of the original do not send back what they do not know.
+        // Clients of Azure Scheduler do not send back unknown members.
         map.insert("steadfast".into(), extension.clone());
     }
     Ok(wanted)
 }
 
-/// The properties that a PATCH asks for.
+/// The properties after a PATCH.
 pub(crate) fn patched(body: &Value, known: &Value) -> Result<Value, Fault> {
     let change = properties(body)?;
     let mut wanted = known.clone();
@@ -72,7 +72,7 @@ fn properties(body: &Value) -> Result<&Value, Fault> {
     Ok(properties)
 }
 
-/// Nobody but us writes sealed secrets.
+/// Rejects sealed secrets in a body: only the server writes them.
 fn no_sealed(value: &Value, path: &str) -> Result<(), Fault> {
     match value {
         Value::Object(map) => map.iter().try_for_each(|(name, value)| {
@@ -87,7 +87,7 @@ fn no_sealed(value: &Value, path: &str) -> Result<(), Fault> {
     }
 }
 
-/// Checks properties and makes a draft of them.
+/// Validates properties and builds a draft.
 pub(crate) async fn draft(
     context: &Context,
     grants: &Grants,
@@ -148,7 +148,7 @@ pub(crate) async fn draft(
     let at = "properties.action";
     let error = match error.map(Value::from) {
         Some(error) => {
-            // The policy of the main action serves both, unless there is another.
+            // The retry policy of the main action applies to both, unless there is another.
             let retry = action::retry(&error, extension.backoff).unwrap_or(main_retry);
             let at = format!("{at}.errorAction");
             Some(action::action(context, id, &error, retry, &at).await?)
@@ -200,14 +200,14 @@ fn read_recurrence(
     let Some(found) = object.object("recurrence")? else {
         return extension.repeat(None, at);
     };
-    // What is stored already may have ended meanwhile.
+    // A stored recurrence may have ended meanwhile.
     let is_known = known.is_some_and(|known| known.get("recurrence") == object.get("recurrence"));
     let after = (!is_known).then_some(now);
     let repeat = recurrence::read(&found, after, context.settings.allow_seconds)?;
     extension.repeat(Some(repeat), at)
 }
 
-/// Checks that there is an occurrence, and not too often.
+/// Checks that there is an occurrence, and that the job does not run too often.
 fn check_timing(timing: &Timing, now: Timestamp, quota: &Quota) -> Result<(), Fault> {
     let plan = Plan::new(timing)?;
     if plan.first(now).is_none() {
@@ -262,7 +262,7 @@ fn read_actions(
     Ok((main, error.transpose()?))
 }
 
-/// A dead letter is a POST to an address, or an instance of ours.
+/// A dead letter is a POST to an address, or goes to a target inside the server.
 async fn dead_letter(
     context: &Context,
     job: &JobId,
@@ -301,7 +301,7 @@ async fn dead_letter(
     }
 }
 
-/// A job as clients know it, in the caller's spelling of its id.
+/// The JSON of a job, in the caller's spelling of its id.
 pub(crate) fn show(id: &JobId, job: &Job) -> Value {
     let mut properties = stored(job);
     strip(&mut properties);
@@ -340,7 +340,7 @@ const TICKS_1970: i64 = 621_355_968_000_000_000;
 /// One item of a job's history.
 pub(crate) fn show_item(id: &JobId, item: &steadfast_jobs::Item) -> Value {
     let ticks = TICKS_1970 + item.started.saturating_mul(10_000);
-    // Later items of one moment come first as well.
+    // Later items of the same time also come first.
     let rank = u64::MAX - item.number;
     let own = format!("{:020}:{rank:020}", LAST_TICK - ticks);
     let time = |ms: i64| iso::format_time(Timestamp(ms));

@@ -1,9 +1,9 @@
-//! PATCH: a deep merge of what is stored and what is sent.
+//! PATCH: a deep merge of the body into the stored document.
 
 use serde_json::{Map, Value};
 
-/// Brings `change` into `stored`: objects are merged, everything else replaces, and
-/// null removes.
+/// Merges `change` into `stored`: objects are merged, other values replace, and null
+/// removes.
 pub(crate) fn merge(stored: &mut Value, change: &Value) {
     match (stored, change) {
         (Value::Object(stored), Value::Object(change)) => {
@@ -14,7 +14,7 @@ pub(crate) fn merge(stored: &mut Value, change: &Value) {
                 }
                 let slot = stored.entry(name.clone()).or_insert(Value::Null);
                 if value.is_object() && !slot.is_object() {
-                    // Merged into nothing, so that a null inside it removes too.
+                    // Merged into an empty object, so that a null inside it also removes.
                     *slot = Value::Object(Map::new());
                 }
                 merge(slot, value);

@@ -1,4 +1,4 @@
-//! The REST interface of Azure Scheduler, and what we added.
+//! The REST interface of Azure Scheduler, with extensions.
 
 mod action;
 mod answer;

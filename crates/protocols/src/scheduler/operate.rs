@@ -1,4 +1,4 @@
-//! What each operation does.
+//! The operations of the scheduler interface.
 
 use serde_json::{Value, json};
 use steadfast_core::clock::Timestamp;
@@ -17,31 +17,31 @@ use super::query::Parameters;
 use super::value::Object;
 use super::{body, collection, extension, path, recurrence};
 
-/// How often a change is tried when others change the same thing.
+/// Maximum attempts at a change under concurrent modification.
 const TRIES: usize = 8;
 
-/// A request, apart from its place.
+/// A request without its path.
 pub(crate) struct Asked<'a> {
     pub(crate) context: &'a Context,
-    /// The jobs, or what was copied of them.
+    /// The jobs, or their replica.
     pub(crate) jobs: &'a Jobs,
-    /// In a pair, the home that they belong to.
+    /// In a region pair, their home.
     pub(crate) home: Option<&'a dyn Home>,
-    /// How a collection that is not there is made, if it may be.
+    /// How a missing collection is created, if it may be.
     pub(crate) makes: Option<Expect>,
     pub(crate) query: &'a Parameters,
     pub(crate) body: &'a [u8],
-    /// What the caller may do.
+    /// The grants of the caller.
     pub(crate) grants: &'a Grants,
     /// Scheme and host, for links.
     pub(crate) base: String,
-    /// The version that the client has seen, if it says so.
+    /// The ETag of `If-Match`.
     pub(crate) if_match: Option<String>,
-    /// The client's name for this request.
+    /// The client's id of this request.
     pub(crate) request: Option<String>,
 }
 
-/// Whether a body replaces or changes what is there.
+/// Whether a body replaces or patches the stored document.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manner {
     Put,
@@ -53,7 +53,7 @@ impl Asked<'_> {
         body::read(self.body)
     }
 
-    /// Refuses a change of something that the client has not seen.
+    /// Checks `If-Match` against the current version.
     fn check_seen(&self, version: Option<u64>) -> Result<(), Fault> {
         let Some(wanted) = self.if_match.as_deref().filter(|wanted| *wanted != "*") else {
             return Ok(());
@@ -62,7 +62,7 @@ impl Asked<'_> {
         match own.as_deref() == Some(wanted) {
             true => Ok(()),
             false => Err(Fault::conflict(
-                "the ETag does not fit: somebody has changed it",
+                "ETag mismatch: the resource was modified concurrently; read it again and retry",
             )),
         }
     }
@@ -118,7 +118,7 @@ impl Asked<'_> {
             }
         }
         Err(Fault::conflict(
-            "others change the job collection all the time; try again",
+            "the job collection is being modified concurrently; retry",
         ))
     }
 
@@ -159,7 +159,7 @@ impl Asked<'_> {
         Ok(kept_job(id, &job, is_new))
     }
 
-    /// Makes or changes a job; answers whether it is new.
+    /// Creates or changes a job; returns whether it is new.
     pub(crate) async fn keep(
         &self,
         id: &JobId,
@@ -204,7 +204,7 @@ impl Asked<'_> {
             }
         }
         Err(Fault::conflict(
-            "others change the job all the time; try again",
+            "the job is being modified concurrently; retry",
         ))
     }
 
@@ -285,8 +285,8 @@ impl Asked<'_> {
         Ok(self.page(&items, &path, page.next))
     }
 
-    /// One page. With `$top` there is no link to the next: the client would follow
-    /// it and get more than it asked for.
+    /// One page. With `$top` there is no link to the next page: the client would follow it
+    /// and get more than it requested.
     fn page(&self, items: &[Value], path: &str, next: Option<String>) -> Answer {
         let next = next.filter(|_| self.query.get("$top").is_none());
         let link = next.map(|next| {
@@ -299,7 +299,7 @@ impl Asked<'_> {
         Answer::Shown(json!({"value": items, "nextLink": link}))
     }
 
-    /// The next runs of a recurrence that need not be anybody's.
+    /// The next runs of a recurrence, without a stored job.
     pub(crate) fn preview(&self) -> Result<Answer, Fault> {
         let body = self.json()?;
         let object = Object::new(&body, "")?;

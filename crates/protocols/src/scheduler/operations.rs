@@ -1,4 +1,4 @@
-//! Every operation, and what it needs.
+//! The table of operations and their rights.
 
 use axum::http::Method;
 
@@ -9,8 +9,8 @@ use crate::access::Right;
 const SEND: &[Right] = &[Right::Send];
 const MANAGE: &[Right] = &[Right::Manage];
 
-/// By method and by path below `Microsoft.Scheduler`, with what the caller must be
-/// allowed to do: one of these. An operation that is not here is not offered.
+/// All operations, by method and path below `Microsoft.Scheduler`, with the rights of
+/// which the caller needs one.
 pub static OPERATIONS: [(Method, &str, &[Right]); 20] = [
     (Method::POST, "previewRecurrence", LOOK),
     (Method::GET, "jobCollections", LOOK),
@@ -50,7 +50,7 @@ pub static OPERATIONS: [(Method, &str, &[Right]); 20] = [
     ),
 ];
 
-/// What an operation needs, if it is offered.
+/// The rights for an operation; `None` if it does not exist.
 pub(super) fn rights(method: &Method, place: &Place) -> Option<&'static [Right]> {
     let path = described(place);
     let mut operations = OPERATIONS.iter();

@@ -1,9 +1,9 @@
-//! Jobs of a pair of regions: which of them answers.
+//! Routing of requests between the regions of a pair.
 //!
-//! Each region is the home of some collections: their `location`. A request goes to
-//! whichever region owns the jobs of the collection's home now, and its answer comes
-//! back; clients are never sent elsewhere. If the owner is not reached, what was copied
-//! is shown, and marked as stale; nothing is changed.
+//! Each region is the home of some collections: their `location`. A request is forwarded
+//! to the region that currently owns the jobs of the collection's home, and its response
+//! is relayed; clients are never redirected. If the owner is unreachable, reads are
+//! answered from the local replica and marked as stale; changes fail.
 
 use axum::body::to_bytes;
 use axum::http::header::{HeaderName, HeaderValue};
@@ -23,19 +23,19 @@ use super::path::Place;
 use super::query::Parameters;
 use super::{body, collection};
 
-/// Says that an answer comes from a copy.
+/// The header of a response from a replica.
 const STALE: &str = "x-steadfast-stale";
 
-/// Says that an answer comes from a region that works alone.
+/// The header of a response from a region without its peer.
 const REPLICATION: &str = "x-steadfast-replication";
 
-/// The client's name for what it does.
+/// The client's correlation id.
 const CORRELATION: &str = "x-ms-correlation-request-id";
 
-/// How often a collection is looked for that others make and delete.
+/// Maximum lookups of a collection that is created and deleted concurrently.
 const TRIES: usize = 4;
 
-/// Answers a request, wherever its collection is.
+/// Answers a request for a collection of either home.
 pub(crate) async fn answer(context: &Context, pair: &Pair, wanted: &Forwarded) -> Response {
     let read = Parameters::read(&wanted.uri).map(|_| Place::read(wanted.uri.path()));
     let place = match read {
@@ -47,7 +47,7 @@ pub(crate) async fn answer(context: &Context, pair: &Pair, wanted: &Forwarded) -
             pair.list(context, wanted).await
         }
         Some(place) if place.collection().is_some() => pair.find(context, wanted, &place).await,
-        // It is the same everywhere.
+        // The response is the same in both regions.
         _ => {
             let home = &*pair.homes[0];
             finish(&wanted.headers, run(context, home, wanted, None).await)
@@ -56,14 +56,14 @@ pub(crate) async fn answer(context: &Context, pair: &Pair, wanted: &Forwarded) -
 }
 
 impl Pair {
-    /// Those that are owned here first: they need no hop.
+    /// The homes, those owned by this region first: they need no hop.
     fn nearest(&self) -> Vec<&dyn Home> {
         let mut all: Vec<_> = self.homes.iter().map(|home| &**home).collect();
         all.sort_by_key(|home| !home.is_owner());
         all
     }
 
-    /// Asks each home, until one has the collection.
+    /// Tries each home until one has the collection.
     async fn find(&self, context: &Context, wanted: &Forwarded, place: &Place) -> Response {
         for _ in 0..TRIES {
             let mut unsure = Vec::new();
@@ -81,13 +81,13 @@ impl Pair {
                 Place::Collection(id) if wanted.method == Method::PUT => {
                     match self.make(context, wanted, id).await {
                         Ok(Reply::Response(response)) => return response,
-                        // Somebody else was faster: it may be there by now.
+                        // A concurrent request was faster: the collection may exist by now.
                         Ok(Reply::Taken) => continue,
                         Ok(_) => Err(not_owned()),
                         Err(fault) => Err(fault),
                     }
                 }
-                // Whatever was done to its jobs has come to its end with it.
+                // An operation on its jobs has ended with the collection.
                 Place::Operation(..) if wanted.method == Method::GET => Ok(Answer::Done),
                 _ => Err(Fault::not_found(
                     "STF-5201: there is no such job collection",
@@ -95,12 +95,12 @@ impl Pair {
             };
             return finish(&wanted.headers, result);
         }
-        let message = "STF-5210: others make and delete job collections of this name, or of \
-                       one that shares its tickets; try again soon";
+        let message = "STF-5210: job collections of this name, or of one that shares its \
+                       tickets, are created and deleted concurrently; retry";
         finish(&wanted.headers, Err(Fault::unavailable(message)))
     }
 
-    /// Makes a collection that is nowhere.
+    /// Creates a collection that neither home has.
     async fn make(
         &self,
         context: &Context,
@@ -109,7 +109,7 @@ impl Pair {
     ) -> Result<Reply, Fault> {
         let body = body::read(&wanted.body)?;
         let home = self.wanted_home(context, &body)?;
-        // What cannot be made draws no ticket.
+        // Validate first: an invalid collection draws no ticket.
         collection::draft(context, Some(home), id, &body)?;
         let reply = match self.ticket(home, id).await {
             Reply::Ticket(ticket) => ask(context, home, wanted, Purpose::Make(ticket)).await,
@@ -126,7 +126,7 @@ impl Pair {
         })
     }
 
-    /// A ticket with which a home may make a collection.
+    /// A ticket that permits a home to create a collection.
     async fn ticket(&self, home: &dyn Home, id: &CollectionId) -> Reply {
         let [first, second] = [&*self.homes[0], &*self.homes[1]];
         let is_first = home.name() == first.name();
@@ -150,7 +150,7 @@ impl Pair {
         drawn
     }
 
-    /// Where a body wants a collection: here, if it does not say.
+    /// The home that a body names; by default this server's region.
     fn wanted_home(&self, context: &Context, body: &Value) -> Result<&dyn Home, Fault> {
         let location = match &body["location"] {
             Value::Null => &self.region,
@@ -180,7 +180,7 @@ impl Pair {
                     marks.insert(mark, value.clone());
                 }
             }
-            // It was made in memory.
+            // The body is in memory already.
             let body = to_bytes(response.into_body(), usize::MAX).await;
             let shown: Value =
                 serde_json::from_slice(&body.unwrap_or_default()).unwrap_or_default();
@@ -194,7 +194,7 @@ impl Pair {
     }
 }
 
-/// Has the owner of a home's jobs answer.
+/// Sends a request to the owner of a home's jobs.
 async fn ask(context: &Context, home: &dyn Home, wanted: &Forwarded, purpose: Purpose) -> Reply {
     if home.is_owner() {
         return here(context, home, wanted, purpose).await;
@@ -202,7 +202,7 @@ async fn ask(context: &Context, home: &dyn Home, wanted: &Forwarded, purpose: Pu
     let is_read = wanted.method == Method::GET;
     let errand = Errand::Request(Box::new(wanted.clone()), purpose);
     match forward(home, &errand, is_read).await {
-        // What was copied can be shown instead.
+        // The local replica can answer instead.
         Reply::Response(response)
             if is_read && response.status() == StatusCode::SERVICE_UNAVAILABLE =>
         {
@@ -212,7 +212,7 @@ async fn ask(context: &Context, home: &dyn Home, wanted: &Forwarded, purpose: Pu
     }
 }
 
-/// Asks about a name.
+/// Sends a request about a name.
 async fn name(home: &dyn Home, id: &CollectionId, naming: Naming) -> Reply {
     match home.is_owner() {
         true => named(home, id, naming).await,
@@ -227,7 +227,7 @@ async fn forward(home: &dyn Home, errand: &Errand, is_read: bool) -> Reply {
 }
 
 async fn named(home: &dyn Home, id: &CollectionId, naming: Naming) -> Reply {
-    // It must be in both regions, where that is wanted of changes.
+    // With `require_sync` the name must be in both regions.
     if let Err(fault) = home::check(home, &Method::PUT) {
         return Reply::Response(finish(&HeaderMap::new(), Err(fault)));
     }
@@ -238,10 +238,10 @@ async fn named(home: &dyn Home, id: &CollectionId, naming: Naming) -> Reply {
     }
 }
 
-/// Answers what another region was asked; it has looked at who asks.
+/// Answers a request that another region forwarded after it authenticated the client.
 pub async fn proxied(context: &Context, home: &dyn Home, errand: Bytes) -> Bytes {
     let reply = match Errand::decode(errand) {
-        // Never sent on: regions that disagree would send it round for ever.
+        // Never forwarded again: regions that disagree would forward it in a loop.
         Ok(_) if !home.is_owner() => Reply::Unsure,
         Ok(Errand::Request(wanted, purpose)) => here(context, home, &wanted, purpose).await,
         Ok(Errand::Name(id, naming)) => named(home, &id, naming).await,
@@ -253,7 +253,7 @@ pub async fn proxied(context: &Context, home: &dyn Home, errand: Bytes) -> Bytes
     reply.encode().await
 }
 
-/// This server has the jobs of the home.
+/// Answers a request as the owner of the home.
 async fn here(context: &Context, home: &dyn Home, wanted: &Forwarded, purpose: Purpose) -> Reply {
     let place = Place::read(wanted.uri.path());
     let makes = match purpose {
@@ -275,12 +275,12 @@ async fn here(context: &Context, home: &dyn Home, wanted: &Forwarded, purpose: P
         purpose,
         result.as_ref().err().and_then(|fault| fault.reason),
     ) {
-        // It was deleted just now.
+        // It was deleted concurrently.
         (Purpose::Find, Some(ErrorKind::NoCollection)) => return Reply::NotHere,
         (Purpose::Make(_), Some(ErrorKind::Taken)) => return Reply::Taken,
         _ => {}
     }
-    // The other region may have been lost since.
+    // The other region may have been lost in between.
     let confirmed = match &result {
         Ok(_) => home::confirm(home, &wanted.method),
         Err(_) => Ok(()),
@@ -307,7 +307,7 @@ async fn run(
     operate(context, source, wanted).await
 }
 
-/// Nobody who is reached has the collection: what was copied is shown.
+/// Answers from a local replica when no reachable region owns the collection.
 async fn stale(
     context: &Context,
     unsure: &[&dyn Home],

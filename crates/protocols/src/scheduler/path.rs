@@ -1,11 +1,11 @@
-//! Resource paths, in any case and any spelling.
+//! Resource paths, matched without regard to case.
 //!
-//! Each segment is decoded by itself, so `j%2F%C3%BC` is one name.
+//! Each segment is decoded separately, so `j%2F%C3%BC` is one name.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use steadfast_jobs::{CollectionId, JobId};
 
-/// What a path names.
+/// The resource that a path names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// All collections of a subscription, or of one of its groups.
@@ -14,13 +14,13 @@ pub(crate) enum Place {
         group: Option<String>,
     },
     Collection(CollectionId),
-    /// Something that is done to a collection.
+    /// An action on a collection.
     CollectionVerb(CollectionId, String),
     Jobs(CollectionId),
     Job(JobId),
-    /// Something that is done to a job, or its history.
+    /// An action on a job, or its history.
     JobVerb(JobId, String),
-    /// What becomes of a sweep.
+    /// The status of a sweep.
     Operation(CollectionId, u64),
     Preview,
 }
@@ -32,7 +32,7 @@ const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'~');
 
 impl Place {
-    /// What a path names, if it names anything.
+    /// Parses a path; `None` if it names no resource.
     pub(crate) fn read(path: &str) -> Option<Self> {
         let decode = |part: &str| {
             percent_decode_str(part)
@@ -70,7 +70,7 @@ impl Place {
         }
     }
 
-    /// The collection that is meant, or that has what is meant.
+    /// The collection that is named, or that contains the named job.
     pub(crate) fn collection(&self) -> Option<&CollectionId> {
         match self {
             Self::Collections { .. } | Self::Preview => None,
@@ -103,7 +103,7 @@ fn is(part: &str, word: &str) -> bool {
     part.eq_ignore_ascii_case(word)
 }
 
-/// The path of a collection; `/` in a name stays as it is only in ids.
+/// The id of a collection; `/` in a name is not encoded in ids.
 pub(crate) fn collection_id(id: &CollectionId) -> String {
     format!(
         "/subscriptions/{}/resourceGroups/{}/providers/Microsoft.Scheduler/jobCollections/{}",
@@ -111,12 +111,12 @@ pub(crate) fn collection_id(id: &CollectionId) -> String {
     )
 }
 
-/// The path of a job.
+/// The id of a job.
 pub(crate) fn job_id(id: &JobId) -> String {
     format!("{}/jobs/{}", collection_id(&id.collection), id.name)
 }
 
-/// The path of a collection as it stands in an address.
+/// The path of a collection in a URL.
 pub(crate) fn collection_url(id: &CollectionId) -> String {
     let encoded = CollectionId {
         subscription: encode(&id.subscription),
@@ -126,7 +126,7 @@ pub(crate) fn collection_url(id: &CollectionId) -> String {
     collection_id(&encoded)
 }
 
-/// A text as it stands in an address.
+/// Encodes a text for a URL.
 pub(crate) fn encode(text: &str) -> String {
     utf8_percent_encode(text, UNRESERVED).to_string()
 }

@@ -1,26 +1,26 @@
-//! What a caller may see, and reach through a job.
+//! Authorization of reads and of job targets.
 //!
-//! A job acts later and for its maker. So the key that makes or changes it needs the rights
-//! that its actions would need.
+//! A job acts later on behalf of its creator. So the key that creates or changes it needs
+//! the rights that its actions require.
 
 use serde_json::Value;
 
 use super::fault::Fault;
 use crate::access::{Area, Demand, Grant, Right, Scope};
 
-/// What shows something needs one of these.
+/// The rights for reads, of which one is enough.
 pub(super) const LOOK: &[Right] = &[Right::Listen, Right::Read];
 
-/// What a caller's key may do; `None` if nothing is checked.
+/// The grants of a caller's key; `None` without authentication.
 pub(crate) type Grants = Option<Vec<Grant>>;
 
-/// Whether a collection of this name may be shown.
+/// Whether the caller may see a collection of this name.
 pub(super) fn may_see(grants: &Grants, collection: &str) -> bool {
     let demand = Demand::new(LOOK, Area::Jobs, Scope::Entity(collection));
     is_met(grants, &demand)
 }
 
-/// Whether a job may have this target inside the server.
+/// Checks whether the caller may create a job with this target inside the server.
 pub(super) fn check(grants: &Grants, target: &Value) -> Result<(), Fault> {
     let named = |name: &str| target.get(name).filter(|value| !value.is_null());
     let (area, entity) = match named("eventHub") {
@@ -30,7 +30,7 @@ pub(super) fn check(grants: &Grants, target: &Value) -> Result<(), Fault> {
             named("taskHub").map_or(Some("default"), Value::as_str),
         ),
     };
-    // What is no name is refused for that by who looks for it.
+    // An invalid name is rejected later, when the target is resolved.
     let entity = entity.unwrap_or_default();
     let demand = Demand::new(&[Right::Send], area, Scope::Entity(entity));
     match is_met(grants, &demand) {

@@ -7,13 +7,13 @@ use super::fault::Fault;
 
 const VERSIONS: [&str; 3] = ["2016-03-01", "2016-01-01", "2014-08-01-preview"];
 
-/// The parameters of a query, by name without regard to case.
+/// The parameters of a query, with case-insensitive names.
 pub(crate) struct Parameters {
     pairs: Vec<(String, String)>,
 }
 
 impl Parameters {
-    /// Reads a query and demands a version that we know.
+    /// Parses a query and requires a known API version.
     pub(crate) fn read(uri: &Uri) -> Result<Self, Fault> {
         let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri);
         let pairs = pairs.map_err(|_| Fault::bad("the query cannot be read"))?.0;
@@ -37,12 +37,12 @@ impl Parameters {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// The version that was asked for.
+    /// The requested API version.
     pub(crate) fn version(&self) -> &str {
         self.get("api-version").unwrap_or(VERSIONS[0])
     }
 
-    /// How many items are wanted, if the client says so.
+    /// The requested number of items.
     pub(crate) fn top(&self) -> Result<Option<usize>, Fault> {
         match self.get("$top").map(str::parse) {
             None => Ok(None),
@@ -51,7 +51,7 @@ impl Parameters {
         }
     }
 
-    /// How many items are left out.
+    /// The number of items to skip.
     pub(crate) fn skip(&self) -> Result<usize, Fault> {
         match self.get("$skip").map(str::parse) {
             None => Ok(0),
@@ -60,7 +60,7 @@ impl Parameters {
         }
     }
 
-    /// `name eq word`, the word bare or in quotes.
+    /// Parses `name eq word`, with or without quotes around the word.
     pub(crate) fn filter<T: Copy>(
         &self,
         names: &[&str],

@@ -1,4 +1,4 @@
-//! Recurrences as JSON, in and out.
+//! Recurrences as JSON: parsing and serialization.
 
 use serde_json::{Map, Value, json};
 use steadfast_core::clock::Timestamp;
@@ -27,7 +27,7 @@ const WEEKDAYS: [(&str, Weekday); 7] = [
     ("Sunday", Weekday::Sunday),
 ];
 
-/// Reads a recurrence. `now`: an end before it is refused.
+/// Parses a recurrence. An end before `now` is rejected.
 pub(crate) fn read(
     object: &Object<'_>,
     now: Option<Timestamp>,
@@ -126,7 +126,7 @@ fn read_occurrences(object: &Object<'_>) -> Result<Option<Vec<MonthlyOccurrence>
     list.iter().map(read).collect::<Result<_, _>>().map(Some)
 }
 
-/// Writes a recurrence as clients know it.
+/// The JSON of a recurrence.
 pub(crate) fn show(recurrence: &Recurrence) -> Value {
     let mut out = Map::new();
     let frequency = spell(&FREQUENCIES, &recurrence.frequency);

@@ -1,7 +1,7 @@
-//! Takes requests, and looks at who asks.
+//! Entry of requests, and their authentication.
 //!
-//! Paths are matched without regard to case, which a table of routes cannot do;
-//! so one handler takes everything below `/subscriptions`.
+//! Paths are matched without regard to case, which a router cannot do; so one handler
+//! serves everything below `/subscriptions`.
 
 use std::sync::Arc;
 
@@ -28,14 +28,14 @@ use crate::http::{Client, read};
 /// All routes of the interface.
 pub fn routes(context: Arc<Context>) -> Router {
     let mut routes = Router::new();
-    // The first segment is matched by the table, in the spellings that occur.
+    // The router matches the first segment, in the spellings that occur.
     for word in ["subscriptions", "Subscriptions", "SUBSCRIPTIONS"] {
         routes = routes.route(&format!("/{word}/{{*rest}}"), any(handle));
     }
     routes.with_state(context)
 }
 
-/// A body may be larger than a job, so that the complaint is about the job.
+/// A body may be larger than a job, so that the error is about the job.
 const MOST_BYTES: usize = 4 * 1024 * 1024;
 
 async fn handle(State(context): State<Arc<Context>>, request: Request) -> Response {
@@ -72,7 +72,7 @@ async fn handle(State(context): State<Arc<Context>>, request: Request) -> Respon
     }
 }
 
-/// Scheme and host, as the client knows them.
+/// Scheme and host, as seen by the client.
 fn base(context: &Context, uri: &Uri, headers: &HeaderMap, client: Option<&Client>) -> String {
     let scheme = client.and_then(|client| client.scheme.clone());
     let host = client.and_then(|client| client.host.clone());
@@ -86,9 +86,9 @@ fn base(context: &Context, uri: &Uri, headers: &HeaderMap, client: Option<&Clien
     )
 }
 
-/// Whether the caller may do this to the collection that the path names. What its key
-/// may do is answered, because a job may reach no more than that; `None` if nothing is
-/// checked.
+/// Authorizes the caller for the collection that the path names. Returns the grants of
+/// its key, because the targets of a job are limited to them; `None` without
+/// authentication.
 fn check_access(
     context: &Context,
     method: &Method,
@@ -104,7 +104,7 @@ fn check_access(
     let scope = collection.map_or(Scope::AnyEntity, |id| Scope::Entity(&id.name));
     let is_ours = |audience: &str| is_for_area(Area::Jobs, audience);
     let rights = place.as_ref().and_then(|place| rights(method, place));
-    // What is not offered is refused behind this, and shows nothing.
+    // An unknown operation is rejected later, and reveals nothing.
     let demand = Demand::new(rights.unwrap_or(LOOK), Area::Jobs, scope);
     let header = headers
         .get(AUTHORIZATION)

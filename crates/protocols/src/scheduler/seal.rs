@@ -1,11 +1,10 @@
-//! Secrets at rest.
+//! Encryption of job secrets at rest.
 //!
-//! A secret stands in a stored document as `{"$sealed": ".."}`: AES-256-GCM under
-//! a key that the configuration names, with a nonce of its own. Its place, which is the
-//! job, the member and the origin that it is sent to, is associated data: a stored value
-//! that is copied elsewhere does not open. It is opened only where a request is made
-//! with it. Values of earlier versions carry no place; they open, and get one when their
-//! job is written.
+//! A secret is stored as `{"$sealed": ".."}`: AES-256-GCM under a key of the configuration,
+//! with a nonce of its own. Its place, which is the job, the member and the target origin,
+//! is associated data: a stored value that is copied elsewhere cannot be decrypted. It is
+//! decrypted only when a request is made with it. Values of earlier versions have no
+//! place; they can be decrypted, and get a place when their job is written.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,18 +14,18 @@ use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::{Value, json};
 use steadfast_jobs::JobId;
 
-/// Members that hold secrets, wherever they stand in an action.
+/// Members that hold secrets, at any depth of an action.
 pub(crate) const SECRETS: [&str; 5] = ["password", "pfx", "secret", "sasToken", "sasKey"];
 
 const MARK: &str = "$sealed";
 /// Associated data of values without a place.
 const UNPLACED: &str = "steadfast job secret 1";
-/// What associated data with a place begins with.
+/// The prefix of associated data with a place.
 const PLACED: &str = "steadfast secret 2";
-/// What a value with a place begins with; base64 has no such letter.
+/// The prefix of a value with a place; `.` does not occur in base64.
 const PLACED_MARK: &str = "2.";
 
-/// What secrets are encrypted with.
+/// The key that encrypts secrets.
 #[derive(Clone)]
 pub struct SecretKey {
     key: LessSafeKey,
@@ -39,7 +38,7 @@ impl std::fmt::Debug for SecretKey {
 }
 
 impl SecretKey {
-    /// The key that a long random text stands for.
+    /// Derives the key from a long random text.
     pub fn new(text: &str) -> Self {
         let bytes = digest(&SHA256, text.as_bytes());
         let key = UnboundKey::new(&AES_256_GCM, bytes.as_ref());
@@ -49,14 +48,14 @@ impl SecretKey {
         }
     }
 
-    /// A secret as it may be stored at a place, where alone it opens.
+    /// Encrypts a secret for a place, where alone it can be decrypted.
     pub(crate) fn seal(&self, secret: &str, place: &str) -> Value {
         let sealed = self.encrypt(secret, &placed(place));
         json!({MARK: format!("{PLACED_MARK}{sealed}")})
     }
 
-    /// The secret in a stored value; `None` if it was sealed with another key, or for
-    /// another place.
+    /// Decrypts a stored value; `None` if it was sealed with another key, or for another
+    /// place.
     pub(crate) fn open(&self, sealed: &Value, place: &str) -> Option<String> {
         let text = sealed.get(MARK)?.as_str()?;
         match text.strip_prefix(PLACED_MARK) {
@@ -65,7 +64,7 @@ impl SecretKey {
         }
     }
 
-    /// A stored value that is kept at a place: it gets its place if it has none.
+    /// A stored value that stays at a place: it gets that place if it has none.
     pub(crate) fn keep(&self, sealed: &Value, place: &str) -> Value {
         let text = sealed.get(MARK).and_then(Value::as_str).unwrap_or_default();
         let unplaced = Some(text).filter(|text| !text.starts_with(PLACED_MARK));
@@ -105,19 +104,19 @@ fn placed(place: &str) -> String {
     format!("{PLACED}\0{place}")
 }
 
-/// What the secrets of an action belong to: a job, and an origin that it calls.
+/// The owner of an action's secrets: a job and a target origin.
 #[derive(Clone, Debug)]
 pub(crate) struct SecretOwner {
     owner: String,
 }
 
 impl SecretOwner {
-    /// Secrets that are sent to the scheme, host and port of an address.
+    /// The owner of secrets that are sent to the scheme, host and port of a URL.
     pub(crate) fn origin(job: &JobId, url: &reqwest::Url) -> Self {
         Self::new(job, &[&url.origin().ascii_serialization()])
     }
 
-    /// Secrets of a queue or topic of an account or namespace. Where these live is
+    /// The owner of secrets of a queue or topic. The address of its account or namespace is
     /// configured, and may change.
     pub(crate) fn entity(job: &JobId, account: &str, entity: &str) -> Self {
         Self::new(job, &["entity", account, entity])
@@ -126,7 +125,7 @@ impl SecretOwner {
     fn new(job: &JobId, origin: &[&str]) -> Self {
         let home = &job.collection;
         let names = [&home.subscription, &home.group, &home.name, &job.name];
-        // Names of jobs are the same in any spelling.
+        // Job names are case-insensitive.
         let names = names.map(|name| name.to_lowercase()).join("\0");
         Self {
             owner: format!("job\0{names}\0{}", origin.join("\0")),
@@ -144,7 +143,7 @@ pub(crate) fn is_sealed(value: &Value) -> bool {
     value.get(MARK).is_some()
 }
 
-/// Removes every secret from a document, however deep.
+/// Removes all secrets from a document, at any depth.
 pub(crate) fn strip(value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -204,7 +203,7 @@ mod tests {
         ] {
             assert_eq!(key.open(&sealed, &other), None, "{other:?}");
         }
-        // Without its mark it does not become an old one.
+        // Without its prefix it does not pass as a value of an earlier version.
         let text = sealed[MARK].as_str().unwrap().trim_start_matches("2.");
         assert_eq!(key.open(&json!({MARK: text}), &own), None);
     }

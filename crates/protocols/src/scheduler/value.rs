@@ -1,6 +1,6 @@
-//! Reads members of a JSON body, with the path for complaints.
+//! Typed access to JSON bodies, with paths for errors.
 //!
-//! Words are accepted in any case and given back in the one that clients know.
+//! Enumeration words are accepted in any case and returned in canonical spelling.
 
 use serde_json::{Map, Value};
 use steadfast_core::clock::{Timestamp, whole_ms};
@@ -8,7 +8,7 @@ use steadfast_jobs::iso;
 
 use super::fault::Fault;
 
-/// An object of the body and where it stands.
+/// An object of the body and its path.
 #[derive(Clone)]
 pub(crate) struct Object<'a> {
     map: &'a Map<String, Value>,
@@ -25,7 +25,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Where a member stands.
+    /// The path of a member.
     pub(crate) fn at(&self, name: &str) -> String {
         match self.path.is_empty() {
             true => name.to_string(),
@@ -33,7 +33,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// A complaint about a member.
+    /// An error about a member.
     pub(crate) fn wrong(&self, name: &str, message: impl Into<String>) -> Fault {
         Fault::member(self.at(name), message)
     }
@@ -110,7 +110,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// One of some words, in the spelling of the list.
+    /// One of a list of words, in the spelling of the list.
     pub(crate) fn word<T: Copy>(
         &self,
         name: &str,
@@ -131,7 +131,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// A list; a bare value is a list of one.
+    /// A list; a single value is a list of one.
     pub(crate) fn list(&self, name: &str) -> Option<Vec<&'a Value>> {
         match self.get(name)? {
             Value::Array(list) => Some(list.iter().collect()),
@@ -139,7 +139,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// The texts of an object whose values are texts.
+    /// The members of an object whose values are texts.
     pub(crate) fn texts(&self, name: &str) -> Result<Vec<(&'a str, String)>, Fault> {
         let Some(object) = self.object(name)? else {
             return Ok(Vec::new());
@@ -156,7 +156,7 @@ impl<'a> Object<'a> {
     }
 }
 
-/// The spelling of a value in a list of words.
+/// The canonical spelling of a value.
 pub(crate) fn spell<T: PartialEq>(words: &[(&'static str, T)], value: &T) -> &'static str {
     let found = words.iter().find(|(_, known)| known == value);
     found.map_or("", |(word, _)| *word)

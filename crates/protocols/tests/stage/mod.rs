@@ -260,9 +260,9 @@ pub(crate) fn job(name: &str) -> String {
     format!("{COLLECTION}/jobs/{name}")
 }
 
-/// A client that trusts nobody in particular.
+/// A client without extra trusted authorities.
 pub(crate) fn client() -> reqwest::Client {
-    // Whoever was first has chosen; it is the same one.
+    // A test that ran before may have installed it already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder().no_proxy().build().unwrap()
 }

@@ -1,7 +1,7 @@
 //! A database whose primary dies under the nodes.
 //!
 //! By hand a standby is promoted by the rule as soon as the primary is dead; with a
-//! manager nobody helps.
+//! manager no one intervenes.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -58,7 +58,7 @@ impl Database {
                     }
                     is_whole
                 });
-                wait("somebody to be promoted", || manager.failovers() > before);
+                wait("a standby to be promoted", || manager.failovers() > before);
             }
         }
         now()

@@ -68,7 +68,7 @@ pub(crate) fn three(database: &str) -> Vec<Server> {
     three_by(|name| node(name, database))
 }
 
-/// The same, made by somebody else.
+/// The same, with the given start of each node.
 pub(crate) fn three_by(start: impl Fn(&str) -> Start) -> Vec<Server> {
     let nodes = ["a", "b", "c"].map(|name| start(name).ready());
     let nodes = Vec::from(nodes);
@@ -168,7 +168,7 @@ pub(crate) fn agreed(nodes: &[Server]) {
     });
 }
 
-/// Waits until nobody misses an owner; answers how long that took.
+/// Waits until every partition has an owner; returns how long that took.
 pub(crate) fn taken_over(server: &Server, nodes: usize, since: Instant) -> Duration {
     settled_anyhow(server, nodes);
     since.elapsed()
@@ -228,7 +228,7 @@ impl Caller {
         }
     }
 
-    /// Asks; whoever does not answer has answered 503.
+    /// Sends a request; no response counts as 503.
     pub(crate) fn ask(
         &self,
         method: Method,

@@ -47,14 +47,14 @@ fn binary() -> PathBuf {
     }
 }
 
-/// A command in an environment without settings of whoever runs the tests.
+/// A command in an environment without settings of the user who runs the tests.
 pub(crate) fn steadfast(folder: &Path) -> Command {
     let mut command = Command::new(binary());
     settle(&mut command, folder);
     command
 }
 
-/// Gives a command a folder, and takes settings of whoever runs the tests away.
+/// Gives a command a folder, and removes settings of the user who runs the tests.
 pub(crate) fn settle(command: &mut Command, folder: &Path) {
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy().into_owned();
@@ -272,7 +272,7 @@ impl Server {
     }
 }
 
-/// Asks again and again, for what nobody signals: another process.
+/// Polls for an event of another process, which sends no signal.
 pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let tick = Duration::from_millis(20);
     let ticks = PATIENCE.as_millis() / tick.as_millis();

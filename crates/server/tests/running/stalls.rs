@@ -10,7 +10,7 @@ const TICK: Duration = Duration::from_millis(10);
 /// What a thread that sleeps waits longer on any machine.
 const USUAL: Duration = Duration::from_millis(40);
 
-/// Notes how long nobody ran: limits of time are for machines that run.
+/// Measures how long the machine ran no thread: such time does not count against limits.
 pub(crate) struct Stalls {
     lost_ms: Arc<AtomicU64>,
     is_over: Arc<AtomicBool>,

@@ -216,7 +216,7 @@ fn refused(team_key: &str, token: &str) -> Vec<Refused> {
     let start = "/runtime/webhooks/durabletask/orchestrators/x";
     let expired = json!({"aud": "https://management.azure.com", "exp": 1_500_000_000});
     let expired = jwt::token(expired.as_object().unwrap(), KNOWN);
-    let unknown = sas::token("sb://localhost/houses", 4_000_000_000, "nobody", "wrong");
+    let unknown = sas::token("sb://localhost/houses", 4_000_000_000, "absent", "wrong");
     vec![
         row(Method::GET, "/v1/status", vec![]),
         row(Method::GET, "/v1/status", bearer("wrong")),

@@ -1,4 +1,4 @@
-//! What a configuration file declares.
+//! The declarations of a configuration file.
 //!
 //! Keys, event hubs, task hubs, collections of jobs, regions, upstreams.
 //!
@@ -16,11 +16,11 @@ use super::nearest::nearest;
 pub struct DeclaredKey {
     /// Its name.
     pub name: String,
-    /// The secret to give out.
+    /// The primary secret.
     pub primary: Sealed,
-    /// A second secret that counts too.
+    /// A second valid secret.
     pub secondary: Option<Sealed>,
-    /// What it may do.
+    /// Its rights.
     pub rights: Vec<String>,
 }
 
@@ -34,9 +34,9 @@ pub struct DeclaredEventHub {
     /// Its consumer groups, beside `$Default`.
     #[serde(default)]
     pub groups: Vec<String>,
-    /// How long events are kept.
+    /// The retention time of events.
     pub retention: Option<String>,
-    /// How many bytes of events a partition keeps.
+    /// The retention size of a partition, in bytes.
     pub retention_bytes: Option<String>,
 }
 
@@ -45,7 +45,7 @@ pub struct DeclaredEventHub {
 pub struct DeclaredTaskHub {
     /// Its name.
     pub name: String,
-    /// How long finished instances are kept.
+    /// The retention time of finished instances.
     pub retention: Option<String>,
 }
 
@@ -60,39 +60,39 @@ pub struct DeclaredJobCollection {
     pub name: String,
     /// How many jobs it may hold.
     pub max_jobs: Option<u32>,
-    /// In a pair of regions, its home: the region of this server if nothing is said.
+    /// In a region pair, its home; the region of this server unless set.
     pub location: Option<String>,
 }
 
-/// A region beside Azure's, or instead of one of them.
+/// A region that is added to those of Azure or replaces one of them.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct DeclaredRegion {
-    /// As it is shown.
+    /// Its display name.
     pub name: String,
-    /// Data of the region does not leave it.
+    /// The geography, which the data of the region does not leave.
     pub geography: String,
-    /// The region that takes over.
+    /// The region that it fails over to.
     pub pair: Option<String>,
-    /// Whether nothing is changed while only one region would have it.
+    /// Whether writes fail while they cannot be replicated to the other region.
     #[serde(default)]
     pub require_sync: bool,
 }
 
-/// Who is told of clients without an app server.
+/// An upstream for the clients of hubs without an app server.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct DeclaredUpstream {
-    /// An address with `{hub}`, `{category}` and `{event}` in it.
+    /// The URL; may contain `{hub}`, `{category}` and `{event}`.
     pub url: String,
-    /// Of which hubs: `*`, a name, or names with commas between them.
+    /// The hubs: `*`, a name, or comma-separated names.
     pub hub: Option<String>,
-    /// Of `connections`, `messages`, or both.
+    /// The categories: `connections`, `messages`, or both.
     pub category: Option<String>,
-    /// Of which events: `connected`, `disconnected`, or names of methods.
+    /// The events: `connected`, `disconnected`, or names of methods.
     pub event: Option<String>,
 }
 
 impl DeclaredUpstream {
-    /// The rule that it makes: what it does not name is everything.
+    /// Its rule; a field that is not set matches everything.
     pub(crate) fn rule(&self) -> UpstreamRule {
         let or_all = |own: &Option<String>| own.clone().unwrap_or_else(|| "*".to_owned());
         UpstreamRule {
@@ -104,7 +104,7 @@ impl DeclaredUpstream {
     }
 }
 
-/// A secret as it stands in a file. It is not shown.
+/// A secret in the file. It is never displayed.
 #[derive(Clone, Deserialize)]
 #[serde(transparent)]
 pub struct Sealed(pub(crate) String);
@@ -115,7 +115,7 @@ impl std::fmt::Debug for Sealed {
     }
 }
 
-/// Lists of tables, with the fields of each.
+/// The lists of tables, with the fields of each.
 const LISTS: &[(&str, &[&str])] = &[
     ("key", &["name", "primary", "secondary", "rights"]),
     (
@@ -143,7 +143,7 @@ const LISTS: &[(&str, &[&str])] = &[
     ("upstream", &["url", "hub", "category", "event"]),
 ];
 
-/// What stands at the end of a new configuration file.
+/// The end of a new configuration file.
 pub(super) const TEMPLATE: &str = r#"
 # Keys, event hubs, task hubs and collections of jobs may be declared here. The
 # server makes what is missing when it starts, and removes nothing.
@@ -180,7 +180,7 @@ pub(super) const TEMPLATE: &str = r#"
 # category = "messages"
 "#;
 
-/// All that a file declares.
+/// All declarations of a file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Declared {
     pub(super) keys: Vec<DeclaredKey>,
@@ -249,7 +249,7 @@ fn read<T: for<'a> Deserialize<'a>>(
             nearest: nearest(name, fields.iter().copied()),
         }));
     }
-    // The message of the reader names the field, and never its value.
+    // The parser's message names the field, never its value.
     row.try_into()
         .map_err(|error: toml::de::Error| Error::value(list, place, error.message()))
 }

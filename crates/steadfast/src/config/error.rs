@@ -1,17 +1,17 @@
-//! What can be wrong with a configuration.
+//! Configuration errors.
 
 use std::fmt;
 
 use steadfast_core::error::Code;
 
-/// What is wrong, and where it stands.
+/// An invalid configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// Which mistake it is.
+    /// The kind of error.
     pub kind: Kind,
 }
 
-/// The kinds of mistake; each has its own code.
+/// The kinds of configuration errors; each has its own code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
@@ -19,16 +19,16 @@ pub enum Kind {
     Unknown {
         /// Which setting.
         key: String,
-        /// The layer it stands in.
+        /// The layer that sets it.
         place: String,
-        /// The known name that is most like it.
+        /// The most similar known name.
         nearest: Option<String>,
     },
     /// The value does not fit its setting.
     Value {
         /// Which setting.
         key: String,
-        /// The layer it stands in.
+        /// The layer that sets it.
         place: String,
         /// What is wrong.
         why: String,
@@ -50,7 +50,7 @@ pub enum Kind {
         /// What is wrong.
         why: String,
     },
-    /// The server would be open to strangers.
+    /// The server would be reachable without authentication or encryption.
     Exposed {
         /// What is wrong.
         why: String,

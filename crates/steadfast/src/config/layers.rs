@@ -13,10 +13,10 @@ use super::nearest::nearest;
 use super::setting::{SETTINGS, Setting, find};
 use super::value::Form;
 
-/// Where a value comes from.
+/// The layer that a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Layer {
-    /// Nobody has set it.
+    /// The default; no other layer sets it.
     Default,
     /// A file.
     File(PathBuf),
@@ -37,7 +37,7 @@ impl fmt::Display for Layer {
     }
 }
 
-/// Variables that are ours, but no settings: the command line reads them.
+/// Variables of the command line that are not settings.
 const OTHER_VARIABLES: [&str; 4] = [
     "STEADFAST_CONFIG",
     "STEADFAST_CONTEXT",
@@ -45,7 +45,7 @@ const OTHER_VARIABLES: [&str; 4] = [
     "STEADFAST_KEY",
 ];
 
-/// What stands in front of every variable.
+/// The prefix of every variable.
 const PREFIX: &str = "STEADFAST_";
 
 /// All values, each with its layer.
@@ -74,7 +74,7 @@ pub struct Layers {
 
 impl fmt::Debug for Layers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Values may be secrets; this shows those that are not.
+        // `shown` leaves out secrets.
         f.debug_list().entries(self.shown()).finish()
     }
 }
@@ -95,7 +95,7 @@ impl Layers {
         layers
     }
 
-    /// Lays a file over them.
+    /// Adds a file as the next layer.
     pub fn file(mut self, file: &Path) -> Result<Self, Error> {
         let place = file.display().to_string();
         let unreadable = |why: String| {
@@ -117,7 +117,7 @@ impl Layers {
         Ok(self)
     }
 
-    /// Lays variables of the environment over them.
+    /// Adds environment variables as the next layer.
     pub fn environment(
         mut self,
         variables: impl IntoIterator<Item = (String, String)>,
@@ -135,7 +135,7 @@ impl Layers {
         Ok(self)
     }
 
-    /// Lays a flag over them: `key=value`.
+    /// Adds a flag, `key=value`, as the next layer.
     pub fn flag(mut self, text: &str) -> Result<Self, Error> {
         let Some((key, value)) = text.split_once('=') else {
             let why = "write it as key=value";
@@ -145,7 +145,7 @@ impl Layers {
         Ok(self)
     }
 
-    /// Lays one value over them.
+    /// Sets one value in a layer above the current ones.
     pub fn set(&mut self, key: &str, text: &str, layer: Layer) -> Result<(), Error> {
         let setting = known(key, &layer)?;
         let value = setting.form.read(text);
@@ -178,7 +178,7 @@ impl Layers {
             .map_or(&Layer::Default, |(_, layer)| layer)
     }
 
-    /// Lays a table of a file over them, and the tables inside it.
+    /// Adds a table of a file, with its nested tables.
     fn lay(&mut self, table: Table, prefix: &str, layer: &Layer) -> Result<(), Error> {
         for (name, value) in table {
             let key = match prefix {

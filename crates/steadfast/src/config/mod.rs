@@ -1,4 +1,4 @@
-//! Every setting, and where its value comes from.
+//! The settings and the layers that their values come from.
 //!
 //! Values come in layers: defaults, then a file, then the environment, then flags.
 //! Every key is optional and an unknown one is refused. `setting.rs` is the one

@@ -1,9 +1,9 @@
-//! The name that somebody may have meant.
+//! Suggests the known name for a misspelled one.
 
-/// The known key that is most like `key`, if one is at all.
+/// The known key most similar to `key`, if one is similar enough.
 pub(super) fn nearest(key: &str, known: impl Iterator<Item = &'static str>) -> Option<String> {
     let likeness = |name: &&str| strsim::jaro_winkler(name, key);
-    // Short names are hardly alike by that measure: one slip of the keys is enough.
+    // Short names score low by that measure: one typing error is accepted too.
     let is_slip = |name: &str| strsim::damerau_levenshtein(name, key) <= 1;
     let rank = |name: &&str| (is_slip(name), likeness(name));
     let best = known.max_by(|a, b| {

@@ -1,35 +1,35 @@
-//! Where this server is in the world, if that matters.
+//! The regions, and the role of this server in a pair.
 
 use steadfast_jobs::region::{Atlas, Misplaced, Region};
 
 use super::declared::DeclaredRegion;
 use super::error::{Error, Kind};
 
-/// All places, and what this server is.
+/// The known regions and the role of this server.
 #[derive(Clone, Debug, Default)]
 pub struct Regions {
     /// All regions.
     pub atlas: Atlas,
-    /// What this server does; nothing if it is alone.
+    /// The role of this server in a pair, if any.
     pub role: Option<Role>,
 }
 
-/// What a server does for a pair of regions.
+/// The role of a server in a region pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It votes, and has no jobs of a pair.
+    /// It only votes.
     Witness,
-    /// It keeps the jobs of a pair.
+    /// It keeps the jobs of the pair.
     Region {
-        /// Its region.
+        /// The region of the server.
         region: String,
-        /// The other one.
+        /// The other region.
         pair: String,
         /// Host and port of the server in the other region.
         address: String,
         /// Host and port of the witness.
         witness: Option<String>,
-        /// Whether nothing is changed while only one region would have it.
+        /// Whether writes fail while they cannot be replicated to the other region.
         requires_sync: bool,
     },
 }
@@ -64,7 +64,7 @@ impl Regions {
 }
 
 impl Regions {
-    /// Why a collection of jobs cannot have its home there.
+    /// The reason why a job collection cannot have its home in this location.
     pub(super) fn misplaced(&self, location: Option<&str>) -> Option<String> {
         let location = location?;
         let Some(region) = self.atlas.find(location) else {

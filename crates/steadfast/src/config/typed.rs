@@ -1,4 +1,4 @@
-//! The configuration as the node uses it.
+//! The parsed and checked configuration.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// Everything that can be set. [`Config::default`] is the defaults.
+/// All settings. [`Config::default`] returns the defaults.
 ///
 /// ```
 /// use steadfast::config::{Config, Layers};
@@ -59,7 +59,7 @@ pub struct Config {
     pub name: String,
     /// The folder of the local engine.
     pub data: PathBuf,
-    /// The folder below which backups by command over the network lie.
+    /// The folder that contains backups taken over the network.
     pub backup_root: PathBuf,
     /// Where state is kept.
     pub engine: Engine,
@@ -69,33 +69,33 @@ pub struct Config {
     pub memory: u64,
     /// The address of every port.
     pub listen: IpAddr,
-    /// It may hold a password.
+    /// The URL of the PostgreSQL cluster; may contain a password.
     pub postgres_url: Option<String>,
-    /// What all nodes of a cluster know.
+    /// The shared secret of all nodes of a cluster.
     pub cluster_key: Option<String>,
     /// The port of other nodes.
     pub cluster_port: u16,
-    /// Where other nodes reach this one.
+    /// The address under which other nodes reach this one.
     pub cluster_advertise: Option<String>,
-    /// How long a silent node keeps its partitions.
+    /// How long a node that does not renew its lease keeps its partitions.
     pub cluster_lease: Duration,
-    /// Unflushed log from which on it is flushed.
+    /// The size of the unflushed log that triggers a flush.
     pub log_target: u64,
     /// The port of REST, health and metrics.
     pub http_port: u16,
     /// Connections per port at a time.
     pub connections: usize,
-    /// Connections without a proof at a time.
+    /// Unauthenticated connections at a time.
     pub unproven_connections: usize,
-    /// Memory that one proven connection may hold.
+    /// Memory limit of one authenticated connection.
     pub connection_bytes: u64,
-    /// Memory that all proven connections may hold.
+    /// Memory limit of all authenticated connections together.
     pub connections_bytes: u64,
-    /// Origins whose pages may call us.
+    /// Origins whose pages may call the server.
     pub cors_origins: Vec<String>,
-    /// Names by which requests may call us.
+    /// Host names that requests may use.
     pub hosts: Vec<String>,
-    /// Proxies that are believed.
+    /// Proxies whose forwarding headers are trusted.
     pub trusted_proxies: Vec<String>,
     /// The port of event hubs, not encrypted.
     pub amqp_port: u16,
@@ -103,27 +103,27 @@ pub struct Config {
     pub amqps_port: u16,
     /// The port of blobs.
     pub blob_port: u16,
-    /// Partitions of an event hub whose declaration does not say.
+    /// Default number of partitions of an event hub.
     pub events_partitions: u32,
     /// The port of the Durable Task SDKs.
     pub durable_port: u16,
     /// The file of the key that encrypts secrets of jobs.
     pub jobs_secret_key: Option<PathBuf>,
-    /// Networks and ports that may be called although they are closed.
+    /// Networks and ports that may be called although they are closed by default.
     pub jobs_allow: Vec<String>,
     /// Networks and ports that may not be called.
     pub jobs_deny: Vec<String>,
     /// A proxy for calls of jobs.
     pub jobs_proxy: Option<String>,
-    /// Authorities that calls of jobs trust.
+    /// Certificate authorities that calls of jobs trust.
     pub jobs_ca: Option<PathBuf>,
-    /// Where tokens of jobs come from.
+    /// The token authority of jobs.
     pub jobs_token_authority: Option<String>,
-    /// Accounts and namespaces that jobs find elsewhere, and where.
+    /// Accounts and namespaces at other addresses, with their URLs.
     pub jobs_endpoints: Vec<(String, String)>,
-    /// Whether task hubs come to be when they are used.
+    /// Whether undeclared task hubs are created on first use.
     pub unknown_task_hubs: bool,
-    /// Whether plans bound collections of jobs.
+    /// Whether plans limit job collections.
     pub jobs_quotas: bool,
     /// Whether jobs may run every second.
     pub jobs_allow_seconds: bool,
@@ -135,11 +135,11 @@ pub struct Config {
     pub realtime_mode: Mode,
     /// Certificate and key.
     pub tls: Option<(PathBuf, PathBuf)>,
-    /// No TLS beyond loopback.
+    /// Whether to listen beyond loopback without TLS.
     pub allow_plain: bool,
     /// The file of keys.
     pub keys_file: PathBuf,
-    /// How long leaving may take.
+    /// The time limit of a drain.
     pub drain_limit: Duration,
     /// How much is logged.
     pub log_level: String,
@@ -153,9 +153,9 @@ pub struct Config {
     pub task_hubs: Vec<DeclaredTaskHub>,
     /// Collections of jobs that the file declares.
     pub job_collections: Vec<DeclaredJobCollection>,
-    /// The places of jobs, and this server's among them.
+    /// The regions, and this server's role among them.
     pub regions: Regions,
-    /// Who is told of clients without an app server.
+    /// Upstreams for the clients of hubs without an app server.
     pub upstreams: Vec<DeclaredUpstream>,
 }
 
@@ -256,7 +256,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Unflushed log from which on writers wait: four times as much as is flushed from.
+    /// The size of the unflushed log at which writers wait: four times the flush target.
     pub fn log_limit(&self) -> u64 {
         self.log_target.saturating_mul(4)
     }
@@ -266,7 +266,7 @@ impl Config {
         SocketAddr::new(self.listen, port)
     }
 
-    /// All ports, by what is spoken there.
+    /// All ports, by protocol.
     pub fn ports(&self) -> Vec<(&'static str, u16)> {
         let mut ports = vec![
             ("http", self.http_port),
@@ -361,7 +361,7 @@ impl Config {
     }
 }
 
-/// Whether this is a name without scheme, port and path.
+/// Whether this is a host name without scheme, port and path.
 fn is_host(text: &str) -> bool {
     let is_part = |own: char| own.is_alphanumeric() || "-._".contains(own);
     text == "*" || !text.is_empty() && text.chars().all(is_part)
@@ -406,7 +406,7 @@ const SECRET_BYTES: usize = 16;
 /// Shortest cluster key.
 const CLUSTER_KEY_BYTES: usize = 32;
 
-/// How long a node may be silent, at least and at most.
+/// The bounds of `cluster.lease`.
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
 const LONGEST_LEASE: Duration = Duration::from_secs(300);
 

@@ -1,6 +1,6 @@
-//! The forms that values have, and how they are read.
+//! The types of setting values, and how they are parsed.
 //!
-//! The environment and flags bring text; a file brings TOML. Both end as the same
+//! The environment and flags supply text, a file supplies TOML. Both yield the same
 //! checked value.
 
 use std::fmt;
@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use toml::Value;
 
-/// What a value must look like.
+/// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Any text.
     Text,
-    /// A text that is never shown.
+    /// A text that is never displayed.
     Secret,
     /// An IP address.
     Address,
@@ -26,7 +26,7 @@ pub enum Form {
     Duration,
     /// `true` or `false`.
     Flag,
-    /// Texts; in the environment with commas between them.
+    /// Texts; comma-separated in the environment.
     List,
     /// One of these.
     Choice(&'static [&'static str]),
@@ -51,7 +51,7 @@ impl fmt::Display for Form {
 }
 
 impl Form {
-    /// Reads a text of the environment or of a flag.
+    /// Parses a text of the environment or of a flag.
     pub(super) fn read(self, text: &str) -> Result<Value, String> {
         let value = match self {
             Self::Number(..) => text.trim().parse().map(Value::Integer).ok(),

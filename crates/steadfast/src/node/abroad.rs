@@ -1,4 +1,4 @@
-//! What this server answers to other regions.
+//! The server side of the region protocol.
 
 use std::sync::{Arc, Weak};
 
@@ -12,13 +12,13 @@ use super::inner::Inner;
 use super::region::{Entrance, Peers};
 use super::web;
 
-/// Answers the other region, or both as their witness.
+/// Handles requests of the other region or, on a witness, of both regions.
 struct Desk {
     peers: Peers,
     inner: Weak<Inner>,
 }
 
-/// Answers others until the node stops.
+/// Serves other regions until the node stops.
 pub(super) fn open(entrance: Entrance, inner: &Arc<Inner>) {
     let Entrance {
         listener,
@@ -46,7 +46,7 @@ impl Answer for Desk {
             tracing::warn!(
                 event = "region.unheard",
                 from,
-                "somebody with the key said what is not theirs to say"
+                "the peer sent a request that it is not authorized for"
             );
             return Bytes::new();
         }

@@ -1,10 +1,10 @@
-//! A place where the node listens.
+//! An address that the node listens on.
 
-/// A place where the node listens.
+/// An address that the node listens on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// What is spoken there.
+    /// The name of the protocol.
     pub name: &'static str,
-    /// Where it is.
+    /// The URL that clients use.
     pub url: String,
 }

@@ -1,4 +1,4 @@
-//! The ports of event hubs: AMQP, encrypted and not.
+//! The AMQP ports of event hubs, plain and TLS.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use super::error::Result;
 use super::inner::Inner;
 use crate::config::Config;
 
-/// Opens the ports: plain AMQP on loopback, or wherever plain is allowed, and
-/// encrypted AMQP if there is a certificate.
+/// Opens the ports: plain AMQP on loopback or where `tls.allow_plain` is set, and AMQP
+/// over TLS if there is a certificate.
 pub(super) fn bind(
     config: &Config,
     certificate: Option<&Arc<Certificate>>,
@@ -37,7 +37,7 @@ pub(super) fn bind(
     Ok(ports)
 }
 
-/// What every connection shares.
+/// The context that all connections share.
 pub(super) fn context(inner: &Inner) -> Arc<Context> {
     Arc::new(Context {
         hubs: inner.own.hubs.clone(),
@@ -49,7 +49,7 @@ pub(super) fn context(inner: &Inner) -> Arc<Context> {
     })
 }
 
-/// Serves the ports until the node leaves: clients are told, and find another node.
+/// Serves the ports until the node drains; clients then reconnect to another node.
 pub(super) fn start(inner: &Arc<Inner>, ports: Vec<Listener>, context: &Arc<Context>) {
     for listener in ports {
         let name = if listener.is_encrypted() {

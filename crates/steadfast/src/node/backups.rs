@@ -1,8 +1,8 @@
-//! Where commands over the network may keep backups.
+//! The root folder of backups taken over the network.
 //!
-//! A key of the server is not an account of its machine: who may have a backup taken
-//! names it below one folder, and nowhere else. Commands on the machine itself name any
-//! folder, with the rights of their user.
+//! A key of the server is not an account of its machine: a backup requested over REST must
+//! lie below `backup.root`. Commands on the machine itself may name any folder that their
+//! user can access.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -11,16 +11,16 @@ use steadfast_core::error::Code;
 use steadfast_protocols::http::Problem;
 use steadfast_storage::private;
 
-/// A backup may not lie there.
+/// The backup folder is not below the backup root.
 const OUTSIDE: Code = Code("STF-7006");
 
-/// The folder that a name means, below the root of backups.
+/// Resolves a backup name to a folder below the backup root.
 pub(super) fn place(root: &Path, data: &Path, name: &Path) -> Result<PathBuf, Problem> {
     let shown = root.display();
     let inside = match name.is_absolute() {
         true => {
-            // The root may be a link. A backup answers where it leads, and that is a
-            // name of the backup too.
+            // The root may be a symbolic link. A backup reports the resolved path, which is
+            // accepted as a name too.
             let roots = [std::path::absolute(root), fs::canonicalize(root)];
             let mut roots = roots.iter().flatten();
             let inside = roots.find_map(|root| name.strip_prefix(root).ok());

@@ -1,4 +1,4 @@
-//! The port of blobs.
+//! The port of the blob service.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::error::Result;
 use super::inner::Inner;
 use crate::config::Config;
 
-/// Opens the port; encrypted if there is a certificate.
+/// Opens the port, with TLS if there is a certificate.
 pub(super) fn bind(config: &Config, certificate: Option<&Arc<Certificate>>) -> Result<Listener> {
     Ok(Listener::bind(Bind {
         address: config.address(config.blob_port),

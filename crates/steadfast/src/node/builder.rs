@@ -1,4 +1,4 @@
-//! How a node is put together.
+//! The builder of a node.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -48,13 +48,13 @@ use crate::config::{Config, Engine, Error as ConfigError};
 /// The space that holds everything durable.
 const MAIN: &str = "main";
 
-/// How often it is tried to make what is declared.
+/// The interval between attempts to create declared job collections.
 const DECLARE_PAUSE: Duration = Duration::from_secs(1);
 
-/// The task hub of whoever names none.
+/// The task hub used when none is named.
 const DEFAULT_HUB: &str = "default";
 
-/// What a node will be. Without [`Builder::serve`] it opens no port.
+/// Configures and starts a node. Without [`Builder::serve`] it opens no port.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -85,7 +85,7 @@ pub struct Builder {
 }
 
 impl Node {
-    /// A node with defaults, for a start.
+    /// Returns a builder with the default settings.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -132,8 +132,8 @@ impl Builder {
         self
     }
 
-    /// How to read the configuration again when it is asked for; only keys, and what
-    /// [`Node::on_reload`] has added, follow it.
+    /// Sets how a reload reads the configuration again. A reload applies the keys and the
+    /// hooks of [`Node::on_reload`] only.
     #[must_use]
     pub fn reread(
         mut self,
@@ -143,7 +143,7 @@ impl Builder {
         self
     }
 
-    /// Keeps state in a folder, which is made if it is not there.
+    /// Keeps state in a folder, which is created if it does not exist.
     #[must_use]
     pub fn data(mut self, folder: impl Into<PathBuf>) -> Self {
         self.config.engine = Engine::Local;
@@ -167,22 +167,22 @@ impl Builder {
         self
     }
 
-    /// Divides state into so many partitions; fixed when it is made.
+    /// Sets the number of partitions; fixed when the state is created.
     #[must_use]
     pub fn partitions(mut self, partitions: u16) -> Self {
         self.config.partitions = partitions;
         self
     }
 
-    /// The node follows one that has left for a restore, which went like this.
+    /// Sets the outcome of the restore that the previous node stopped for.
     #[must_use]
     pub fn restored(mut self, outcome: Option<RestoreOutcome>) -> Self {
         self.restored = outcome;
         self
     }
 
-    /// Which versions of what nodes say and leave to one another it speaks, if not the
-    /// usual ones: a test of upgrades.
+    /// Overrides the protocol and schema versions that the node announces to its cluster,
+    /// for tests of upgrades.
     #[doc(hidden)]
     #[must_use]
     pub fn versions(mut self, protocol: u32, schema: u32) -> Self {
@@ -197,16 +197,15 @@ impl Builder {
         self
     }
 
-    /// Lets in whoever has a development key, which everybody knows; on loopback
-    /// only.
+    /// Accepts the well-known development keys; the node then listens on loopback only.
     #[must_use]
     pub fn development(mut self) -> Self {
         self.is_development = true;
         self
     }
 
-    /// Runs a service in the partitions; it replaces an earlier one of its kind. It
-    /// is called by [`Node::handle`]. Kinds below 16 are yours.
+    /// Registers a service that runs in the partitions, in place of an earlier one of its
+    /// kind. Call it by [`Node::handle`]. Kinds below 16 are reserved for applications.
     ///
     /// ```
     /// use steadfast::Bytes;
@@ -253,9 +252,9 @@ impl Builder {
         self
     }
 
-    /// Has somebody do what instances of this kind want done outside. It is made
-    /// when the runtime is there and before the first partition is taken, so that it
-    /// can tell the service what came of an effect.
+    /// Registers the performer of external effects for instances of this kind. It is
+    /// created after the runtime and before the first partition is acquired, so that it
+    /// can report the result of an effect to the service.
     #[must_use]
     pub fn performer(
         mut self,
@@ -297,7 +296,7 @@ impl Builder {
         self.functions(DEFAULT_HUB, |all| all.activity(name, function))
     }
 
-    /// Adds to the functions that this process runs for a task hub.
+    /// Adds functions that this process runs for a task hub.
     #[must_use]
     pub fn functions(mut self, hub: &str, add: impl FnOnce(Functions) -> Functions) -> Self {
         let functions = self.functions.remove(hub).unwrap_or_default();
@@ -305,16 +304,16 @@ impl Builder {
         self
     }
 
-    /// Makes an event hub, or brings the one of that name in line with the definition.
+    /// Creates an event hub, or updates the one of that name to the definition.
     #[must_use]
     pub fn event_hub(mut self, definition: Definition) -> Self {
         self.event_hubs.push(definition);
         self
     }
 
-    /// Handles the events of a consumer group while the node runs. What the handler
-    /// writes to collections in its transaction happens exactly once per event. Each
-    /// call adds a member of the group; the event hub must be there.
+    /// Processes the events of a consumer group while the node runs. What the handler
+    /// writes to collections in its transaction is committed exactly once per event. Each
+    /// call adds a member to the group; the event hub must exist.
     ///
     /// ```
     /// use steadfast::collections::Dictionary;
@@ -362,7 +361,7 @@ impl Builder {
         self
     }
 
-    /// As [`Builder::processor`], with options of its own.
+    /// Like [`Builder::processor`], with explicit options.
     #[must_use]
     pub fn processor_with<H: Handler>(
         mut self,
@@ -408,21 +407,21 @@ impl Builder {
         self.hub_with(path, H::default(), HubOptions::default())
     }
 
-    /// Hosts a hub that is there already, or otherwise than usual.
+    /// Like [`Builder::hub`], with an existing hub value and explicit options.
     #[must_use]
     pub fn hub_with<H: Hub>(mut self, path: &str, hub: H, options: HubOptions) -> Self {
         self.hubs.add(path, hub, options);
         self
     }
 
-    /// Takes the time from elsewhere, for tests.
+    /// Sets the clock, for tests.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Starts the node: opens its state, takes its partitions, then serves.
+    /// Starts the node: opens its state, acquires its partitions, then serves.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -430,14 +429,14 @@ impl Builder {
     /// # let folder = tempfile::tempdir()?;
     /// # let folder = folder.path().join("data");
     /// let node = steadfast::Node::builder().data(&folder).start().await?;
-    /// // ... and when it is time to go:
+    /// // ... and to shut down:
     /// let sheet = node.drain(std::time::Duration::from_secs(30)).await;
     /// assert_eq!(sheet.lost, 0);
     /// # Ok(())
     /// # }
     /// ```
     pub async fn start(self) -> Result<Node> {
-        // The future is large: on the heap it does not weigh on its callers.
+        // The future is large: boxing it keeps the futures of callers small.
         Box::pin(self.launch()).await
     }
 
@@ -450,7 +449,7 @@ impl Builder {
         } = self.checked()?;
         let (config, clock) = (self.config, self.clock);
         let began = clock.monotonic();
-        // First of all: a taken port is found before anything is opened.
+        // The ports come first: a port that is in use is reported before any state is opened.
         let port = match self.is_serving {
             true => Some(web::bind(&config, certificate.as_ref())?),
             false => None,
@@ -609,8 +608,8 @@ impl Builder {
         Ok(Node::new(inner))
     }
 
-    /// Whether it could start, as far as can be told without opening anything: keys
-    /// and certificate can be read, and no port would be open to strangers.
+    /// Checks, without opening any state, whether the node could start: the keys and the
+    /// certificate are readable, and no port would be open without authentication.
     ///
     /// ```
     /// use steadfast::config::{Config, Layers};
@@ -646,7 +645,7 @@ impl Builder {
     }
 }
 
-/// What was read before anything is opened.
+/// Inputs that are read before any state is opened.
 struct Checked {
     keys: KeyFile,
     declared: Ring,
@@ -654,7 +653,7 @@ struct Checked {
     certificate: Option<Arc<Certificate>>,
 }
 
-/// Makes the collections of jobs that the configuration declares.
+/// Creates the job collections that the configuration declares.
 async fn declare_jobs(inner: &Inner) -> Result<()> {
     let context = web::jobs(inner, false);
     let mut refused = Ok(());
@@ -675,7 +674,7 @@ async fn declare_jobs(inner: &Inner) -> Result<()> {
     refused
 }
 
-/// The same, as soon as the owners of the pair's jobs are there.
+/// Creates them in the background, once the owners of the pair's jobs are known.
 fn declare_later(inner: &Arc<Inner>) {
     let weak = Arc::downgrade(inner);
     let stop = inner.stop.clone();

@@ -1,4 +1,4 @@
-//! Backup, restore and a look inside, while the node runs.
+//! Backup, restore and inspection of a running node.
 
 use std::path::{Path, PathBuf};
 
@@ -21,10 +21,10 @@ use super::lending::{Done, Errand};
 use crate::config::Engine;
 use crate::inspect::{ENTRIES, Error as NotThere, Question, Sheet, look_at_part, whole};
 
-/// The engine of this node cannot do this.
+/// The engine of this node does not support the operation.
 const UNSUPPORTED: Code = Code("STF-6031");
 
-/// Rows that an inspection answers at most.
+/// Maximum number of rows in an inspection.
 const ROWS: usize = 10_000;
 
 impl Inner {
@@ -40,7 +40,7 @@ impl Inner {
             long.map_err(|error| problem(&error))?;
             order = order.sealed(key);
         }
-        // A backup of some partitions would look like one of all.
+        // A backup of some partitions would look like a backup of all.
         let is_whole = self.runtime.serving().len() == usize::from(self.partitions());
         let taken = match &self.shards {
             Some(shards) if !is_whole => Box::pin(take_running(shards, &order, &progress)).await,
@@ -55,8 +55,8 @@ impl Inner {
         backups::place(&self.config.backup_root, &self.config.data, name)
     }
 
-    /// Checks that there is something to restore, before anybody leaves; answers the
-    /// order with the folder that it means.
+    /// Checks that the backup can be restored before the node drains. Returns the request
+    /// with its folder resolved.
     pub(super) async fn check_restore(&self, order: RestoreOrder) -> Result<RestoreOrder, Problem> {
         if self.config.engine != Engine::Local {
             let message = "only a data folder is restored while its server runs: stop the server \
@@ -99,7 +99,7 @@ impl Inner {
         Ok(json!(whole(sheet, &question).map_err(nothing)?))
     }
 
-    /// Looks into partitions of this node.
+    /// Inspects partitions of this node.
     pub(super) async fn look_here(
         &self,
         is_asked: impl Fn(Partition) -> bool,
@@ -115,7 +115,7 @@ impl Inner {
         sheet.map_err(nothing)
     }
 
-    /// Looks into partitions wherever they are, each at its own moment.
+    /// Inspects partitions on all nodes; there is no common snapshot.
     async fn look_everywhere(
         &self,
         partitions: impl Iterator<Item = Partition>,
@@ -126,7 +126,7 @@ impl Inner {
         let mut missing = Problem::not_found("there are no partitions");
         for partition in partitions {
             let found = all.as_ref().map_or(0, |sheet| sheet.rows.len());
-            // One more than is shown tells whether there are more.
+            // One row more than the limit shows whether there are more.
             question.limit = limit.saturating_sub(found).max(1);
             let errand = Errand::Look {
                 partition: partition.index(),
@@ -161,7 +161,7 @@ impl Inner {
     }
 }
 
-/// Brings a backup back into a folder that nobody has open.
+/// Restores a backup into a folder that no process has open.
 pub(super) async fn restore(
     data: &Path,
     order: RestoreOrder,

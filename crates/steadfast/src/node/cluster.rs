@@ -1,4 +1,4 @@
-//! This node in its cluster: only the engine postgres has one.
+//! Cluster membership of this node, on PostgreSQL only.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,16 +25,16 @@ use super::error::{Error, Result};
 use super::exposure;
 use crate::config::{Config, Engine as Choice, Error as ConfigError};
 
-/// The number of the space whose partitions are shared out.
+/// The number of the space whose partitions the cluster assigns.
 const SPACE: u16 = 0;
 
-/// Whether this node talks to others.
+/// Whether this node communicates with other nodes or regions.
 pub(super) fn is_wanted(config: &Config) -> bool {
     let has_others = config.engine == Choice::Postgres || config.regions.role.is_some();
     has_others && config.cluster_key.is_some()
 }
 
-/// Opens the port of other nodes, if there may be any.
+/// Opens the cluster port, if the node has a cluster.
 pub(super) fn bind(
     config: &Config,
     certificate: Option<&Arc<Certificate>>,
@@ -51,17 +51,17 @@ pub(super) fn bind(
     Ok(Some(listener))
 }
 
-/// What is known of this node's place before it has a store.
+/// The cluster membership of this node before it has a store.
 pub(super) struct Joined {
     setup: Setup,
     pub(super) owner: Owner,
     pub(super) lease: Lease,
     pub(super) forward: Arc<Forward>,
-    /// For talking to others, if there may be any.
+    /// The cluster port and its credentials, unless the node is alone.
     door: Option<(Listener, Credentials)>,
 }
 
-/// Finds this node's place in the cluster of an engine.
+/// Joins the cluster of an engine.
 pub(super) async fn join(
     config: &Config,
     (protocol, schema): (u32, u32),
@@ -115,12 +115,13 @@ pub(super) async fn join(
     })
 }
 
-/// By which leases end: others also count the time for which this machine sleeps.
+/// The clock of leases. It also counts the time for which this machine is suspended, as
+/// the clocks of other nodes do.
 fn lease_clock() -> Arc<dyn Clock> {
     Arc::new(SleeplessClock::default())
 }
 
-/// Where others reach this node.
+/// The address under which other nodes reach this one.
 fn advertised(said: Option<&str>, listens: SocketAddr) -> std::result::Result<String, ConfigError> {
     let port = listens.port();
     match said {
@@ -147,8 +148,8 @@ fn alone(config: &Config, cluster: &str) -> Identity {
 }
 
 impl Joined {
-    /// Takes part: answers others, and takes a share of the partitions. Waits until all
-    /// of them have an owner.
+    /// Serves other nodes and acquires a share of the partitions. Waits until every partition
+    /// has an owner.
     pub(super) async fn start(
         self,
         runtime: &Arc<Runtime>,
@@ -175,7 +176,7 @@ impl Joined {
     }
 }
 
-/// Answers other nodes.
+/// Handles requests of other nodes.
 struct Host(Arc<Cluster>);
 
 #[async_trait]
@@ -185,7 +186,7 @@ impl Answer for Host {
     }
 }
 
-/// There is no way to other nodes.
+/// The network of a node without a cluster key.
 struct Nowhere;
 
 #[async_trait]

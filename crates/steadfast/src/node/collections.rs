@@ -1,4 +1,4 @@
-//! Collections for REST, wherever their partitions are.
+//! The REST backend of collections on all nodes.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use steadfast_protocols::rest::{
 use super::inner::Inner;
 use super::lending::{Done, Errand, service, shown};
 
-/// How REST reaches collections.
+/// Routes REST requests for collections to their owner.
 pub(super) struct Shelves(pub(super) Arc<Inner>);
 
 #[async_trait]
@@ -63,7 +63,7 @@ impl Collections for Shelves {
         let writes = steps.iter().any(|step| !matches!(step, Step::Get { .. }));
         let service = match self.find(&place.service).await? {
             Some(service) => service,
-            // The first write makes a service with one slot, if no slot is named.
+            // The first write creates a service with one slot, if no slot is named.
             None if writes && place.slot.is_none() => {
                 self.create_service(&place.service, SlotScheme::Singleton, false)
                     .await?;
@@ -126,7 +126,7 @@ impl Shelves {
     }
 }
 
-/// The slot that a text names, as the scheme reads it.
+/// Resolves a slot name according to the scheme of its service.
 fn slot_of(service: &Service, text: Option<&str>) -> Result<u32, Problem> {
     let number = text.and_then(|text| text.parse().ok());
     let key = match (&service.scheme, text, number) {
@@ -143,5 +143,5 @@ fn missing(place: &Place) -> Problem {
 }
 
 fn surprised() -> Problem {
-    Problem::internal("another node answers what nobody asked")
+    Problem::internal("the owner sent a response that does not match the request")
 }

@@ -21,14 +21,14 @@ pub(super) fn bind(config: &Config, certificate: Option<&Arc<Certificate>>) -> R
     })?)
 }
 
-/// What the SDKs are served with. They cannot be given a key of ours, so in
-/// development, which is on loopback only, they need none.
+/// The context of the gRPC service. The SDKs cannot send a key, so in development, which
+/// is on loopback only, none is required.
 pub(super) fn context(inner: &Inner) -> Arc<Context> {
     let access = Arc::clone(&inner.access);
     shared(inner, Some(access).filter(|_| !inner.is_development))
 }
 
-/// What the REST face is served with: it always needs a key, as all of REST does.
+/// The context of the REST interface, which always requires a key.
 pub(super) fn rest_context(inner: &Inner) -> Arc<Context> {
     shared(inner, Some(Arc::clone(&inner.access)))
 }
@@ -43,7 +43,7 @@ fn shared(inner: &Inner, access: Option<Arc<steadfast_protocols::access::Access>
     })
 }
 
-/// Serves the port until the node stops: results are taken until the very end.
+/// Serves the port until the node stops, so that workers can return results during a drain.
 pub(super) fn start(inner: &Arc<Inner>, listener: Listener, frame: &Frame) {
     let routes = durabletask::routes(context(inner)).fallback(durabletask::no_service);
     let routes = frame.around(routes);

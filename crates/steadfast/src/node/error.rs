@@ -1,4 +1,4 @@
-//! Why a node cannot start or do something.
+//! The errors of a node.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -17,14 +17,14 @@ use steadfast_storage::Error as StorageError;
 
 use crate::config::Error as ConfigError;
 
-/// The result of starting a node, and of what it does for its user.
+/// The result of starting and using a node.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What happened; each layer keeps its own words and its own code.
+/// An error of a node. Each layer keeps its own message and code.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The configuration cannot be used.
+    /// The configuration is invalid.
     Config(ConfigError),
     /// A port or certificate cannot be used.
     Listen(ListenError),
@@ -34,17 +34,17 @@ pub enum Error {
     Cluster(Refused),
     /// A partition cannot be served.
     Partition(PartitionError),
-    /// A request for collections was not done, here or at their owner.
+    /// A request for collections failed, on this node or at the owner.
     Answer(Problem),
-    /// A collection said no.
+    /// A collection failed.
     Collection(CollectionError),
-    /// Event hubs said no.
+    /// An event hub failed.
     Events(EventsError),
-    /// A task hub said no.
+    /// A task hub failed.
     Durable(DurableError),
     /// A hub cannot be hosted.
     Realtime(RealtimeError),
-    /// The file of keys cannot be used.
+    /// The key file cannot be used.
     Keys {
         /// Which file.
         file: PathBuf,

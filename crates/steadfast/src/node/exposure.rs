@@ -1,10 +1,10 @@
-//! No server is open to strangers by accident.
+//! The policy for listening beyond loopback.
 
 use steadfast_protocols::access::Ring;
 
 use crate::config::{Config, Error, Kind};
 
-/// Refuses to listen beyond loopback without keys, or without TLS unless told.
+/// Refuses to listen beyond loopback without keys, or without TLS unless plain is allowed.
 pub(super) fn check(config: &Config, ring: &Ring, is_development: bool) -> Result<(), Error> {
     let listen = config.listen;
     if listen.is_loopback() {
@@ -37,7 +37,7 @@ pub(super) fn check(config: &Config, ring: &Ring, is_development: bool) -> Resul
     Ok(())
 }
 
-/// Refuses to talk to other nodes beyond loopback without TLS, unless told.
+/// Refuses a cluster port beyond loopback without TLS, unless plain is allowed.
 pub(super) fn check_nodes(config: &Config) -> Result<(), Error> {
     let listen = config.listen;
     if listen.is_loopback() || config.tls.is_some() || config.allow_plain {

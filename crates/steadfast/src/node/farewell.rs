@@ -1,4 +1,4 @@
-//! Clients of a node that leaves.
+//! Draining of client connections.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -9,21 +9,21 @@ use tokio_util::task::TaskTracker;
 
 use super::inner::Inner;
 
-/// How long a node that leaves waits for what its workers have.
+/// How long a drain waits for results of workers.
 const WORKER_LIMIT: Duration = Duration::from_secs(10);
 
-/// Who is here when a node begins to leave, and who has gone since.
+/// The connections at the start of a drain, and how many have closed since.
 pub(super) struct Farewell {
-    /// Connections of AMQP, and streams of work.
+    /// AMQP connections, and work item streams of workers.
     open: [TaskTracker; 2],
-    /// How many of those there were.
+    /// Their number at the start.
     before: u64,
-    /// Clients of hubs.
+    /// The outcome for SignalR clients.
     departed: Arc<OnceLock<Departed>>,
 }
 
 impl Farewell {
-    /// Whoever is here now, before anybody is told.
+    /// Records the connections that are open now, before any of them is closed.
     pub(super) fn of(inner: &Inner) -> Self {
         let open = [inner.own.served.clone(), inner.own.work.open().clone()];
         let before = open.iter().map(TaskTracker::len).sum::<usize>() as u64;
@@ -34,19 +34,19 @@ impl Farewell {
         }
     }
 
-    /// What is done in order: results of workers are waited for, and the end of whoever
-    /// was told already; then clients of hubs are told, and waited for.
+    /// The hooks of the drain, in order: wait for results of workers and for AMQP
+    /// connections to close, then close SignalR clients and wait for them.
     pub(super) fn hooks(&self, inner: &Inner, limit: Duration) -> Vec<Hook> {
         let task_hubs = inner.own.task_hubs.clone();
         let open = self.open.clone();
         let realtime = inner.hosted.realtime.clone();
         let departed = Arc::clone(&self.departed);
-        // Together they leave a third of the time for the partitions.
+        // Together they leave a third of the time for handing over partitions.
         let part = limit / 3;
         vec![
             Box::pin(async move {
                 let all = async {
-                    // Streams of work end with this.
+                    // This ends the work item streams.
                     task_hubs.leave(WORKER_LIMIT.min(part * 3 / 4)).await;
                     for open in &open {
                         open.close();
@@ -66,7 +66,7 @@ impl Farewell {
         ]
     }
 
-    /// Calls of clients of hubs that were taken and not answered.
+    /// Hub calls of clients that were accepted and not answered.
     pub(super) fn unanswered(&self) -> u64 {
         self.hubs().unanswered as u64
     }
@@ -75,7 +75,7 @@ impl Farewell {
         self.departed.get().copied().unwrap_or_default()
     }
 
-    /// How many went when they were told to, and how many did not.
+    /// How many connections closed in time, and how many were cut off.
     pub(super) fn count(&self) -> (u64, u64) {
         let hubs = self.hubs();
         let left: usize = self.open.iter().map(TaskTracker::len).sum();

@@ -1,7 +1,7 @@
-//! The jobs that have their home in one region of a pair.
+//! The jobs of one home of a region pair.
 //!
-//! Both regions keep the jobs of both homes, each home's in a folder, a log and a runtime
-//! of its own, so that each is owned, lost and handed over by itself.
+//! Both regions keep the jobs of both homes. Each home has its own folder, log and runtime,
+//! so that it fails over independently of the other.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -26,7 +26,7 @@ use super::own;
 use super::performers::Performers;
 use crate::config::Config;
 
-/// In front of a home, in the name of its space.
+/// The prefix of a home in the name of its space.
 pub(super) const SPACES: &str = "jobs@";
 
 /// The number of the space of a home's jobs.
@@ -35,13 +35,13 @@ const SPACE: u16 = 1;
 /// How long a request to the owner may take.
 const PROXIED: Duration = Duration::from_secs(25);
 
-/// How long a read may take before what was copied is shown.
+/// How long a read waits for the owner before it is served from the local copy.
 const READ: Duration = Duration::from_secs(4);
 
-/// How long a region is waited for that has not answered lately.
+/// How long a request waits for a region that has not answered lately.
 const UNHEARD_OF: Duration = Duration::from_secs(1);
 
-/// What this server must know to keep the jobs of a home.
+/// What this server needs to keep the jobs of a home.
 pub(super) struct Place<'a> {
     pub(super) config: &'a Config,
     /// This server's region, the other one, and the home: one of both.
@@ -51,12 +51,12 @@ pub(super) struct Place<'a> {
     pub(super) has_witness: bool,
     pub(super) requires_sync: bool,
     pub(super) ways: Arc<dyn Ways>,
-    /// How calls to the outside are made, and by which clock.
+    /// Options and clock of outgoing calls.
     pub(super) outbound: &'a outbound::Options,
     pub(super) clock: &'a Arc<dyn Clock>,
 }
 
-/// The jobs of a home, as this server keeps them.
+/// This server's replica of the jobs of a home.
 pub(super) struct Kept {
     name: String,
     pub(super) space: String,
@@ -66,7 +66,7 @@ pub(super) struct Kept {
     requires_sync: bool,
 }
 
-/// Makes calls, or rests.
+/// Starts and pauses the job runner with the ownership of its home.
 struct Callers(Runner);
 
 #[async_trait]
@@ -89,7 +89,7 @@ impl Hands for Callers {
 }
 
 impl Place<'_> {
-    /// Opens what is here of the home's jobs, and takes part in deciding who owns them.
+    /// Opens the local replica of the home's jobs and takes part in electing its owner.
     pub(super) async fn open(self) -> Result<Kept> {
         let clock: Arc<dyn Clock> = Arc::new(SleeplessClock::default());
         let engine = self.engine(&clock).await?;
@@ -145,7 +145,7 @@ impl Place<'_> {
         })
     }
 
-    /// Runs the jobs, when this region owns them.
+    /// Creates the runtime that runs the jobs while this region owns them.
     fn runtime(
         &self,
         store: &Arc<Store>,
@@ -155,7 +155,7 @@ impl Place<'_> {
     ) -> Result<(Arc<Runtime>, Runner)> {
         let mut outbound = self.outbound.clone();
         outbound.region = self.region.to_owned();
-        // Calls are made only while the seat is ours.
+        // Calls are permitted only while this region holds the leader lease.
         let permitted = Arc::clone(seat);
         outbound.permit = Some(Permit::region(move || permitted.epoch()));
         let runner = Arc::new(OnceLock::new());
@@ -203,7 +203,7 @@ impl Place<'_> {
     }
 }
 
-/// The same in both regions, for ever (FNV-1a).
+/// Stable and equal in both regions (FNV-1a).
 fn incarnation(home: &str) -> u128 {
     let step = |hash: u128, byte: u8| {
         (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
@@ -240,7 +240,7 @@ impl Home for Kept {
         if errand.len() > limits::NODE_MESSAGE_BYTES {
             return None;
         }
-        // A copy can be read at once, so the owner is not waited for as long.
+        // A read can fall back to the local copy, so its time-out is shorter.
         let limit = match (self.pairing.standing().reaches_pair, is_read) {
             (false, _) => UNHEARD_OF,
             (true, true) => READ,

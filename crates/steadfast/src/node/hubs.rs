@@ -1,4 +1,4 @@
-//! The hubs that a node hosts.
+//! SignalR hubs that a node hosts.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ type Hosting = Box<dyn FnOnce(&Realtime) -> HubsResult<()> + Send>;
 #[derive(Default)]
 pub(super) struct Hubs {
     hostings: Vec<Hosting>,
-    /// Paths, and the hubs behind them.
+    /// Paths and their hubs.
     paths: Vec<(String, String)>,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Hosted {
 }
 
 impl Hosted {
-    /// Says what becomes of clients without an app server.
+    /// Sets how clients of hubs without an app server are handled.
     pub(super) fn set_mode(
         &self,
         config: &Config,
@@ -44,7 +44,7 @@ impl Hosted {
         Ok(())
     }
 
-    /// Paths, and the hubs behind them.
+    /// Paths and their hubs.
     pub(super) fn paths(&self) -> &[(String, String)] {
         &self.paths
     }

@@ -1,4 +1,4 @@
-//! What all parts of a node share.
+//! The state that all parts of a node share.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
@@ -30,76 +30,76 @@ use super::region::Paired;
 use super::watchdog::Watchdog;
 use crate::config::Config;
 
-/// A node's parts.
+/// The shared state of a node.
 pub(super) struct Inner {
-    /// For tasks that outlive whoever has started them.
+    /// For tasks that outlive the call that started them.
     pub(super) me: Weak<Self>,
     pub(super) config: Config,
     pub(super) is_development: bool,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) began: Duration,
-    /// Under the store: what others have flushed is read here.
+    /// The engine beneath the store, for reading what other nodes have flushed.
     pub(super) engine: Arc<dyn Engine>,
     pub(super) store: Arc<Store>,
     /// The databases, if the engine is PostgreSQL.
     pub(super) shards: Option<Arc<Shards>>,
     pub(super) runtime: Arc<Runtime>,
-    /// This node among others.
+    /// The cluster membership of this node.
     pub(super) cluster: Option<Arc<Cluster>>,
-    /// This server in a pair of regions.
+    /// This server's membership in a region pair.
     pub(super) paired: Option<Arc<Paired>>,
-    /// The way to partitions of other nodes.
+    /// Forwards requests to partitions of other nodes.
     pub(super) forwarded: Option<Arc<Forward>>,
     pub(super) own: Own,
     /// Volatile services.
     pub(super) memories: Memories,
-    /// Run people's functions as long as the node is there.
+    /// Hosts of user functions; they run as long as the node.
     pub(super) hosts: Mutex<Vec<Host>>,
     pub(super) hosted: Hosted,
     pub(super) access: Arc<Access>,
     pub(super) keys: KeyFile,
     /// Signs the tokens for clients of hubs that this server makes.
     pub(super) client_key: Key,
-    /// Seals backups; a node that keeps nothing has none.
+    /// Seals backups; a node without durable state has none.
     pub(super) backup_key: Option<BackupKey>,
-    /// Held by whoever changes or reads the file of keys, until everybody uses it.
+    /// Held while the key file is changed or read, until the new keys are in use.
     pub(super) changing: Mutex<()>,
     pub(super) certificate: Option<Arc<Certificate>>,
     /// Counts the connections of clients on all ports.
     pub(super) governor: Arc<Governor>,
     pub(super) health: Arc<Health>,
     pub(super) addresses: Mutex<Vec<Address>>,
-    /// The keys of the configuration, as it was last read.
+    /// The keys of the configuration at its last reload.
     pub(super) declared: RwLock<Ring>,
-    /// How to read the configuration again.
+    /// Reads the configuration again.
     pub(super) source: Option<Source>,
-    /// Who wants to know of a configuration that was read again.
+    /// Hooks that run after a reload.
     pub(super) reloads: Mutex<Vec<Reload>>,
-    /// What to do before the partitions are handed over.
+    /// Hooks that run before the partitions are handed over.
     pub(super) hooks: Mutex<Vec<Hook>>,
-    /// No more event hubs; their connections say goodbye.
+    /// Cancelled when the drain starts; AMQP connections then close.
     pub(super) leaving: CancellationToken,
-    /// No more connections; those that are there end.
+    /// Cancelled when the node stops; all connections then end.
     pub(super) stop: CancellationToken,
     pub(super) tasks: TaskTracker,
-    /// Notices worker threads that do not come back.
+    /// Detects worker threads that one task blocks.
     pub(super) watchdog: Watchdog,
-    /// How many restores this process has done, and how the last one went.
+    /// How many restores this process has done, and the outcome of the last one.
     pub(super) restores: u64,
     pub(super) restored: Option<RestoreOutcome>,
-    /// A restore that is to be done when the node has left.
+    /// A restore to run after the drain.
     pub(super) wanted: Mutex<Option<RestoreOrder>>,
     pub(super) is_leaving: AtomicBool,
-    /// What became of everything, once the node has left.
+    /// The report of the drain, once it is complete.
     pub(super) left: watch::Sender<Option<DrainSheet>>,
-    /// Somebody has drained the node: its process may end.
+    /// Cancelled when the node was drained over REST: its process may end.
     pub(super) ended: CancellationToken,
 }
 
 /// Reads the configuration again.
 pub(super) type Source = Box<dyn Fn() -> std::result::Result<Config, String> + Send + Sync>;
 
-/// Something that follows the configuration, by name.
+/// A named hook that applies a reloaded configuration.
 pub(super) type Reload = (
     &'static str,
     Box<dyn Fn(&Config) -> std::result::Result<(), String> + Send + Sync>,
@@ -114,7 +114,7 @@ impl Inner {
         self.runtime.space().partitions
     }
 
-    /// What can be well or not.
+    /// The health checks of the node.
     pub(super) fn checks(&self) -> Vec<Check> {
         let serving = self.runtime.serving().len();
         let all = usize::from(self.partitions());
@@ -138,8 +138,8 @@ impl Inner {
     }
 }
 
-/// The keys that count: those of the configuration, of the file, and in
-/// development those that everybody knows.
+/// The keys in effect: those of the configuration, those of the key file and, in
+/// development, the well-known ones.
 pub(super) fn ring(declared: &Ring, keys: &KeyFile, is_development: bool) -> Result<Ring> {
     let mut ring = match is_development {
         true => development_ring(),

@@ -1,4 +1,4 @@
-//! What jobs can reach inside the node.
+//! Job targets inside the node.
 //!
 //! A target names its kind by one member: `eventHub`, `entity` or `orchestration`.
 //! The message is part of the commit that claims an occurrence, so it arrives
@@ -37,8 +37,8 @@ impl Internal for Inside {
 }
 
 impl Inside {
-    /// Publishes an event. Whether the event hub is there is asked now, so that a
-    /// wrong name is not found out at night.
+    /// Publishes an event. The event hub is looked up when the job is created, so that a
+    /// wrong name is reported to its author.
     async fn event_hub(&self, job: &JobId, target: &Value) -> Result<Target, String> {
         let (name, message) = publication(job, target)?;
         let hub = self.hubs.get(&name).await;
@@ -70,7 +70,7 @@ fn entity(map: &Map<String, Value>) -> Result<Target, String> {
     Ok(sent(&letter, None))
 }
 
-/// Starts an orchestration, unless the one of the last occurrence still runs.
+/// Starts an orchestration, unless the one of the previous occurrence still runs.
 fn orchestration(map: &Map<String, Value>) -> Result<Target, String> {
     known(
         map,
@@ -83,8 +83,7 @@ fn orchestration(map: &Map<String, Value>) -> Result<Target, String> {
         ..Task::default()
     };
     let instance = text(map, "instanceId")?.ok_or("'instanceId' is required")?;
-    // Each occurrence is an execution of its own: its time stands in the place of
-    // this word.
+    // Each occurrence is a separate execution: its time replaces this mark.
     let mark = Uuid::new_v4().simple().to_string()[..OCCURRENCE_BYTES].to_owned();
     let letter = start_letter(hub(map)?, instance, &mark, task);
     let letter = letter.map_err(|error| error.message().to_owned())?;
@@ -113,7 +112,7 @@ fn text<'a>(map: &'a Map<String, Value>, name: &str) -> Result<Option<&'a str>, 
     }
 }
 
-/// A message as a job keeps it; the time of an occurrence is put where `mark` is.
+/// A message in the form that a job stores; the time of an occurrence replaces `mark`.
 fn sent(letter: &Envelope, mark: Option<&str>) -> Target {
     let words = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let body = letter.body.to_vec();

@@ -1,7 +1,7 @@
-//! The file of keys.
+//! The key file.
 //!
-//! It is the truth: a change is written to a new file, synced and renamed before
-//! anybody may use it. Only its owner can read it.
+//! The file is authoritative: a change is written to a new file, synced and renamed before
+//! it takes effect. Only the owner of the file can read it.
 
 use std::fs;
 use std::io::{self, Write};
@@ -37,15 +37,15 @@ struct StoredKey {
     secondary: Option<String>,
 }
 
-/// What became of a change.
+/// The outcome of a change.
 pub(super) enum Changed {
     /// The key's new secret.
     Done(Secret),
-    /// There is one of that name already.
+    /// A key of that name exists.
     Exists,
-    /// There is none of that name.
+    /// There is no key of that name.
     Missing,
-    /// There are as many keys as there may be.
+    /// The maximum number of keys is reached.
     Full,
 }
 
@@ -134,7 +134,7 @@ impl KeyFile {
         let folder = self.path.parent().unwrap_or_else(|| Path::new("."));
         steadfast_storage::private::create_dir_all(folder)?;
         let next = self.path.with_extension("next");
-        // One that was left behind might be open to others.
+        // A file left by an interrupted change might be readable by others.
         match fs::remove_file(&next) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}

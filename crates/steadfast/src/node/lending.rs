@@ -1,4 +1,4 @@
-//! Errands for collections, done at their owner.
+//! Requests for collections, executed at their owner.
 
 use std::sync::Weak;
 
@@ -18,24 +18,24 @@ use super::inner::Inner;
 use super::shelf;
 use crate::inspect::{Question, Sheet};
 
-/// The clerk of collections; no service has this kind.
+/// The kind of the owner handler of collections; no service has it.
 pub(super) const CLERK: Kind = Kind(96);
 
-/// What a node asks of the owner of a partition.
+/// A request to the owner of a partition.
 #[derive(Serialize, Deserialize)]
 pub(super) enum Errand {
-    /// Make a service, or find it as it was made; its first slot is here.
+    /// Create a service, or return the existing one. Its first slot is on the owner.
     Create { name: String, scheme: SlotScheme },
-    /// How a service is split, if there is one; its first slot is here.
+    /// Return the scheme of a service, if it exists. Its first slot is on the owner.
     Describe { name: String },
-    /// Do all steps in a slot that is here.
+    /// Run all steps in one transaction in a slot of the owner.
     Transact {
         name: String,
         scheme: SlotScheme,
         slot: u32,
         steps: Vec<Step>,
     },
-    /// Read a slot that is here.
+    /// Read a page of a slot of the owner.
     Scan {
         name: String,
         scheme: SlotScheme,
@@ -43,20 +43,20 @@ pub(super) enum Errand {
         collection: String,
         range: Range,
     },
-    /// Which life a slot of a volatile service has, that is here.
+    /// Return the incarnation of a slot of a volatile service.
     Life {
         name: String,
         scheme: SlotScheme,
         slot: u32,
     },
-    /// Do it for a volatile service. A node that knows none refuses it as a whole.
+    /// Run the request for a volatile service. A node without volatile services rejects it.
     Volatile(Box<Errand>),
-    /// Look into a partition that is here.
+    /// Inspect a partition of the owner.
     Look { partition: u16, question: Question },
 }
 
 impl Errand {
-    /// For a service that is volatile, or not.
+    /// Wraps the request if its service is volatile.
     pub(super) fn of(self, is_volatile: bool) -> Self {
         match is_volatile {
             true => Self::Volatile(Box::new(self)),
@@ -64,7 +64,7 @@ impl Errand {
         }
     }
 
-    /// Whether it does no harm to do it twice.
+    /// Whether the request is idempotent.
     fn is_repeatable(&self) -> bool {
         match self {
             Self::Volatile(errand) => errand.is_repeatable(),
@@ -76,7 +76,7 @@ impl Errand {
     }
 }
 
-/// What it answers.
+/// The response to a [`Errand`].
 #[derive(Serialize, Deserialize)]
 pub(super) enum Done {
     Service(Option<SlotScheme>),
@@ -91,7 +91,7 @@ pub(super) enum Done {
     Sheet(Sheet),
 }
 
-/// The form in which a scheme travels.
+/// Converts a scheme to its wire form.
 pub(super) fn shown(scheme: &Scheme) -> SlotScheme {
     match scheme.clone() {
         Scheme::Singleton => SlotScheme::Singleton,
@@ -100,7 +100,7 @@ pub(super) fn shown(scheme: &Scheme) -> SlotScheme {
     }
 }
 
-/// The scheme that a form means.
+/// Converts a scheme from its wire form.
 pub(super) fn meant(scheme: SlotScheme) -> Scheme {
     match scheme {
         SlotScheme::Singleton => Scheme::Singleton,
@@ -109,7 +109,7 @@ pub(super) fn meant(scheme: SlotScheme) -> Scheme {
     }
 }
 
-/// The service of a form.
+/// The definition of a service from its wire form.
 pub(super) fn service(name: String, scheme: SlotScheme, is_volatile: bool) -> Service {
     Service {
         name,
@@ -118,7 +118,7 @@ pub(super) fn service(name: String, scheme: SlotScheme, is_volatile: bool) -> Se
     }
 }
 
-/// A service that was found, in the form in which it travels.
+/// The response that describes a service.
 fn described(service: Option<&Service>) -> Done {
     match service {
         Some(service) if service.is_volatile => Done::Volatile(shown(&service.scheme)),
@@ -127,7 +127,7 @@ fn described(service: Option<&Service>) -> Done {
 }
 
 impl Inner {
-    /// Has an errand done where it belongs: here if the partition is, else at its owner.
+    /// Executes a request at the owner of the partition, which may be this node.
     pub(super) async fn run(&self, index: u16, errand: Errand) -> Result<Done, Problem> {
         let partition = Partition::new(self.runtime.space().number, index);
         let router = self.runtime.router();
@@ -144,15 +144,16 @@ impl Inner {
             ErrorKind::Refused(refusal) => Problem::new(refusal.code, refusal.message.clone()),
             _ => Problem::new(error.code(), error.to_string()),
         })?;
-        read(&answer).ok_or_else(|| Problem::internal("another node answers what nobody asked"))
+        read(&answer)
+            .ok_or_else(|| Problem::internal("the owner sent a response that cannot be read"))
     }
 
-    /// The partition of the first slot of a service, where its definition is.
+    /// The partition of the first slot of a service, which holds its definition.
     pub(super) fn home_of(&self, name: &str) -> u16 {
         partition_of(name, 0, self.partitions())
     }
 
-    /// Does an errand in partitions of this node.
+    /// Executes a request in partitions of this node.
     async fn perform(&self, errand: Errand) -> Result<Done, Problem> {
         let (errand, is_volatile) = match errand {
             Errand::Volatile(errand) => (*errand, true),
@@ -199,7 +200,9 @@ impl Inner {
                     copies: self.memories.copies(index),
                 })
             }
-            Errand::Volatile(_) => Err(Problem::bad_request("an errand in an errand")),
+            Errand::Volatile(_) => Err(Problem::bad_request(
+                "a volatile request inside a volatile request",
+            )),
             Errand::Look {
                 partition,
                 question,
@@ -212,7 +215,7 @@ impl Inner {
     }
 }
 
-/// Does errands for other nodes.
+/// Executes requests of other nodes.
 pub(super) struct Lender(pub(super) Weak<Inner>);
 
 #[async_trait]
@@ -220,7 +223,7 @@ impl Clerk for Lender {
     async fn answer(&self, partition: Partition, request: Bytes) -> Result<Bytes, PartitionError> {
         let gone = || PartitionError::new(ErrorKind::NotOwner { partition });
         let inner = self.0.upgrade().ok_or_else(gone)?;
-        let what = "an errand for collections";
+        let what = "a request for collections";
         let errand = read(&request);
         let errand = errand.ok_or_else(|| PartitionError::new(ErrorKind::Malformed { what }))?;
         let done = inner.perform(errand).await.map_err(|problem| {
@@ -233,7 +236,7 @@ impl Clerk for Lender {
 }
 
 fn write<T: Serialize>(value: &T) -> Bytes {
-    // Texts and JSON can be written.
+    // Strings and JSON values always serialize.
     serde_json::to_vec(value).unwrap_or_default().into()
 }
 

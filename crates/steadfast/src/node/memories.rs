@@ -18,30 +18,30 @@ use super::error::Result;
 use super::slot::Slot;
 use crate::config::Config;
 
-/// The log of the volatile space is a part of the node's: it is folded into maps.
+/// The share of the log budget for the volatile space, whose log is flushed to memory.
 const LOG_SHARE: u64 = 8;
 
-/// Memory for cached rows: the tables are in memory themselves.
+/// The row cache can be small: the tables are in memory themselves.
 const ROW_CACHE: u64 = 1024 * 1024;
 
 /// The volatile services of a node.
 pub(super) struct Memories {
     space: Volatile,
     clock: Arc<dyn Clock>,
-    /// By partition; held while a slot is opened, so that nobody sees it before its
-    /// owner was told.
+    /// By partition; locked while a slot is opened, so that no caller uses the slot before
+    /// the lifecycle callbacks have run.
     known: Vec<Mutex<Option<Known>>>,
 }
 
-/// A partition whose slots were opened.
+/// A partition with open slots.
 struct Known {
     replica: Replica,
-    /// Which life each slot has.
+    /// The incarnation of each slot.
     slots: BTreeMap<(String, u32), u64>,
 }
 
-/// Starts the volatile space: copied to other nodes if this one is in a cluster, whose
-/// engine and lease these are.
+/// Starts the volatile space. In a cluster it is replicated to other nodes; `durable` and
+/// `lease` are then the cluster's.
 pub(super) fn start(
     config: &Config,
     runtime: &Arc<Runtime>,
@@ -93,17 +93,18 @@ pub(super) fn start(
 }
 
 impl Memories {
-    /// How many nodes hold a partition that is open here.
+    /// The number of nodes with a replica of a partition that is open here.
     pub(super) fn copies(&self, index: u16) -> usize {
         let charter = self.space.charter(index);
         charter.map_or(1, |charter| charter.holders.len())
     }
 
-    /// How many slots no other node has a copy of, as far as can be told at once.
+    /// The number of slots without a replica on another node. Skips partitions that are
+    /// being opened.
     pub(super) fn only_here(&self) -> u64 {
         let mut slots = 0;
         for (index, known) in self.known.iter().enumerate() {
-            // Whoever opens a slot may take long.
+            // Opening a slot may take long.
             let Ok(known) = known.try_lock() else {
                 continue;
             };
@@ -119,7 +120,7 @@ impl Memories {
         slots
     }
 
-    /// A slot whose partition is here. `home` is the main partition beside it.
+    /// Opens a slot of a local partition. `home` is the main partition of the same index.
     pub(super) async fn slot(
         &self,
         home: &Replica,
@@ -140,14 +141,14 @@ impl Memories {
                 service = service.name,
                 slot,
                 incarnation = entered.incarnation,
-                "the state of a slot of a volatile service was lost; it begins anew"
+                "the state of a slot of a volatile service was lost; the slot starts empty"
             );
         }
         known.slots.insert(key, entered.incarnation);
         Ok(Slot::new(replica, entered.state, entered.incarnation))
     }
 
-    /// The same, for an owner that wants to be told.
+    /// Opens a slot and calls its lifecycle callbacks.
     pub(super) async fn slot_with(
         &self,
         home: &Replica,
@@ -163,7 +164,7 @@ impl Memories {
         Ok(Slot::new(replica, opened.state, opened.incarnation))
     }
 
-    /// What is open of a partition; nobody else opens anything of it meanwhile.
+    /// Locks the open slots of a partition.
     async fn known(&self, index: u16) -> Result<MappedMutexGuard<'_, Known>> {
         let ledger = self.space.ledger(index).await?;
         let mut known = self.known[usize::from(index)].lock().await;
@@ -172,7 +173,7 @@ impl Memories {
             ledger.is_ok_and(|ledger| ledger.failure().is_some())
         };
         if let Some(former) = known.take_if(|known| is_lost(known)) {
-            // Whoever holds the old replica learns of it.
+            // Holders of the old replica get an error.
             former.replica.close();
         }
         if known.is_none() {

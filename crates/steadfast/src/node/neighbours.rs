@@ -1,4 +1,4 @@
-//! What the services of all nodes tell one another.
+//! Cluster messages between the services of all nodes.
 
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -12,13 +12,13 @@ use steadfast_protocols::realtime::{Context, REQUESTS, answer};
 use steadfast_realtime::{Other, Others as HubNodes, Realtime, WORDS};
 use tokio::sync::watch;
 
-/// Makes task hubs of all nodes known to one another.
+/// Connects the task hubs of all nodes.
 pub(super) fn introduce(cluster: &Arc<Cluster>, hubs: &TaskHubs) {
     hubs.open_to_others(Arc::new(Neighbours(Arc::downgrade(cluster))));
     cluster.listen(TASK_HUBS, Arc::new(Foreman(hubs.clone())));
 }
 
-/// Makes hubs of all nodes known to one another, and their clients.
+/// Connects the SignalR hubs of all nodes and their clients.
 pub(super) fn introduce_hubs(cluster: &Arc<Cluster>, context: Context) {
     let realtime = context.realtime.clone();
     cluster.listen(WORDS, Arc::new(Porter(realtime.clone())));
@@ -26,10 +26,10 @@ pub(super) fn introduce_hubs(cluster: &Arc<Cluster>, context: Context) {
     realtime.open_to_others(Arc::new(Neighbours(Arc::downgrade(cluster))));
 }
 
-/// What comes of telling a node something.
+/// The pending response of another node.
 type Told<'a> = Pin<Box<dyn Future<Output = Result<Bytes>> + Send + 'a>>;
 
-/// The other nodes.
+/// Sends messages to other nodes.
 struct Neighbours(Weak<Cluster>);
 
 impl Neighbours {
@@ -45,7 +45,7 @@ impl Neighbours {
         }
     }
 
-    /// Tells the node that fits.
+    /// Sends a message to the node that matches.
     async fn tell(
         &self,
         fits: impl Fn(&Peer) -> bool + Send,
@@ -110,7 +110,7 @@ impl HubNodes for Neighbours {
     }
 }
 
-/// Hears what other nodes say about workers.
+/// Handles messages of other nodes about workers.
 struct Foreman(TaskHubs);
 
 #[async_trait]
@@ -120,19 +120,19 @@ impl Hears for Foreman {
     }
 }
 
-/// Hears what other nodes say about hubs.
+/// Handles messages of other nodes about hubs.
 struct Porter(Realtime);
 
 #[async_trait]
 impl Hears for Porter {
     async fn hear(&self, message: Bytes) -> Result<Bytes> {
-        let what = "a word about hubs";
+        let what = "a message between SignalR hubs";
         let malformed = |_| Error::new(ErrorKind::Malformed { what });
         self.0.hear(message).map_err(malformed)
     }
 }
 
-/// Answers for clients of this node that have come to another one.
+/// Handles requests of this node's clients that arrived at another node.
 struct Usher(Context);
 
 #[async_trait]

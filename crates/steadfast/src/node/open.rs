@@ -1,4 +1,4 @@
-//! Opens the state that a configuration names.
+//! Opens the engine and store of a configuration.
 
 use std::sync::Arc;
 
@@ -18,12 +18,11 @@ use crate::config::{Config, Engine as Choice};
 /// An engine.
 pub(super) struct Opened {
     pub(super) engine: Arc<dyn Engine>,
-    /// The same one, if it is PostgreSQL.
+    /// The same engine, if it is PostgreSQL.
     pub(super) shards: Option<Arc<Shards>>,
 }
 
-/// Opens the engine. Reading a log that was left behind takes time, so this runs
-/// where it disturbs nobody.
+/// Opens the engine. Recovery of a log takes time, so it runs on a blocking thread.
 pub(super) async fn engine(config: &Config, clock: &Arc<dyn Clock>) -> Result<Opened> {
     let engine: Arc<dyn Engine> = match config.engine {
         Choice::Memory => Arc::new(Memory::with_clock(Arc::clone(clock))),
@@ -50,7 +49,7 @@ pub(super) async fn engine(config: &Config, clock: &Arc<dyn Clock>) -> Result<Op
     Ok(Opened { engine, shards })
 }
 
-/// Starts a store on the engine, in a new life of this node.
+/// Starts a store on the engine, with a new incarnation of this node.
 pub(super) fn store(
     config: &Config,
     engine: Arc<dyn Engine>,

@@ -1,4 +1,4 @@
-//! What operators ask of a node.
+//! The administration interface of a node.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,13 +29,13 @@ use super::keys::Changed;
 use super::region::Paired;
 use crate::config::{Config, Engine};
 
-/// The thing is there already, or stands where it cannot be changed.
+/// The resource exists already, or cannot be changed here.
 const CONFLICT: Code = Code("STF-6022");
 
-/// This engine cannot do this.
+/// The engine does not support the operation.
 const OTHER_ENGINE: Code = Code("STF-6031");
 
-/// The jobs of a pair stay where they are.
+/// The jobs of a pair were not moved.
 const NOT_MOVED: Code = Code("STF-7034");
 
 #[async_trait]
@@ -79,7 +79,7 @@ impl Operator for Inner {
     fn reload(&self) -> Result<Vec<String>, Problem> {
         let config = self.source.as_ref().map(|source| source()).transpose();
         let config = config.map_err(Problem::bad_request)?;
-        // Each part is read for itself: a bad certificate does not keep a key valid.
+        // Each part is reloaded separately: a bad certificate does not keep a removed key valid.
         let mut parts = vec![("keys", self.reload_keys(config.as_ref()))];
         if let Some(certificate) = &self.certificate {
             let done = certificate.reload();
@@ -164,7 +164,7 @@ impl Operator for Inner {
     }
 
     async fn fail_back(&self, home: Option<&str>) -> Result<(), Problem> {
-        // Home asks for it, wherever the request has come.
+        // The home region requests its jobs, whichever region received the request.
         self.hand(home, |home| home.to_owned(), false).await
     }
 
@@ -189,7 +189,7 @@ impl Operator for Inner {
         name: &str,
         rights: &[String],
     ) -> Result<KeySecret, Problem> {
-        // Names stand in paths of the interface, where dots have a meaning.
+        // Names are path segments of the REST interface, where dots have a meaning.
         let is_bad = matches!(name, "" | "." | "..")
             || name.len() > 64
             || name.contains(|c: char| c.is_control() || c == '/');
@@ -230,7 +230,7 @@ impl Operator for Inner {
     fn rotate_key(&self, maker: &Pass, name: &str) -> Result<KeySecret, Problem> {
         let _changing = self.changing.lock();
         self.changeable(name)?;
-        // The new secret is shown: it must open no more than the maker's own.
+        // The caller sees the new secret: the key must not have more rights than the caller's own.
         if let Some(key) = self.access.ring().get(name) {
             maker.grants_all(&key.grants)?;
         }
@@ -248,7 +248,7 @@ impl Operator for Inner {
     }
 }
 
-/// The standing of a pair as REST shows it.
+/// The status of a region pair in the form of the REST interface.
 fn region_json(paired: &Paired) -> Value {
     let standings = paired.homes.iter().map(|home| home.pairing.standing());
     let standings: Vec<_> = standings.collect();
@@ -274,7 +274,7 @@ fn region_json(paired: &Paired) -> Value {
     })
 }
 
-/// A standing as REST shows it.
+/// The status of a cluster in the form of the REST interface.
 fn cluster_json(standing: &Standing) -> Value {
     let node = |node: &NodeStanding| {
         let partitions = node.partitions.iter();
@@ -300,7 +300,7 @@ fn cluster_json(standing: &Standing) -> Value {
 }
 
 impl Inner {
-    /// Has regions own the jobs of a home, or of both.
+    /// Moves the jobs of one home, or of both, to a region.
     async fn hand(
         &self,
         home: Option<&str>,
@@ -317,7 +317,7 @@ impl Inner {
             let message = format!("the homes of this pair are {one} and {other}");
             return Err(Problem::bad_request(message));
         }
-        // Each comes to its end, also if nobody waits for it any more.
+        // Each move completes even if the caller disconnects.
         let moving: Vec<_> = meant
             .into_iter()
             .map(|kept| {
@@ -345,7 +345,7 @@ impl Inner {
         }
     }
 
-    /// This server's part in a pair.
+    /// This server's membership in a region pair.
     fn paired(&self) -> Result<&Arc<Paired>, Problem> {
         let alone = "this server belongs to no pair of regions: set jobs.region";
         let paired = self.paired.as_ref();
@@ -373,7 +373,7 @@ impl Inner {
         doors.iter().map(row).collect()
     }
 
-    /// Where a key stands.
+    /// The origin of a key.
     fn origin(&self, name: &str) -> &'static str {
         let is_declared = self.declared.read().get(name).is_some();
         if name == CLIENT_KEY {
@@ -436,7 +436,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Everybody uses the keys as they stand now. The caller holds `changing`.
+    /// Puts the current keys into effect. The caller holds the key lock.
     fn read_keys(&self) -> Result<(), Problem> {
         let declared = self.declared.read().clone();
         let mut fresh = ring(&declared, &self.keys, self.is_development).map_err(problem)?;

@@ -1,4 +1,4 @@
-//! The services that every node has.
+//! The built-in services of every node.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -26,32 +26,32 @@ use super::performers::Maker;
 use super::secret;
 use crate::config::{Config, Error as ConfigError, Role};
 
-/// Ways to the services of a node.
+/// Clients of the built-in services of a node.
 pub(super) struct Own {
     pub(super) hubs: EventHubs,
     pub(super) blobs: Blobs,
     pub(super) task_hubs: TaskHubs,
-    /// Connections of AMQP.
+    /// AMQP connections.
     pub(super) served: TaskTracker,
-    /// What workers of task hubs have done.
+    /// Counters of task hub workers.
     pub(super) work: Arc<Counts>,
     pub(super) jobs: Jobs,
     pub(super) replicas: Arc<Replicas>,
-    /// Opens and closes the secrets of jobs.
+    /// Encrypts and decrypts the secrets of jobs.
     pub(super) secret: SecretKey,
-    /// Our own addresses, which no job may call.
+    /// The node's own addresses, which no job may call.
     pub(super) addresses: Arc<RwLock<Vec<SocketAddr>>>,
-    /// Which addresses jobs may call.
+    /// The addresses that jobs may call.
     pub(super) egress: EgressPolicy,
 }
 
-/// What is prepared before the runtime is there.
+/// Parts that are created before the runtime.
 pub(super) struct Prepared {
     secret: SecretKey,
-    /// Opens and closes the keys of event hubs' policies.
+    /// Seals and unseals the keys of event hub policies.
     sealing: SealingKey,
     addresses: Arc<RwLock<Vec<SocketAddr>>>,
-    /// How calls to the outside are made.
+    /// Options of outgoing calls.
     pub(super) outbound: outbound::Options,
     runner: Arc<OnceLock<Runner>>,
     dispatcher: Arc<OnceLock<Dispatcher>>,
@@ -66,7 +66,7 @@ pub(super) fn services(services: Services, prepared: &Prepared) -> Services {
         .with(Pushes)
 }
 
-/// Prepares what makes calls for jobs, and adds it to the performers.
+/// Prepares the job runner and the dispatcher, and adds their performer factories.
 pub(super) fn prepare(
     config: &Config,
     clock: &Arc<dyn Clock>,
@@ -91,10 +91,10 @@ pub(super) fn prepare(
         options.roots = Some(std::fs::read(file).map_err(wrong)?);
     }
     let kept = options.clone();
-    // Another node may run the jobs as soon as this one's time is over.
+    // Another node may run the jobs as soon as this node's lease expires.
     options.permit = lease.map(|lease| Permit::node(move || lease.tenure()));
     let made = Arc::new(OnceLock::new());
-    // Jobs of a pair are not in the main space: nobody could see what ran there.
+    // Jobs of a region pair run in the spaces of their homes, not in the main space.
     if !matches!(config.regions.role, Some(Role::Region { .. })) {
         makers.insert(steadfast_jobs::KIND, runner(options, clock, &made)?);
     }
@@ -108,7 +108,7 @@ pub(super) fn prepare(
     })
 }
 
-/// Makes what makes calls for jobs, once their runtime is there.
+/// Returns the factory of the job runner, which is called once the runtime exists.
 pub(super) fn runner(
     options: outbound::Options,
     clock: &Arc<dyn Clock>,
@@ -125,7 +125,7 @@ pub(super) fn runner(
     }))
 }
 
-/// Adds what brings work to workers to the performers.
+/// Adds the factory of the dispatcher that delivers work items to workers.
 fn dispatcher(
     clock: &Arc<dyn Clock>,
     makers: &mut BTreeMap<Kind, Maker>,
@@ -142,8 +142,9 @@ fn dispatcher(
     dispatcher
 }
 
-/// Opens the ways, once the runtime serves. Task hubs whose functions this process
-/// hosts are known without a declaration; jobs that two regions keep are `abroad`.
+/// Creates the clients of the services, once the runtime serves. Task hubs whose functions
+/// this process hosts need no declaration; `abroad` is the client of jobs kept in two
+/// regions.
 pub(super) fn open(
     prepared: Prepared,
     config: &Config,
@@ -188,7 +189,7 @@ pub(super) fn open(
     }
 }
 
-/// Makes what the configuration declares and what is not there yet.
+/// Creates the declared event hubs that do not exist yet.
 pub(super) async fn declare(config: &Config, own: &Own) -> Result<()> {
     for declared in &config.event_hubs {
         let partitions = declared.partitions.unwrap_or(config.events_partitions);
@@ -211,21 +212,21 @@ pub(super) async fn declare(config: &Config, own: &Own) -> Result<()> {
     Ok(())
 }
 
-/// Seals the keys of policies that were stored before there was sealing: reading an
-/// event hub does it. Its partition may be at a node that is not there yet, so the
-/// start does not wait for it.
+/// Seals the keys of policies that were stored before sealing existed: reading an event
+/// hub seals them. The start does not wait for it, since the partition may belong to a
+/// node that has not started yet.
 pub(super) fn seal_keys(own: &Own, stop: &CancellationToken, tasks: &TaskTracker) {
     let (hubs, stop) = (own.hubs.clone(), stop.clone());
     tasks.spawn(named(async move {
         tokio::select! {
             () = stop.cancelled() => {}
-            // What cannot be read now is sealed when it is next read.
+            // Event hubs that cannot be read now are sealed when they are next read.
             _ = hubs.list() => {}
         }
     }));
 }
 
-/// What may be called. Private networks are open in development only.
+/// The egress policy. Private networks are open in development only.
 fn guard(
     config: &Config,
     own: Arc<RwLock<Vec<SocketAddr>>>,

@@ -1,4 +1,4 @@
-//! Who does what services want done outside.
+//! Performers of the external effects of services.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -7,21 +7,21 @@ use std::sync::{Arc, OnceLock};
 use steadfast_core::id::Partition;
 use steadfast_partition::{Effect, Idle, Kind, Performer, Runtime};
 
-/// Makes a performer, once the runtime is there for it to call.
+/// Creates a performer, once the runtime that it calls exists.
 pub(super) type Maker = Box<dyn FnOnce(&Runtime) -> Arc<dyn Performer> + Send>;
 
-/// Performers, by the kind of the instance that wants something done.
+/// Performers by the kind of the instance that requests the effect.
 ///
-/// A performer tells its service what came of an effect, so it needs the runtime,
-/// and the runtime needs its performer. The knot is untied here: performers come
-/// after the runtime, and before its first partition.
+/// A performer reports the result of an effect to its service, so it needs the runtime,
+/// and the runtime needs its performer. To break the cycle, performers are created after
+/// the runtime and before its first partition.
 #[derive(Default)]
 pub(super) struct Performers {
     by_kind: OnceLock<BTreeMap<Kind, Arc<dyn Performer>>>,
 }
 
 impl Performers {
-    /// Makes them all; without effect the second time.
+    /// Creates all performers; a second call has no effect.
     pub(super) fn make(&self, makers: BTreeMap<Kind, Maker>, runtime: &Runtime) {
         let made = makers.into_iter();
         let made = made.map(|(kind, make)| (kind, make(runtime)));

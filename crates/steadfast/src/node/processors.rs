@@ -1,4 +1,4 @@
-//! Processors that start and leave with the node.
+//! Event processors that run as long as the node.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ type Starting = Pin<Box<dyn Future<Output = steadfast_events::Result<Processor>>
 /// Starts a processor, once the node serves.
 pub(super) type Start = Box<dyn FnOnce(Ground) -> Starting + Send>;
 
-/// A processor whose effects happen once: checkpoint and state are one commit.
+/// A processor with exactly-once effects: checkpoint and state are one commit.
 pub(super) fn usual<H: Handler>(hub: String, group: String, handler: H) -> Start {
     Box::new(move |ground| {
         let options = ProcessorOptions {
@@ -34,7 +34,7 @@ pub(super) fn usual<H: Handler>(hub: String, group: String, handler: H) -> Start
     })
 }
 
-/// A processor that works as its user says.
+/// A processor with options of its user.
 pub(super) fn special<H: Handler>(
     hub: String,
     group: String,
@@ -55,8 +55,8 @@ fn start<H: Handler>(
     Box::pin(async move { hubs.process(&hub, &group, options, handler).await })
 }
 
-/// Starts them all. They end in order when the node leaves, before its partitions are
-/// handed over; if the node is dropped, they end with it.
+/// Starts all processors. They stop in order when the node drains, before its partitions
+/// are handed over; if the node is dropped, they stop with it.
 pub(super) async fn run(inner: &Inner, starts: Vec<Start>) -> Result<()> {
     for start in starts {
         let ground = Ground {

@@ -1,4 +1,4 @@
-//! What a node shows of its partitions and its process.
+//! The metrics of a node.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use steadfast_realtime::HubCounts;
 
 use super::inner::Inner;
 
-/// All readings at about one moment.
+/// Samples all metrics.
 pub(super) fn readings(inner: &Inner) -> Vec<Reading> {
     let doors = inner.runtime.router().doors();
     let all: Vec<_> = doors.iter().map(|door| door.metrics().counts()).collect();
@@ -25,12 +25,12 @@ pub(super) fn readings(inner: &Inner) -> Vec<Reading> {
         ),
         Reading::Counter(
             "commands_refused",
-            "Commands that a service refused",
+            "Commands that a service rejected",
             sum(|counts| counts.refused),
         ),
         Reading::Counter(
             "rows_missed",
-            "Commands that had to wait for rows",
+            "Commands that waited for rows to be read",
             sum(|counts| counts.missed),
         ),
         Reading::Counter(
@@ -45,77 +45,77 @@ pub(super) fn readings(inner: &Inner) -> Vec<Reading> {
         ),
         Reading::Counter(
             "messages_received",
-            "Messages of other partitions handled",
+            "Messages received from other partitions",
             sum(|counts| counts.received),
         ),
         Reading::Counter(
             "messages_dropped",
-            "Messages that came again and were dropped",
+            "Duplicate messages dropped",
             sum(|counts| counts.duplicates),
         ),
         Reading::Counter(
             "messages_poisoned",
-            "Messages and timers that a service refused",
+            "Messages and timers that a service rejected",
             sum(|counts| counts.poisoned),
         ),
         Reading::Counter(
             "rollbacks",
-            "Times that staged writes were taken back",
+            "Rollbacks of staged writes",
             sum(|counts| counts.rollbacks),
         ),
         Reading::Gauge(
             "commands_waiting",
-            "Commands that wait for rows",
+            "Commands waiting for rows",
             sum(|counts| counts.waiting) as f64,
         ),
         Reading::Gauge(
             "replies_gated",
-            "Replies and effects that wait for durability",
+            "Replies and effects waiting for durability",
             sum(|counts| counts.gated) as f64,
         ),
         Reading::Gauge(
             "messages_backlog",
-            "Messages that have not arrived yet",
+            "Messages not yet delivered to their partition",
             sum(|counts| counts.backlog) as f64,
         ),
         Reading::Gauge(
             "durable_streams",
-            "Streams of work that workers of task hubs hold",
+            "Work item streams of task hub workers",
             inner.own.work.open().len() as f64,
         ),
         Reading::Counter(
             "durable_stale_results",
-            "Results of workers that nobody waited for any more",
+            "Worker results for work items that were no longer pending",
             inner.own.work.stale(),
         ),
         Reading::Gauge(
             "longest_turn_seconds",
-            "Longest time for which a partition's loop did not look up",
+            "Longest wall time of one owner-loop iteration, in seconds",
             longest(|counts| counts.longest_turn.as_secs_f64()),
         ),
         Reading::Gauge(
             "longest_work_seconds",
-            "Longest processor time for which it did not",
+            "Longest CPU time of one owner-loop iteration, in seconds",
             longest(|counts| counts.longest_work.as_secs_f64()),
         ),
         Reading::Gauge(
             "log_unflushed_bytes",
-            "Log that is not in the tables yet",
+            "Log not yet flushed to the tables, in bytes",
             inner.store.unflushed() as f64,
         ),
         Reading::Gauge(
             "stuck_workers",
-            "Worker threads of the runtime that one task has kept for 5 seconds or more",
+            "Runtime worker threads that one task has blocked for 5 seconds or more",
             inner.watchdog.stuck() as f64,
         ),
         Reading::Counter(
             "worker_stalls",
-            "Times that one task has kept a worker thread of the runtime for 5 seconds",
+            "Times that one task blocked a runtime worker thread for 5 seconds",
             inner.watchdog.stalls(),
         ),
         Reading::Gauge(
             "uptime_seconds",
-            "Time since the start",
+            "Time since the node started, in seconds",
             inner.uptime().as_secs_f64(),
         ),
     ];
@@ -126,14 +126,14 @@ pub(super) fn readings(inner: &Inner) -> Vec<Reading> {
     if let Some(bytes) = resident_bytes() {
         readings.push(Reading::Gauge(
             "resident_bytes",
-            "Memory of the process",
+            "Resident memory of the process, in bytes",
             bytes as f64,
         ));
     }
     readings
 }
 
-/// How the pair of regions stands, for each of its homes.
+/// The metrics of a region pair, for each of its homes.
 fn region(inner: &Inner) -> Vec<Reading> {
     let Some(paired) = &inner.paired else {
         return Vec::new();
@@ -158,33 +158,33 @@ fn region(inner: &Inner) -> Vec<Reading> {
         ),
         gauges(
             "region_epoch",
-            "How often the jobs of a home have changed hands",
+            "Ownership epoch of the jobs of a home",
             |standing| standing.epoch as f64,
         ),
         gauges(
             "region_degraded",
-            "Whether this region owns the jobs and the other one does not have everything",
+            "Whether this region owns the jobs and the other one is not up to date",
             |standing| f64::from(u8::from(standing.mode == "degraded")),
         ),
         gauges(
             "region_lag_seconds",
-            "Age of the oldest change that only this region has",
+            "Age of the oldest change that is not replicated, in seconds",
             |standing| standing.lag_ms as f64 / 1000.0,
         ),
         counters(
             "region_takeovers",
-            "How often this region has become the owner",
+            "Times that this region became the owner",
             |standing| standing.takeovers,
         ),
         counters(
             "region_fenced",
-            "Entries refused because this region was not the owner",
+            "Log entries rejected because this region was not the owner",
             |standing| standing.fenced,
         ),
     ]
 }
 
-/// What this node has been through in its cluster.
+/// The metrics of this node's cluster.
 fn cluster(inner: &Inner) -> Vec<Reading> {
     let Some(cluster) = &inner.cluster else {
         return Vec::new();
@@ -204,7 +204,7 @@ fn cluster(inner: &Inner) -> Vec<Reading> {
     vec![
         Reading::Gauges(
             "postgres_replay_lag_seconds",
-            "How far the slowest standby is behind with its replay",
+            "Replay lag of the slowest standby, in seconds",
             "shard",
             lags.collect(),
         ),
@@ -217,17 +217,17 @@ fn cluster(inner: &Inner) -> Vec<Reading> {
         Reading::Gauge("cluster_nodes", "Nodes that are up", up.count() as f64),
         Reading::Gauge(
             "cluster_nodes_missed",
-            "Nodes that this one does not reach",
+            "Nodes that this node cannot reach",
             cluster.missed() as f64,
         ),
         Reading::Gauge(
             "cluster_partitions_idle",
-            "Partitions that nobody serves",
+            "Partitions without an owner",
             standing.idle.len() as f64,
         ),
         Reading::Gauge(
             "cluster_lease",
-            "Whether the lease of this node holds",
+            "Whether the lease of this node is valid",
             f64::from(u8::from(cluster.has_lease())),
         ),
         Reading::Gauge(
@@ -235,65 +235,65 @@ fn cluster(inner: &Inner) -> Vec<Reading> {
             "Sum of the epochs of the partitions served here",
             epochs.sum::<u64>() as f64,
         ),
-        Reading::Counter("cluster_taken", "Partitions taken", counts.taken),
+        Reading::Counter("cluster_taken", "Partitions acquired", counts.taken),
         Reading::Counter(
             "cluster_given",
-            "Partitions given to nodes that asked, or because nobody reaches this one",
+            "Partitions handed over on request, or because no other node reaches this one",
             counts.given,
         ),
-        Reading::Counter("cluster_lapses", "Leases that ended", counts.lapses),
+        Reading::Counter("cluster_lapses", "Leases that expired", counts.lapses),
         Reading::Counter(
             "cluster_late_beats",
-            "Renewals of the lease that failed",
+            "Failed renewals of the lease",
             counts.late_beats,
         ),
         Reading::Counter("cluster_forwarded", "Requests sent to other nodes", sent),
         Reading::Counter(
             "cluster_forward_retries",
-            "Times that an owner was looked for again",
+            "Forwarded requests retried after a new lookup of the owner",
             retried,
         ),
         Reading::Counter(
             "entries_fenced",
-            "Entries that were refused because another owner had the partition",
+            "Log entries rejected because another node owned the partition",
             outcomes.0,
         ),
         Reading::Counter(
             "entries_unknown",
-            "Entries whose outcome had to be found out",
+            "Log entries whose outcome was unknown and had to be queried",
             outcomes.1,
         ),
     ]
 }
 
-/// What goes in and out of event hubs, and who reads.
+/// The metrics of event hubs and their readers.
 fn events(inner: &Inner) -> Vec<Reading> {
     let (traffic, readers) = (inner.own.hubs.traffic(), inner.own.hubs.reader_counts());
     vec![
         Reading::Counter("events_in", "Events published", traffic.events_in),
         Reading::Counter("event_bytes_in", "Bytes published", traffic.bytes_in),
-        Reading::Counter("events_out", "Events given to readers", traffic.events_out),
+        Reading::Counter(
+            "events_out",
+            "Events delivered to readers",
+            traffic.events_out,
+        ),
         Reading::Counter(
             "event_bytes_out",
-            "Bytes given to readers",
+            "Bytes delivered to readers",
             traffic.bytes_out,
         ),
         Reading::Gauge(
             "event_connections",
-            "Connections of AMQP",
+            "AMQP connections",
             inner.own.served.len() as f64,
         ),
         Reading::Gauge("event_readers", "Readers attached", readers.attached as f64),
         Reading::Counter(
             "event_readers_displaced",
-            "Readers cut off by another",
+            "Readers disconnected by another reader",
             readers.displaced,
         ),
-        Reading::Counter(
-            "event_readers_refused",
-            "Readers that were not let in",
-            readers.refused,
-        ),
+        Reading::Counter("event_readers_refused", "Readers rejected", readers.refused),
         Reading::Counter(
             "event_owner_overlaps",
             "Partitions with two owners of one group at a time",
@@ -302,7 +302,7 @@ fn events(inner: &Inner) -> Vec<Reading> {
     ]
 }
 
-/// Hubs and their clients: the largest by name, the others together.
+/// The metrics of SignalR hubs: the largest by name, the others summed.
 fn hubs(inner: &Inner) -> Vec<Reading> {
     let mut all = inner.hosted.realtime.counts();
     all.sort_by_key(|own| std::cmp::Reverse(own.clients));
@@ -323,28 +323,32 @@ fn hubs(inner: &Inner) -> Vec<Reading> {
         gauge("realtime_clients", "Clients connected", |own| own.clients),
         gauge(
             "realtime_servers",
-            "Links of app servers, or the hub in this process",
+            "App server links, or the hub hosted in this process",
             |own| own.servers,
         ),
         gauge(
             "realtime_waiting_bytes",
-            "Bytes that wait to be sent to clients",
+            "Bytes waiting to be sent to clients",
             |own| own.waiting_bytes,
         ),
-        counter("realtime_connections", "Clients that have come", |own| {
-            own.connected
-        }),
-        counter("realtime_received", "Messages of clients", |own| {
-            own.received
-        }),
+        counter(
+            "realtime_connections",
+            "Clients that have connected",
+            |own| own.connected,
+        ),
+        counter(
+            "realtime_received",
+            "Messages received from clients",
+            |own| own.received,
+        ),
         counter(
             "realtime_deliveries",
-            "Messages put into queues of clients by sends to several",
+            "Messages queued to clients by broadcasts",
             |own| own.delivered,
         ),
         counter(
             "realtime_dropped",
-            "Clients closed because they did not read",
+            "Clients closed because they did not read their messages",
             |own| own.dropped,
         ),
         counter(
@@ -354,7 +358,7 @@ fn hubs(inner: &Inner) -> Vec<Reading> {
         ),
         counter(
             "realtime_unmoved",
-            "Clients left when an app server that moves them went",
+            "Clients that were not moved when their app server left",
             |own| own.unmoved,
         ),
     ]

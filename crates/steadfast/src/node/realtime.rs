@@ -1,4 +1,4 @@
-//! The port of hubs.
+//! The port of SignalR clients and app servers.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::error::Result;
 use super::inner::Inner;
 use crate::config::Config;
 
-/// Opens the port of clients.
+/// Opens the port, with TLS if there is a certificate.
 pub(super) fn bind(config: &Config, certificate: Option<&Arc<Certificate>>) -> Result<Listener> {
     Ok(Listener::bind(Bind {
         address: config.address(config.realtime_port),
@@ -23,12 +23,12 @@ pub(super) fn bind(config: &Config, certificate: Option<&Arc<Certificate>>) -> R
 
 /// The routes of clients, which are the same on every port.
 pub(super) fn routes(inner: &Inner) -> Routes {
-    // Clients of hubs are the least trusted ones: they fill no room of others.
+    // Clients of hubs are the least trusted ones: they use no body budget of other clients.
     let routes = realtime::routes(&Arc::new(context(inner)), inner.hosted.paths());
     Bodies::new().around(routes)
 }
 
-/// What all requests of clients share.
+/// The context that all requests of clients share.
 pub(super) fn context(inner: &Inner) -> Context {
     Context {
         realtime: inner.hosted.realtime.clone(),

@@ -1,4 +1,4 @@
-//! This server in a pair of regions, or as the witness of one.
+//! A server in a region pair, or as its witness.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,14 +21,14 @@ use super::error::Result;
 use super::home::{Kept, Place, SPACES};
 use crate::config::{Config, Role};
 
-/// What all regions say that they belong to; the key tells them apart.
+/// The cluster name of all regions; the cluster key separates the pairs.
 const CLUSTER: &str = "regions";
 
-/// This server's part in a pair: the jobs of both homes.
+/// This server's membership in a region pair, with the jobs of both homes.
 pub(super) struct Paired {
     pub(super) region: String,
     pub(super) pair: String,
-    /// In an order on which both regions agree.
+    /// In an order that is the same in both regions.
     pub(super) homes: [Arc<Kept>; 2],
 }
 
@@ -40,7 +40,7 @@ impl Paired {
         &own.unwrap_or(&self.homes[0]).jobs
     }
 
-    /// The jobs of both, for the interface.
+    /// The jobs of both homes, for the REST interface.
     pub(super) fn pair(&self) -> Pair {
         let [one, other] = &self.homes;
         Pair {
@@ -58,14 +58,14 @@ impl Paired {
         homes.find(|home| home.space == space).map(|home| &**home)
     }
 
-    /// Hands everything over to the other region, as far as that follows.
+    /// Hands both homes over to the other region, if its replica is up to date.
     pub(super) async fn leave(&self) {
         let [one, other] = &self.homes;
         tokio::join!(one.pairing.leave(), other.pairing.leave());
     }
 }
 
-/// Everything that the other region is told goes through here.
+/// Sends requests to the other region and to the witness.
 struct Lines {
     wire: Wire,
     pair: String,
@@ -80,31 +80,31 @@ impl Ways for Lines {
             To::Witness => self.witness.as_ref()?,
         };
         let answer = self.wire.ask(address, word.encode(), limit).await?;
-        // It has heard, and has no answer to this.
+        // An empty response means that the peer has no answer.
         (!answer.is_empty()).then_some(answer)
     }
 }
 
-/// Where others come in, and who may.
+/// The port of other regions, and the peers that may use it.
 pub(super) struct Entrance {
     pub(super) listener: Listener,
     pub(super) credentials: Credentials,
     pub(super) peers: Peers,
 }
 
-/// Who may come in.
+/// The regions that may send requests.
 pub(super) enum Peers {
     /// The other region.
     Pair(String),
-    /// Regions that this server votes on, as far as it knows which are pairs.
+    /// The regions of the pairs that this witness votes for, as far as it knows them.
     Voting(Atlas, Arc<Polls>),
 }
 
 impl Peers {
-    /// Whether a word of `from`, which has proven its name, is heard.
+    /// Whether `from`, which has proven its name, may send this request.
     pub(super) fn may_say(&self, from: &str, word: &Word) -> bool {
         match (self, &word.wish) {
-            // A region asks for itself.
+            // A region requests votes for itself only.
             (_, Wish::Vote(ask)) if ask.owner() != from => false,
             (Self::Pair(pair), _) => pair == from,
             (Self::Voting(atlas, _), Wish::Vote(_)) => {
@@ -121,7 +121,7 @@ impl Peers {
     }
 }
 
-/// Takes this server's part in a pair, or as a witness. Nobody is answered yet.
+/// Starts this server as a member of a pair or as a witness. It serves no request yet.
 pub(super) async fn start(
     config: &Config,
     engine: &Arc<dyn Engine>,
@@ -228,7 +228,7 @@ mod tests {
             assert!(!peers.may_say("witness", &word));
         }
         assert!(peers.may_say("West US", &vote("East US", "West US")));
-        // Not for somebody else.
+        // Not on behalf of another region.
         assert!(!peers.may_say("West US", &vote("East US", "East US")));
         assert!(!peers.may_say("East US", &vote("East US", "East US")));
     }
@@ -246,7 +246,7 @@ mod tests {
         assert!(!peers.may_say("North Europe", &vote("East US", "North Europe")));
         assert!(!peers.may_say("Bremen", &vote("East US", "Bremen")));
         assert!(!peers.may_say("West US", &vote("Bremen", "West US")));
-        // It was not told of these, so it cannot know who is whose pair.
+        // These are not declared, so the witness does not know the pairs.
         assert!(peers.may_say("Jena", &vote("Bremen", "Jena")));
         assert!(!peers.may_say("Jena", &vote("", "Jena")));
     }

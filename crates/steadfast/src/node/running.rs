@@ -1,4 +1,4 @@
-//! A node that runs.
+//! A running node.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,10 +25,10 @@ use super::inner::Inner;
 use super::stateful::StatefulService;
 use crate::config::Config;
 
-/// A running node. Clones are the same node. Dropping all of them stops it as a
-/// crash would: nothing acknowledged is lost, but nobody is told.
+/// A running node. Clones are handles of the same node. Dropping all of them stops it as a
+/// crash would: no acknowledged write is lost, but clients and peers get no notice.
 ///
-/// It is made by [`Node::builder`] and [`Builder::start`](crate::Builder::start).
+/// [`Node::builder`] and [`Builder::start`](crate::Builder::start) create it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -62,7 +62,7 @@ use crate::config::Config;
 #[derive(Clone)]
 pub struct Node {
     inner: Arc<Inner>,
-    /// Connections hold parts of the node too: they end with the last clone.
+    /// Connections hold parts of the node too: they close with the last clone.
     _stop: Arc<DropGuard>,
 }
 
@@ -78,7 +78,7 @@ impl Node {
         self.inner.runtime.handle()
     }
 
-    /// Opens a service of collections, or makes it; its scheme stays for ever.
+    /// Opens a service of collections, or creates it; its scheme is fixed from then on.
     ///
     /// ```
     /// use steadfast::collections::{Dictionary, Scheme, SlotKey};
@@ -103,24 +103,24 @@ impl Node {
         StatefulService::open(Arc::clone(&self.inner), name, scheme, false).await
     }
 
-    /// The same, in memory only, for ever: fast, and lost with the process. In a cluster
-    /// up to three nodes hold it, and it survives the loss of any minority of them. A
-    /// loss is told: see [`StatefulService::slot_with`].
+    /// Opens or creates a service that is kept in memory only, without durability. In a
+    /// cluster up to three nodes replicate it, and it survives the loss of any minority of
+    /// them. [`StatefulService::slot_with`] reports a loss.
     pub async fn volatile_service(&self, name: &str, scheme: Scheme) -> Result<StatefulService> {
         StatefulService::open(Arc::clone(&self.inner), name, scheme, true).await
     }
 
-    /// The collections of one partition, below all services.
+    /// The collections of one partition, beneath all services.
     pub async fn replica(&self, partition: u16) -> Result<Replica> {
         self.inner.replica(partition).await
     }
 
-    /// The runtime underneath.
+    /// The partition runtime.
     pub fn runtime(&self) -> &Runtime {
         &self.inner.runtime
     }
 
-    /// Event hubs: make them, send, read, process.
+    /// Event hubs: create them, send, read, process.
     pub fn event_hubs(&self) -> &EventHubs {
         &self.inner.own.hubs
     }
@@ -135,51 +135,51 @@ impl Node {
         &self.inner.own.task_hubs
     }
 
-    /// Jobs: make them, run them, look at their history. In a pair of regions, those
-    /// that have their home in this one; their collections are made by REST, which asks
-    /// both regions for the name.
+    /// Jobs: create them, run them, read their history. In a region pair these are the jobs
+    /// whose home is this region; their collections are created over REST, which reserves
+    /// the name in both regions.
     pub fn jobs(&self) -> &Jobs {
         &self.inner.own.jobs
     }
 
-    /// Hubs and their clients: who is there, and sending to them.
+    /// SignalR hubs: list their clients and send to them.
     pub fn realtime(&self) -> &Realtime {
         &self.inner.hosted.realtime
     }
 
-    /// The collections of all partitions here, for whoever commits them together
-    /// with commands to instances.
+    /// The collections of all local partitions, for commits that also contain commands to
+    /// instances.
     pub fn replicas(&self) -> &Arc<Replicas> {
         &self.inner.own.replicas
     }
 
-    /// Where it listens.
+    /// The addresses that it listens on.
     pub fn addresses(&self) -> Vec<Address> {
         self.inner.addresses.lock().clone()
     }
 
-    /// What to paste into a client, by name: the strings of the well-known keys, secrets
-    /// included. Empty without these keys, or if clients cannot reach the address.
+    /// Connection strings of the well-known keys by name, secrets included. Empty without
+    /// these keys, or if clients cannot reach the address.
     pub fn connection_strings(&self) -> Vec<(&'static str, String)> {
         self.inner.connection_strings()
     }
 
-    /// How it is.
+    /// The status of the node.
     pub fn status(&self) -> Status {
         Operator::status(&*self.inner)
     }
 
-    /// The keys that count now.
+    /// The keys in effect.
     pub fn ring(&self) -> Arc<Ring> {
         self.inner.access.ring()
     }
 
-    /// Reads keys and certificate again, and what [`Node::on_reload`] has added.
+    /// Reads keys and certificate again, and runs the hooks of [`Node::on_reload`].
     pub fn reload(&self) -> std::result::Result<Vec<String>, String> {
         Operator::reload(&*self.inner).map_err(|problem| problem.to_string())
     }
 
-    /// Has something follow the configuration on [`Node::reload`].
+    /// Adds a hook that applies the configuration on [`Node::reload`].
     pub fn on_reload(
         &self,
         name: &'static str,
@@ -188,8 +188,8 @@ impl Node {
         self.inner.reloads.lock().push((name, Box::new(reload)));
     }
 
-    /// Has something done when the node leaves, before its partitions are handed over:
-    /// in the order in which it was added, and within the limit of the drain.
+    /// Adds a hook that runs when the node drains, before its partitions are handed over.
+    /// Hooks run in the order in which they were added, within the limit of the drain.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -209,16 +209,16 @@ impl Node {
         self.inner.hooks.lock().push(Box::pin(hook));
     }
 
-    /// Leaves: takes no more work, completes or hands over what is under way, cuts
-    /// off the rest at the limit, and says what became of everything. It goes on
-    /// if nobody waits for it any more; a second call gets the answer of the first.
+    /// Drains the node: it accepts no more work, completes or hands over what is in flight,
+    /// cuts off the rest at the limit and returns a report. The drain continues if the
+    /// future is dropped; a second call returns the report of the first.
     pub async fn drain(&self, limit: Duration) -> DrainSheet {
         self.inner.leave(limit).await
     }
 
-    /// Brings the backup back that somebody has asked for by REST, if so. The node
-    /// must have been drained and stopped; its folder is free when its last clone is
-    /// gone, which this waits for.
+    /// Runs the restore that was requested over REST, if any. The node must have been
+    /// drained and stopped; this waits until its last clone is dropped, which releases the
+    /// folder.
     pub async fn restore(self) -> Option<RestoreOutcome> {
         let order = self.inner.wanted.lock().take()?;
         let number = self.inner.restores + 1;
@@ -226,17 +226,17 @@ impl Node {
         let key = self.inner.backup_key.clone();
         let outcome = match self.close().await {
             true => care::restore(&data, order, key).await,
-            false => Err("somebody still uses the node".to_owned()),
+            false => Err("the node is still in use: a clone of it was not dropped".to_owned()),
         };
         Some(RestoreOutcome { number, outcome })
     }
 
-    /// Gives everything back, so that the folder can be opened again. False if
-    /// somebody else does not let go of the node.
+    /// Releases all resources, so that the folder can be opened again. False if a clone of
+    /// the node is still in use.
     async fn close(self) -> bool {
         let mut inner = self.inner;
         for _ in 0..RELEASE_TRIES {
-            // Tasks that have answered a last request are about to end.
+            // Tasks that have answered their last request are about to end.
             inner = match Arc::try_unwrap(inner) {
                 Ok(inner) => {
                     inner.close().await;
@@ -256,29 +256,29 @@ impl Node {
         http.url.rsplit(':').next()?.parse().ok()
     }
 
-    /// Waits until somebody has drained the node by its REST interface.
+    /// Waits until the node was drained over REST.
     pub async fn drained(&self) {
         self.inner.ended.cancelled().await;
     }
 
-    /// Ends connections, and waits for them until the limit. Partitions that were
-    /// not drained are left as a crash would leave them.
+    /// Closes connections and waits for them until the limit. Partitions that were not
+    /// drained are left as after a crash.
     pub async fn stop(&self, limit: Duration) {
-        // Who was not drained does not leave any more.
+        // AMQP connections that were not drained close too.
         self.inner.leaving.cancel();
         self.inner.stop.cancel();
         self.inner.tasks.close();
-        // What has not ended by then is cut off with the process.
+        // Tasks that have not ended by then end with the process.
         let _ = tokio::time::timeout(limit, self.inner.tasks.wait()).await;
     }
 }
 
-/// How often, and after which pause, it is looked whether a node is free.
+/// The number of checks whether a node is unused, and the pause between them.
 const RELEASE_TRIES: u32 = 500;
 const RELEASE_PAUSE: Duration = Duration::from_millis(10);
 
 impl Inner {
-    /// The strings of the keys that everybody knows.
+    /// The connection strings of the well-known keys.
     pub(super) fn connection_strings(&self) -> Vec<ConnectionString> {
         let endpoint = Endpoint::of_addresses(&Operator::addresses(self));
         let keys = ClientKeys::known(&self.access.ring());
@@ -287,7 +287,7 @@ impl Inner {
             .unwrap_or_default()
     }
 
-    /// Ends what works on the state, and lets go of it.
+    /// Stops everything that uses the state, and closes it.
     async fn close(self) {
         drop(self.cluster);
         drop(self.paired);
@@ -299,11 +299,11 @@ impl Inner {
         }
     }
 
-    /// The four phases, once. Whoever has asked may go away meanwhile.
+    /// Runs the four phases once. They continue if the caller disconnects.
     pub(super) async fn leave(&self, limit: Duration) -> DrainSheet {
         let mut left = self.left.subscribe();
         if !self.is_leaving.swap(true, Ordering::SeqCst) {
-            let me = self.me.upgrade().expect("whoever asks holds it");
+            let me = self.me.upgrade().expect("the caller holds the node");
             self.tasks.spawn(async move {
                 let sheet = me.do_leave(limit).await;
                 me.left.send_replace(Some(sheet));
@@ -321,7 +321,7 @@ impl Inner {
         self.leaving.cancel();
         tracing::info!(event = "node.draining", limit_s = limit.as_secs());
         let mut hooks = std::mem::take(&mut *self.hooks.lock());
-        // Clients come back elsewhere when all hooks have said what they had to say.
+        // Clients reconnect to other nodes after all hooks have run.
         hooks.extend(farewell.hooks(self, limit));
         if let Some(paired) = &self.paired
             && tokio::time::timeout(limit, paired.leave()).await.is_err()
@@ -329,7 +329,7 @@ impl Inner {
             tracing::warn!(event = "region.leave_cut_off");
         }
         let lost = self.memories.only_here();
-        // From now on the others know that they have to take what is given up.
+        // From now on the other nodes take over the partitions that this one releases.
         if let Some(cluster) = &self.cluster {
             cluster.leave().await;
         }

@@ -1,7 +1,7 @@
-//! The server's own secret, and the keys made of it.
+//! The server's secret and the keys derived from it.
 //!
-//! They encrypt the secrets of jobs, seal the keys of policies and backups, and sign the
-//! tokens for clients of hubs. All nodes of a cluster make the same ones.
+//! The keys encrypt the secrets of jobs, seal the keys of policies and backups, and sign
+//! the tokens of SignalR clients. All nodes of a cluster derive the same keys.
 
 use std::fs;
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ use steadfast_storage::private;
 use super::error::{Error, Result};
 use crate::config::{Config, Engine};
 
-/// The key that signs tokens for clients of hubs, and opens nothing else.
+/// The key that signs tokens of SignalR clients and has no other right.
 pub(super) fn client_key(config: &Config) -> Result<Key> {
     let right = "listen realtime".parse::<Grant>();
     Ok(Key {
@@ -27,8 +27,8 @@ pub(super) fn client_key(config: &Config) -> Result<Key> {
     })
 }
 
-/// The key that seals backups: the text that the operator keeps, as it is, so that the
-/// file of it opens them on another machine. A node that keeps nothing has none.
+/// The key that seals backups: the text of the secret file as it is, so that a copy of the
+/// file opens them on another machine. A node without durable state has none.
 pub(super) fn backup_key(config: &Config) -> Result<Option<BackupKey>> {
     Ok(match origin(config)? {
         Origin::File(file) => {
@@ -40,8 +40,8 @@ pub(super) fn backup_key(config: &Config) -> Result<Option<BackupKey>> {
     })
 }
 
-/// The text of the file that the configuration names. A data folder without one gets
-/// a new one; a node that keeps nothing needs no file.
+/// The text of the secret file that the configuration names. A data folder without one
+/// gets a new file; a node without durable state needs none.
 pub(super) fn text(config: &Config) -> Result<Secret> {
     match origin(config)? {
         Origin::File(file) => read_or_make(&file),
@@ -50,12 +50,12 @@ pub(super) fn text(config: &Config) -> Result<Secret> {
     }
 }
 
-/// Where the secret of a node comes from.
+/// The source of a node's secret.
 enum Origin<'a> {
     File(PathBuf),
-    /// All nodes of a cluster, or both regions, open what any has closed.
+    /// Derived from the cluster key, so that all nodes or both regions share it.
     Cluster(&'a str),
-    /// It is drawn at every start.
+    /// Generated at every start.
     Nowhere,
 }
 

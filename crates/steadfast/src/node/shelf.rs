@@ -1,6 +1,6 @@
-//! Collections for REST, in partitions of this node.
+//! REST operations on collections of this node.
 //!
-//! Texts for keys, JSON for values.
+//! Keys are strings, values are JSON.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use super::error::Error;
 use super::inner::Inner;
 use super::slot::Slot;
 
-/// A condition of a transaction does not hold.
+/// A precondition of a transaction does not hold.
 const CONDITION: Code = Code("STF-6030");
 
-/// Entries on a page unless the request says otherwise, and at most.
+/// Default and maximum number of entries on a page.
 const PAGE: usize = 100;
 const LARGEST_PAGE: usize = 1000;
 
 type Texts = Dictionary<String, Json>;
 
-/// Makes a service whose first slot is here, or finds it as it was made.
+/// Creates a service whose first slot is local, or returns the existing one.
 pub(super) async fn create(inner: &Inner, service: Service) -> Result<Service, Problem> {
     let home = inner.replica(inner.home_of(&service.name)).await;
     let home = home.map_err(problem)?;
@@ -35,7 +35,7 @@ pub(super) async fn create(inner: &Inner, service: Service) -> Result<Service, P
     made.map_err(|error| problem(error.into()))
 }
 
-/// The service of this name, whose first slot is here.
+/// The service of this name, whose first slot is local.
 pub(super) async fn find(inner: &Inner, name: &str) -> Result<Option<Service>, Problem> {
     let home = inner.replica(inner.home_of(name)).await.map_err(problem)?;
     let home = home.ledger().map_err(|error| problem(error.into()))?;
@@ -43,12 +43,12 @@ pub(super) async fn find(inner: &Inner, name: &str) -> Result<Option<Service>, P
     found.map_err(|error| problem(error.into()))
 }
 
-/// A slot that is here.
+/// A local slot.
 pub(super) async fn slot(inner: &Inner, service: &Service, slot: u32) -> Result<Slot, Problem> {
     inner.slot(service, slot).await.map_err(problem)
 }
 
-/// Does all steps in one transaction.
+/// Runs all steps in one transaction.
 pub(super) async fn transact(slot: &Slot, steps: Vec<Step>) -> Result<Vec<Found>, Problem> {
     let (state, steps) = (slot.state().clone(), Arc::new(steps));
     let done = slot.run(|tx| {
@@ -75,8 +75,8 @@ pub(super) async fn scan(slot: &Slot, collection: &str, range: Range) -> Result<
     page.await.map_err(|error| problem(error.into()))
 }
 
-/// Locks all keys of a request in one order, each as strongly as any step needs it, so
-/// that requests never wait for one another in a ring, whatever the order of their steps.
+/// Locks all keys of a request in one order, each in the strongest mode that a step needs,
+/// so that requests cannot deadlock, whatever the order of their steps.
 async fn lock_in_order(state: &State, tx: &mut Tx<'static>, steps: &[Step]) -> Done<()> {
     let mut wanted: BTreeMap<(&str, &String), Access> = BTreeMap::new();
     for step in steps {
@@ -94,7 +94,7 @@ async fn lock_in_order(state: &State, tx: &mut Tx<'static>, steps: &[Step]) -> D
         *strongest = access.max(*strongest);
     }
     for ((collection, key), access) in wanted {
-        // Only a put makes a collection.
+        // Only a put creates a collection.
         let found: Option<Texts> = match access {
             Access::Write => Some(state.get_or_add_in(tx, collection).await?),
             Access::Read | Access::Remove => state.try_get(collection).await?,
@@ -108,7 +108,7 @@ async fn lock_in_order(state: &State, tx: &mut Tx<'static>, steps: &[Step]) -> D
     Ok(())
 }
 
-/// What a request does with a key; later ones include earlier ones.
+/// How a request uses a key; later variants include earlier ones.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Access {
     Read,
@@ -127,7 +127,7 @@ async fn all(
         match one(state, tx, step).await? {
             Some(result) => found.push(result),
             None => {
-                // What was done before is undone with it.
+                // This also undoes the steps before it.
                 tx.roll_back();
                 let message = format!("the condition of step {index} does not hold");
                 return Ok(Err(Problem::new(CONDITION, message)));
@@ -137,7 +137,7 @@ async fn all(
     Ok(Ok(found))
 }
 
-/// Does one step; `None` if its condition does not hold.
+/// Runs one step; `None` if its precondition does not hold.
 async fn one(state: &State, tx: &mut Tx<'static>, step: &Step) -> Done<Option<Found>> {
     Ok(Some(match step {
         Step::Get { collection, key } => {
@@ -249,7 +249,7 @@ fn there(value: Value) -> Found {
     }
 }
 
-/// Names a value: equal values have equal tags.
+/// The ETag of a value: equal values have equal tags.
 fn etag(value: &Value) -> String {
     let hash = digest(&SHA256, value.to_string().as_bytes());
     let half = &hash.as_ref()[..16];

@@ -19,7 +19,7 @@ impl Slot {
         }
     }
 
-    /// Of a volatile service: grows whenever the slot's state was lost. Otherwise 0.
+    /// In a volatile service, a number that grows whenever the slot's state is lost; otherwise 0.
     pub fn incarnation(&self) -> u64 {
         self.incarnation
     }
@@ -29,13 +29,13 @@ impl Slot {
         &self.state
     }
 
-    /// What transactions are begun on.
+    /// The replica that transactions begin on.
     pub fn replica(&self) -> &Replica {
         &self.replica
     }
 
-    /// Runs a transaction, again if it has to wait too long for a lock, and commits
-    /// it: what it returns is durable.
+    /// Executes the closure in a transaction and commits it, retrying transient errors such
+    /// as lock time-outs. When it returns, the transaction is durable.
     pub async fn run<T, F>(&self, work: F) -> steadfast_collections::Result<T>
     where
         F: for<'t> FnMut(&'t mut steadfast_collections::Tx<'static>) -> Work<'t, T>,

@@ -10,8 +10,8 @@ use super::inner::Inner;
 use super::lending::{Errand, service, shown};
 use super::slot::Slot;
 
-/// A partitioned service of collections. In a cluster a slot is opened on the node that
-/// owns its partition; others are refused with STF-4001, and may read it as a
+/// A partitioned service of collections. In a cluster, only the node that owns a slot's
+/// partition can open the slot; other nodes get STF-4001 and may read it as a
 /// [secondary](Self::secondary).
 ///
 /// ```
@@ -62,10 +62,10 @@ impl StatefulService {
         self.inner.slot(&self.service, slot).await
     }
 
-    /// The slot that holds a key, to be read on any node, also on one that does not own
-    /// its partition: whole states that its owner has flushed, which may be old. A
-    /// transaction says which one it has seen (`snapshot_lsn`), and its first write is
-    /// refused (STF-3002). Of a volatile service nothing is flushed (STF-3019).
+    /// The slot that holds a key, as a read-only secondary on any node. It shows consistent
+    /// states that the owner has flushed, which may be stale. A transaction reports the
+    /// state that it has read (`snapshot_lsn`), and its first write fails with STF-3002. A
+    /// volatile service has no flushed state (STF-3019).
     ///
     /// ```
     /// use steadfast::collections::{Role, Scheme, SlotKey};
@@ -84,9 +84,9 @@ impl StatefulService {
         self.inner.secondary(&self.service, slot)
     }
 
-    /// Like [`slot`](Self::slot), and tells its owner: that it is about to be used, and before that, of
-    /// a volatile service whose state was lost, that it was. Whoever is told has the
-    /// state in hand, and does not open the slot itself.
+    /// Like [`slot`](Self::slot), with lifecycle callbacks before the slot is used:
+    /// `on_data_loss`, if the state of a volatile service was lost, then `open`. Callbacks
+    /// receive the state and must not open the slot themselves.
     ///
     /// ```
     /// use steadfast::collections::{Lifecycle, Result, Scheme, SlotKey, State};
@@ -122,7 +122,7 @@ impl Inner {
         Ok(self.own.replicas.of(partition).await?)
     }
 
-    /// A slot that is here.
+    /// A local slot.
     pub(super) async fn slot(&self, service: &Service, slot: u32) -> Result<Slot> {
         let index = service.partition(slot, self.partitions());
         let home = self.replica(index).await?;
@@ -133,7 +133,7 @@ impl Inner {
         Ok(Slot::new(home, state, 0))
     }
 
-    /// A slot, as it was flushed.
+    /// A slot as a secondary, from its flushed state.
     fn secondary(&self, service: &Service, slot: u32) -> Result<Slot> {
         let index = service.partition(slot, self.partitions());
         let partition = Partition::new(self.runtime.space().number, index);

@@ -1,30 +1,30 @@
-//! What the threads of this process do.
+//! CPU use and state of the process's threads.
 //!
-//! Linux tells it in `/proc`; elsewhere nothing is known.
+//! Read from `/proc`, so available on Linux only.
 
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// Between two looks at how long each thread has run.
+/// The interval between the two samples of a thread's CPU time.
 const SAMPLE: Duration = Duration::from_millis(200);
 
 /// Milliseconds of one tick in which Linux counts processor time for programs.
 const TICK_MS: u64 = 10;
 
-/// A thread at one moment.
+/// A sample of a thread.
 struct Thread {
     id: u64,
     name: String,
     /// `R` runs, `S` sleeps, `D` waits for a device.
     state: char,
     ran_ms: u64,
-    /// The kernel's function that it waits in, where that may be known.
+    /// The kernel function that it waits in, if readable.
     waits_in: String,
 }
 
-/// The threads that run most at this moment, as a text for the log: each with its name,
-/// id, state, how long it has run of the last moment and in all, and what it waits in.
+/// The threads with the most CPU time in the sample interval, as a text for the log: name,
+/// id, state, CPU time of the interval and in all, and what it waits in.
 pub(super) fn busiest(most: usize) -> String {
     let before = all();
     std::thread::sleep(SAMPLE);
@@ -94,7 +94,7 @@ mod tests {
                 std::hint::spin_loop();
             }
         });
-        // On a busy machine a thread may not run while it is looked at.
+        // On a busy machine a thread may not run during the sample.
         let is_seen = |shown: &String| {
             let mut threads = shown.split("; ");
             threads.any(|own| own.starts_with("spin (me)/") && !own.contains(" 0 of "))

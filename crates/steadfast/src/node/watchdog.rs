@@ -1,14 +1,14 @@
-//! Notices worker threads that do not come back.
+//! Detects worker threads that one task blocks.
 //!
-//! A worker of the async runtime that is kept by one task, because the task spins or
-//! blocks, starves what else is queued at it, and in the end the node. A thread of its
-//! own compares the runtime's counters, so it works when no task runs any more. It
-//! wakes no worker, and is itself woken rarely while nothing happens.
+//! A task that spins or blocks keeps its worker of the async runtime, and starves the tasks
+//! queued there and finally the node. The watchdog compares the runtime's counters on a
+//! thread of its own, so it works when no task runs any more. It wakes no worker, and
+//! wakes up rarely itself while the node is idle.
 //!
-//! The log names the place at which the task was spawned. A stack cannot be had: a
-//! thread's stack can be walked by the thread itself, in a signal handler, which is
-//! unsafe code and deadlocks in an allocator that it has interrupted, or by a tracer,
-//! which containers forbid. The kernel shows root only the part in the kernel.
+//! The log names the source location where the task was spawned. A stack trace is not
+//! available: only the thread itself can walk its stack, in a signal handler, which is
+//! unsafe code and deadlocks in an interrupted allocator, or a tracer, which containers
+//! forbid. The kernel shows root only the part in the kernel.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,7 @@ use tokio::runtime::{Handle, RuntimeMetrics};
 
 use super::threads;
 
-/// Looks at the workers until it is dropped.
+/// Watches the workers until it is dropped.
 pub(super) struct Watchdog {
     shared: Arc<Shared>,
 }
@@ -35,13 +35,12 @@ struct Shared {
     ended: Condvar,
 }
 
-/// A worker as it was seen last.
+/// The last sample of a worker.
 #[derive(Default)]
 struct Worker {
-    /// How often it was parked and unparked, and how long it has worked. Neither changes
-    /// while one task keeps it.
+    /// Its park count and its busy time. Neither changes while one task keeps the worker.
     counts: (u64, Duration),
-    /// Since when they are so.
+    /// When they last changed.
     since: Duration,
     is_stuck: bool,
 }
@@ -54,7 +53,7 @@ struct Watch {
 }
 
 impl Watchdog {
-    /// Watches the workers of the runtime that this is called in.
+    /// Watches the workers of the current runtime.
     pub(super) fn start(clock: &Arc<dyn Clock>) -> Self {
         let shared = Arc::new(Shared::default());
         let watch = Watch {
@@ -70,12 +69,12 @@ impl Watchdog {
         Self { shared }
     }
 
-    /// Workers that do not come back now.
+    /// The number of workers that are blocked now.
     pub(super) fn stuck(&self) -> u64 {
         self.shared.stuck.load(Ordering::Relaxed)
     }
 
-    /// How often a worker did not come back.
+    /// How often a worker was blocked.
     pub(super) fn stalls(&self) -> u64 {
         self.shared.stalls.load(Ordering::Relaxed)
     }
@@ -107,7 +106,7 @@ impl Watch {
         *is_over
     }
 
-    /// Compares all workers with how they were; answers whether one has done something.
+    /// Samples all workers; returns whether one was active since the last sample.
     fn look(&mut self) -> bool {
         let now = self.clock.monotonic();
         self.workers
@@ -165,7 +164,7 @@ impl Watch {
     }
 }
 
-/// The tasks of a moment ago whose poll has not ended since, as a text for the log.
+/// The tasks whose poll has not ended since `before`, as a text for the log.
 fn still_running(before: &[Running]) -> String {
     let now = task::running();
     let still = now.iter().filter(|running| before.contains(running));

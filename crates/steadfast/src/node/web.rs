@@ -1,4 +1,4 @@
-//! The node's own HTTP port.
+//! The port of REST, health and metrics.
 
 use std::sync::Arc;
 
@@ -22,12 +22,12 @@ use super::inside::Inside;
 use super::readings::readings;
 use crate::config::Config;
 
-/// A port that is open, but not served yet.
+/// A port that is open but not served yet.
 pub(super) struct Port {
     listener: Listener,
 }
 
-/// Opens the port, before anything else is done: a taken one is found at once.
+/// Opens the port before any state, so that a port in use is reported at once.
 pub(super) fn bind(
     config: &Config,
     certificate: Option<&Arc<steadfast_protocols::listen::Certificate>>,
@@ -56,7 +56,7 @@ fn proxies(config: &Config) -> Proxies {
     Proxies::new(proxies).expect("the configuration was checked")
 }
 
-/// What all routes of this node have around them.
+/// The middleware of all routes of this node.
 pub(super) fn frame(inner: &Arc<Inner>) -> Frame {
     let metrics = Arc::new(Registry::new(Arc::clone(&inner.clock)));
     let weak = Arc::downgrade(inner);
@@ -68,7 +68,7 @@ pub(super) fn frame(inner: &Arc<Inner>) -> Frame {
     let cors = Cors::new(inner.config.cors_origins.iter().cloned());
     Frame {
         bodies: Bodies::new(),
-        // In development keys are well-known, or there are none: pages are kept off.
+        // In development keys are well-known or not required: web pages may not call the node.
         cors: Arc::new(match inner.is_development {
             true => cors.with_loopback(),
             false => cors,
@@ -82,7 +82,7 @@ pub(super) fn frame(inner: &Arc<Inner>) -> Frame {
     }
 }
 
-/// What the interface of jobs needs.
+/// The context of the scheduler's REST interface.
 pub(super) fn jobs(inner: &Inner, is_encrypted: bool) -> scheduler::Context {
     scheduler::Context {
         keeping: match &inner.paired {
@@ -93,7 +93,7 @@ pub(super) fn jobs(inner: &Inner, is_encrypted: bool) -> scheduler::Context {
         auth: Auth::Keys(Arc::clone(&inner.access)),
         key: inner.own.secret.clone(),
         egress: inner.own.egress.clone(),
-        // What lives in one region only cannot be called from both.
+        // Services of one region cannot be targets of jobs that both regions run.
         internal: match inner.paired {
             Some(_) => Arc::new(NoInternal),
             None => Arc::new(Inside {
@@ -111,7 +111,7 @@ pub(super) fn jobs(inner: &Inner, is_encrypted: bool) -> scheduler::Context {
     }
 }
 
-/// The page at `/`.
+/// The landing page at `/`.
 fn landing(inner: &Arc<Inner>, scheme: &'static str) -> Landing {
     let weak = Arc::downgrade(inner);
     Landing::new(scheme, move || {

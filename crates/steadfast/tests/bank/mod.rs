@@ -34,7 +34,7 @@ impl Account {
         self.inside = None;
     }
 
-    /// By somebody who has no lock: never between `enter` and `leave`.
+    /// Called without a lock: never runs between `enter` and `leave`.
     fn touch(&mut self) {
         self.violations += u64::from(self.inside.is_some());
         self.touched += 1;
@@ -57,8 +57,8 @@ pub(crate) async fn transfer(
     Ok(amount > 0)
 }
 
-/// All transfers, in both directions between the same accounts, and what somebody
-/// without a lock sends to one of them meanwhile.
+/// All transfers, in both directions between the same accounts, and concurrent signals
+/// to one of them from a caller without a lock.
 pub(crate) fn the_transfers() -> Vec<(NewInstance, Operation)> {
     let mut random = fastrand::Rng::with_seed(11);
     let one = |number: u64| {

@@ -222,7 +222,7 @@ impl Link {
         let manifest = self.folder.path.join(MANIFEST_FILE);
         match is_plain {
             true => Ok(self.folder.path.join(name)),
-            false => Err(damaged(&manifest, "it names a file somewhere else")),
+            false => Err(damaged(&manifest, "it names a file outside its folder")),
         }
     }
 

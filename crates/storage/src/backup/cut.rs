@@ -45,7 +45,7 @@ impl Tapping {
         Ok((tapping, points))
     }
 
-    /// What was committed since somebody looked.
+    /// Takes what was committed since the last call.
     pub(super) fn take(&self) -> Result<Vec<Tapped>> {
         self.tap.take()
     }
@@ -53,7 +53,7 @@ impl Tapping {
     /// Closes the tap everywhere at once; answers where each partition stands and
     /// what had come in.
     pub(super) fn cut(self) -> Result<(Vec<Point>, Vec<Tapped>)> {
-        // Nobody else ever holds two partitions, so nobody waits in a ring.
+        // No other code locks two partitions at once, so this cannot deadlock.
         let mut states: Vec<_> = self.ledgers.iter().map(|l| l.shared.write()).collect();
         for state in &mut states {
             state.tap = None;

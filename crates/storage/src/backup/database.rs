@@ -1,8 +1,8 @@
 //! Backup and restore of databases.
 //!
-//! A backup of a database that somebody else has used meanwhile is thrown away. A
-//! restore is built in a schema of its own and takes its place in one step, after
-//! it was compared; in one step per database, if there are several.
+//! A backup of a database that another process used meanwhile is discarded. A
+//! restore is built in a separate schema, compared, and then switched in atomically;
+//! with several databases, one switch per database.
 
 use std::fs;
 use std::path::Path;
@@ -39,8 +39,8 @@ pub async fn take_database(
     Ok(taken)
 }
 
-/// Backs up a database that nodes go on using: everything as it is at one moment.
-/// Several databases have none.
+/// Backs up a database while nodes use it, as one consistent snapshot. Several
+/// databases have no common snapshot and are refused.
 pub async fn take_running(
     shards: &Shards,
     order: &Order,

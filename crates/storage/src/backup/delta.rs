@@ -1,9 +1,8 @@
 //! What is committed while a backup reads.
 //!
-//! Changed rows are folded in memory, per partition; when they are too many, those
-//! of the largest partition go to a sorted run of their own, newer than all before
-//! it. Event batches go to a file at once. So memory is bounded however long the
-//! backup takes.
+//! Changed rows are folded in memory, per partition; over the limit, those of the
+//! largest partition are written to a sorted run, newer than all earlier ones. Event
+//! batches go to a file at once. So memory is bounded however long the backup takes.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,8 @@
-//! A database that a command has for itself.
+//! Exclusive access of a command to a database.
 //!
-//! It takes all partitions under a lease of its own and gives them up when it is
-//! done. A database that a node uses is refused; had anybody taken a partition
-//! meanwhile, giving it up is refused, and what was read is worth nothing.
+//! The command acquires all partitions under its own lease and releases them at the
+//! end. A database that a node uses is refused. If another owner took a partition
+//! meanwhile, the release is refused and what was read must be discarded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,11 +21,11 @@ use crate::store::{Options, Store};
 /// The number under which a command takes partitions; no node has it.
 const COMMAND: u32 = u32::MAX;
 
-/// How long a command that was killed keeps its partitions.
+/// How long the lease of a killed command keeps others out.
 const LEASE: Duration = Duration::from_secs(30);
 const RENEW_EVERY: Duration = Duration::from_secs(5);
 
-/// A database and the partitions of it that are held.
+/// A database and the partitions that the command has acquired.
 pub struct Hold {
     pub(super) engine: Arc<Shards>,
     pub(super) store: Store,
@@ -60,7 +60,7 @@ impl Hold {
         self.engine.partitions().await
     }
 
-    /// Takes a partition.
+    /// Acquires a partition.
     pub async fn acquire(&mut self, partition: Partition) -> Result<Ledger> {
         let ledger = self.store.acquire(partition).await?;
         self.held.push((partition, ledger.epoch()));
@@ -77,7 +77,7 @@ impl Hold {
         expect_unused(&self.engine, Some(COMMAND)).await
     }
 
-    /// Gives everything up; an error says that somebody else was there meanwhile.
+    /// Releases everything; an error means that another owner took a partition meanwhile.
     pub async fn end(self) -> Result<()> {
         self.store.close().await;
         let released = release(&self.engine, &self.held).await;
@@ -90,7 +90,7 @@ impl Hold {
     }
 }
 
-/// Refuses a database in which nothing was ever kept.
+/// Refuses a database without a Steadfast schema.
 pub(super) async fn expect_schema(options: &DatabaseOptions) -> Result<()> {
     for one in options.each().iter().take(1) {
         if !has_schema(one).await? {
@@ -101,7 +101,7 @@ pub(super) async fn expect_schema(options: &DatabaseOptions) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a database that somebody uses.
+/// Refuses a database that a node or command uses.
 async fn expect_unused(engine: &Shards, but: Option<u32>) -> Result<()> {
     let nodes = engine.nodes().await?;
     match nodes.into_iter().find(|node| Some(*node) != but) {
@@ -110,7 +110,7 @@ async fn expect_unused(engine: &Shards, but: Option<u32>) -> Result<()> {
     }
 }
 
-/// Gives all partitions up, also after one was refused.
+/// Releases all partitions, also after one was refused.
 async fn release(engine: &Shards, held: &[(Partition, Epoch)]) -> Result<()> {
     let mut done = Ok(());
     for (partition, epoch) in held {
@@ -119,7 +119,7 @@ async fn release(engine: &Shards, held: &[(Partition, Epoch)]) -> Result<()> {
     done
 }
 
-/// A lease that is kept while a command works.
+/// A lease that is renewed while a command works.
 struct Lease {
     engine: Arc<Shards>,
     owner: Owner,
@@ -151,7 +151,7 @@ impl Lease {
         })
     }
 
-    /// Ends it now, so that nobody waits for it.
+    /// Ends the lease now, so that the next owner need not wait for it.
     async fn end(self) -> Result<()> {
         self.renewing.abort();
         self.engine.renew(self.owner, Duration::ZERO).await

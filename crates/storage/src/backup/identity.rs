@@ -34,7 +34,7 @@ pub(super) async fn find(engine: &dyn Engine) -> Result<Option<String>> {
         .map(|record| text(&record.value)))
 }
 
-/// A number that nobody else has.
+/// A random number, unique in practice.
 pub(super) fn random() -> String {
     format!("{:032x}", fastrand::u128(..))
 }

@@ -61,7 +61,7 @@ fn bare(url: &str) -> &str {
 }
 
 impl Place {
-    /// Backs it up; nobody may use it.
+    /// Backs it up; no process may use it.
     pub async fn take(&self, order: &Order, progress: &watch::Sender<Progress>) -> Result<Taken> {
         match self {
             Self::Folder(path) => take_folder(path, order, progress).await,
@@ -69,8 +69,8 @@ impl Place {
         }
     }
 
-    /// Restores it; nobody may use it. Only a folder knows whether its state is an
-    /// older one of the same store: a database must be empty, or is given up.
+    /// Restores it; no process may use it. Only a folder can tell whether its state is
+    /// an older one of the same store: a database must be empty unless the restore is forced.
     pub async fn restore(
         &self,
         from: &Path,
@@ -119,7 +119,7 @@ impl Place {
 /// What to move, and where to.
 #[derive(Clone)]
 pub struct Migration {
-    /// Where the state is, and stays; nobody may use it.
+    /// Where the state is, and stays; no process may use it.
     pub from: Place,
     /// Where it goes; it must be empty.
     pub to: Place,

@@ -1,4 +1,4 @@
-//! Backup and restore of a data folder that nobody has open.
+//! Backup and restore of a data folder that is not open.
 //!
 //! A restore is built beside what the folder holds and takes its place in one
 //! step, after it was read back and compared. Until then nothing of the old state
@@ -46,7 +46,7 @@ pub struct Restore {
     pub key: Option<BackupKey>,
 }
 
-/// Backs up a data folder that nobody has open.
+/// Backs up a data folder that no process has open.
 pub async fn take_folder(
     data: &Path,
     order: &Order,
@@ -59,7 +59,7 @@ pub async fn take_folder(
     let store = Store::start(Arc::clone(&engine) as _, options);
     for partition in engine.partitions() {
         let ledger = store.acquire(partition).await?;
-        // The tables themselves know better than any list of them.
+        // The tables of the folder are authoritative, not the list in its metadata.
         ledger.set_tables(engine.tables(partition)?);
     }
     let done = take(&store, order, progress).await;
@@ -79,7 +79,7 @@ pub async fn restore_folder(
     }
     let replacement = Replacement::begin(&order.data)?;
     let options = LocalOptions {
-        // Nobody else needs the disk.
+        // No other work needs the disk.
         flush_rate_bytes: u64::MAX,
         ..LocalOptions::default()
     };
@@ -121,7 +121,7 @@ async fn check_newer(data: &Path, backup: &Manifest) -> Result<()> {
         return Ok(());
     }
     if life.as_deref() != Some(backup.store.as_str()) {
-        return refused("it is of another store, so nobody can tell which is newer".into());
+        return refused("it is of another store, so which is newer is unknown".into());
     }
     let mut is_newer = false;
     for (partition, lsn) in current {

@@ -30,7 +30,7 @@ impl Ledger {
         Ok(tables.into_iter().collect())
     }
 
-    /// Says which tables have flushed rows, from whoever knows; not while the
+    /// Sets which tables have flushed rows, from an authoritative source; not while the
     /// partition is being flushed.
     pub(crate) fn set_tables(&self, flushed: Vec<Table>) {
         self.shared.write().tables = Some(flushed.into_iter().collect());
@@ -77,7 +77,7 @@ impl<'a> Pages<'a> {
             };
             let snapshot = self.ledger.snapshot()?;
             match snapshot.scan(self.table, range).await {
-                // Writers were so busy meanwhile that it held up their log.
+                // Writes were so frequent that the snapshot held up the log and expired.
                 Err(error)
                     if matches!(error.kind(), Kind::SnapshotExpired { .. })
                         && attempts < ATTEMPTS =>

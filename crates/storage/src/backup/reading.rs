@@ -26,7 +26,7 @@ use crate::error::{Error, Kind, Result};
 use crate::ledger::Ledger;
 use crate::streams::Head;
 
-/// What a backup works with while it reads.
+/// The state of a backup while it reads.
 pub(super) struct Reading<'a> {
     /// The folder of backups.
     pub(super) shelf: &'a Path,
@@ -42,10 +42,10 @@ pub(super) struct Reading<'a> {
     pub(super) is_stopped: &'a dyn Fn() -> bool,
 }
 
-/// Rows after which a backup looks at what goes on around it.
+/// Rows between two checks for cancellation and new tap entries.
 pub(super) const CHECK_EVERY: u64 = 4096;
 
-/// Ends a backup that nobody waits for.
+/// Ends a backup whose caller has dropped the future.
 pub(super) fn stop_if(is_stopped: &dyn Fn() -> bool) -> Result<()> {
     match is_stopped() {
         true => Err(Error::new(Kind::Closed)),
@@ -54,7 +54,7 @@ pub(super) fn stop_if(is_stopped: &dyn Fn() -> bool) -> Result<()> {
 }
 
 impl Reading<'_> {
-    /// Takes in what was committed meanwhile.
+    /// Takes entries from the tap.
     fn catch_up(&mut self) -> Result<()> {
         stop_if(self.is_stopped)?;
         for tapped in self.tapping.take()? {
@@ -145,7 +145,7 @@ impl Reading<'_> {
         };
         let from = Start::Sequence(Sequence(last));
         let page = ledger.read_events(stream, from, 1).await?;
-        // It may be trimmed, and then nobody needs it.
+        // If it was trimmed, no reader needs it.
         let found = page.first().filter(|batch| batch.first < known.next);
         let is_same = found.is_none_or(|batch| {
             (batch.next(), batch.end(), batch.time) == (known.next, known.end, known.time)
@@ -163,7 +163,7 @@ impl Reading<'_> {
         }))
     }
 
-    /// Closes the tap and writes what it brought.
+    /// Closes the tap and writes its last entries.
     pub(super) fn finish(mut self) -> Result<(Vec<Point>, Vec<SavedFile>, u64)> {
         let (points, rest) = self.tapping.cut()?;
         for tapped in rest {

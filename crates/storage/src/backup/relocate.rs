@@ -74,7 +74,7 @@ async fn carry_out(
         let source = shard(shards, shards.shard(partition))?;
         let epoch = take(source, partition, hold).await?;
         let copied = Box::pin(target.receive(source, partition, epoch)).await?;
-        // Whoever came meanwhile has an old map.
+        // A node that started meanwhile has an old map.
         hold.expect_alone().await?;
         source
             .close_moved(partition, epoch, target.cluster())
@@ -140,11 +140,11 @@ async fn chosen(shards: &Shards, order: &Relocation) -> Result<Vec<Partition>> {
     Ok(chosen)
 }
 
-/// Takes a partition, so that nobody else has it; everything in it is verified.
+/// Acquires a partition, which fences other owners, and verifies everything in it.
 async fn take(source: &Postgres, partition: Partition, hold: &Hold) -> Result<Epoch> {
     let owner = hold.owner();
     let mut expect = Epoch(0);
-    // The first answer tells the epoch.
+    // The first refusal carries the epoch.
     for _ in 0..4 {
         match source.acquire(partition, owner, expect).await? {
             Acquired::Granted(tenure) => return Ok(tenure.epoch),

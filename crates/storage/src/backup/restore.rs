@@ -91,8 +91,8 @@ pub async fn restore(
     Ok(restored)
 }
 
-/// The last flushes of partitions that are done but for that. An engine may write
-/// them as one, and small partitions are many.
+/// Last flushes of restored partitions, collected: an engine may write them as one, and
+/// there may be many small partitions.
 #[derive(Default)]
 struct Waiting {
     flushes: Vec<Flush>,
@@ -114,7 +114,7 @@ impl Waiting {
     }
 }
 
-/// Reads all partitions back and gives them up.
+/// Reads all partitions back and releases them.
 async fn compare(targets: &[Target<'_>], manifest: &Manifest) -> Result<Restored> {
     let mut restored = Restored::default();
     for (target, saved) in targets.iter().zip(&manifest.partitions) {
@@ -134,8 +134,8 @@ async fn compare(targets: &[Target<'_>], manifest: &Manifest) -> Result<Restored
     Ok(restored)
 }
 
-/// Brings the cluster records back. Their versions are counted anew: whoever knew
-/// an old one knew it of another life of the store.
+/// Restores the cluster records. Their versions start anew: versions read before the
+/// restore belong to another life of the store.
 async fn records(engine: &dyn Engine, folder: &BackupFolder) -> Result<()> {
     let life = (identity::RECORD.to_string(), identity::random().into());
     let records = sheet::read_records(folder)?.into_iter();
@@ -152,7 +152,7 @@ async fn records(engine: &dyn Engine, folder: &BackupFolder) -> Result<()> {
     Ok(())
 }
 
-/// Takes a partition that nobody has written to yet.
+/// Acquires a partition that has no entries yet.
 async fn acquire(engine: &dyn Engine, owner: Owner, partition: Partition) -> Result<Epoch> {
     let mut expect = Epoch(0);
     loop {
@@ -188,7 +188,7 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// Writes rows, but for the last of them, which it answers.
+    /// Writes all rows but the last ones, which it returns.
     async fn rows(&mut self, chain: &Chain, saved: &Saved) -> Result<Vec<Change>> {
         let mut merge = chain.rows(self.partition)?;
         let mut digest = RowDigest::new();

@@ -51,7 +51,7 @@ pub(super) fn altered(file: &Path, what: impl Into<String>) -> Error {
     })
 }
 
-/// Missing and short files are damage, anything else is the system's refusal.
+/// Missing and short files are damage, anything else is an I/O error.
 pub(super) fn unreadable(path: &Path, error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::NotFound => damaged(path, "it is missing"),

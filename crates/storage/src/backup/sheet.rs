@@ -16,7 +16,7 @@ use crate::streams::{Head, decode_heads, encode_heads};
 const STATE_FILE: &str = "state";
 const RECORDS_FILE: &str = "records";
 
-/// Where the streams of all partitions begin and end.
+/// Heads of the streams of all partitions.
 pub(super) type Heads = BTreeMap<Partition, BTreeMap<Stream, Head>>;
 
 pub(super) fn write_heads(folder: &BackupFolder, points: &[Point]) -> Result<SavedFile> {

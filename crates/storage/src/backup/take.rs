@@ -31,7 +31,7 @@ use crate::node::Node;
 use crate::store::Store;
 use crate::streams::Head;
 
-/// What backup to take.
+/// Options of a backup.
 #[derive(Clone, Debug)]
 pub struct Order {
     /// The folder of backups; it is made if need be.
@@ -39,7 +39,7 @@ pub struct Order {
     /// Everything, or what has changed since the newest backup there. A sealed backup on
     /// top of a plain one is a full one: it begins a chain of its own.
     pub extent: Extent,
-    /// Committed bytes that may wait for the backup before it gives up.
+    /// Most committed bytes that may be queued for the backup before it fails.
     pub tap_bytes: usize,
     /// What seals it; without a key it is plain text. A chain is sealed as a whole or not
     /// at all, with one key.
@@ -108,7 +108,7 @@ pub async fn take(
     answer.await.map_err(|_| Error::new(Kind::Closed))?
 }
 
-/// That a backup of a store is under way.
+/// Marks a store as being backed up until it is dropped.
 struct Busy(Arc<Node>);
 
 impl Busy {

@@ -1,8 +1,8 @@
 //! A tap on ledgers: every committed entry, in order.
 //!
-//! Writers never wait for it. What is committed stands in a queue until the backup
-//! takes it out; if that falls behind by more than its bound, the tap closes itself
-//! and the backup fails, and nobody else notices.
+//! Writers never wait for it. Committed entries are queued until the backup takes
+//! them; if the queue exceeds its bound, the tap closes itself and the backup fails,
+//! without any effect on writers.
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -11,13 +11,13 @@ use steadfast_core::id::Partition;
 use crate::engine::{Entry, EventBatch};
 use crate::error::{Error, Kind, Result};
 
-/// Entries that were committed since somebody looked.
+/// Entries that were committed since the last [`Tap::take`].
 pub(crate) struct Tap {
     limit: usize,
     queue: Mutex<Queue>,
 }
 
-/// What waits.
+/// Entries that the backup has not taken yet.
 #[derive(Default)]
 struct Queue {
     entries: Vec<Tapped>,

@@ -1,8 +1,8 @@
 //! A folder of backups, and the one that is being written.
 //!
-//! A backup is written under a name of its own and renamed when its manifest is
-//! durable, so a name without that ending is a whole backup, or one that somebody
-//! has damaged. What a crash left is removed by the next backup.
+//! A backup is written under a temporary name and renamed when its manifest is
+//! durable, so a folder with a final name is a whole backup unless it was damaged
+//! later. The next backup removes what a crash left.
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::private;
 const LOCK_FILE: &str = "LOCK";
 const UNFINISHED: &str = ".unfinished";
 
-/// A folder of backups that is ours to write to.
+/// A folder of backups, locked for writing.
 pub(super) struct Shelf {
     path: PathBuf,
     next: u64,

@@ -1,9 +1,9 @@
 //! The group commit under many schedules.
 //!
-//! Shuttle runs writers and committer one step at a time in random orders; its
-//! lock stands under the partition and under the queue, so it can switch wherever
-//! two threads could meet. A writer that nobody answers is a deadlock, which it
-//! reports. The engine is in memory and as unkind as each test says.
+//! Shuttle runs writers and committer one step at a time in random orders; partition
+//! and queue use its lock, so it can switch wherever two threads could interact. A
+//! writer without an answer is a deadlock, which it reports. The engine is in memory
+//! and injects the faults that each test sets.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ impl<T: Send + Sync + 'static> Guarded<T> for CheckedLock<T> {
     }
 }
 
-/// Partitions with a committer, and the engine below all unkindness.
+/// Partitions with a committer, and the engine below the fault injection.
 struct Stage {
     memory: Arc<Memory>,
     ledgers: Vec<Arc<Shared<Checked>>>,
@@ -122,7 +122,7 @@ impl Stage {
 fn acquire(memory: &Memory, partition: Partition, node: &Node) -> State {
     let acquired = future::block_on(memory.acquire(partition, OWNER, Epoch(0)));
     let Acquired::Granted(tenure) = acquired.unwrap() else {
-        panic!("nobody else has it");
+        panic!("no other owner holds the partition");
     };
     let streams = Streams::new(BTreeMap::new(), Arc::clone(&node.tails));
     let (first, time) = (Lsn(1), Timestamp(0));
@@ -164,7 +164,7 @@ fn commit_all(
                 let mut state = ledger.begin(&writes)?;
                 ledger.stage(&mut state, writes)
             };
-            // Whoever waits late must not be told less.
+            // A late waiter must get the same answer.
             for _ in 0..thread_rng().gen_range(0..10) {
                 thread::yield_now();
             }
@@ -183,7 +183,7 @@ fn commit_all(
     answers
 }
 
-/// Runs writers until all are answered; answers what they were told.
+/// Runs writers until all are answered; returns their answers.
 fn play(stage: &Stage, beside: impl FnOnce()) -> Vec<(Arc<Shared<Checked>>, u64, Result<()>)> {
     let threads: Vec<_> = (0..WRITERS)
         .map(|writer| {

@@ -1,4 +1,4 @@
-//! Who holds a partition, as a durable record says.
+//! The durable record of the nodes that hold a partition.
 
 use bytes::Bytes;
 use steadfast_core::codec::{Malformed, Reader, put_varint};
@@ -7,32 +7,32 @@ use steadfast_core::id::{Epoch, Owner, Partition};
 use crate::engine::Engine;
 use crate::error::{Error, Kind, Result};
 
-/// Where the records of all volatile partitions are.
+/// Key prefix of the replica-set records of volatile partitions.
 const PREFIX: &str = "volatile/";
 
 /// The version of the record.
 const FORMAT: u8 = 1;
 
-/// Who holds a partition. Only the owner of its epoch changes it, and whoever raises
-/// the epoch has taken it away from that owner.
+/// The replica set of a partition. Only the owner of its epoch changes it; raising the
+/// epoch fences that owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Charter {
     pub epoch: Epoch,
-    /// Grows whenever everything was lost.
+    /// Counts losses of the whole content.
     pub life: u64,
-    /// Who has raised the epoch last.
+    /// The node that last raised the epoch.
     pub owner: Option<Owner>,
-    /// Who has copies; an acknowledged entry is at a majority of them.
+    /// The nodes with a replica; an acknowledged entry is on a majority of them.
     pub holders: Vec<Owner>,
 }
 
 impl Charter {
-    /// Where the record of a partition is.
+    /// The key of a partition's record.
     pub(crate) fn key(partition: Partition) -> String {
         format!("{PREFIX}{:05}/{:05}", partition.space(), partition.index())
     }
 
-    /// The record of a partition and its version; none has version 0.
+    /// The record of a partition and its version; a missing record has version 0.
     pub(crate) async fn find(engine: &dyn Engine, partition: Partition) -> Result<(u64, Self)> {
         let key = Self::key(partition);
         let records = engine.list(&key).await?;

@@ -1,11 +1,10 @@
-//! Takes a partition, from the copy that has everything.
+//! Takes over a partition from the most advanced replica.
 //!
-//! 1. The epoch on the record is raised. From now on nobody else changes the holders.
-//! 2. All holders are asked. Whoever answers refuses earlier epochs from then on, so
-//!    an entry of the old owner is in what is heard, or is never acknowledged.
-//! 3. `quorum` decides. If it is not this node's own copy that is furthest, it is
-//!    fetched.
-//! 4. Holders that live get the same content, and the new set is recorded, before
+//! 1. The epoch on the record is raised. From now on no other node changes the holders.
+//! 2. All holders are asked. A holder that answers refuses earlier epochs from then on,
+//!    so an entry of the old owner is in an answer, or is never acknowledged.
+//! 3. `quorum` decides. If another node's replica is the most advanced, it is fetched.
+//! 4. Living holders get the same content, and the new set is recorded, before
 //!    anything is acknowledged in the new epoch.
 
 use std::sync::Arc;
@@ -26,17 +25,17 @@ use crate::copied::No;
 use crate::engine::{Swap, Tenure};
 use crate::error::{Error, Kind, Result};
 
-/// How long holders may take to get the content before they are left out at first.
+/// Time-out for holders to get the content before the set is recorded without them.
 const JOINING: Duration = Duration::from_secs(2);
 
-/// A partition that was taken.
+/// A partition that this node has claimed.
 pub(super) struct Claimed {
     pub(super) seat: Arc<Seat>,
     pub(super) tenure: Tenure,
 }
 
-/// Raises the epoch on the record; answers its version and what it says now. `None` if
-/// somebody else was quicker.
+/// Raises the epoch on the record; returns its new version and content, or `None` if
+/// another node changed it first.
 pub(super) async fn raise(
     common: &Common,
     partition: Partition,
@@ -64,7 +63,7 @@ async fn write(
     })
 }
 
-/// Takes a partition in the epoch that was raised for it.
+/// Claims a partition in the epoch that was raised for it.
 pub(super) async fn take(
     common: &Arc<Common>,
     partition: Partition,
@@ -86,12 +85,12 @@ pub(super) async fn take(
         }
         verdict => {
             charter.life += 1;
-            // Nobody holds it until it has begun: if this comes no further, no copy counts,
-            // also not the one that is here and may miss something.
+            // The set is empty until the partition has begun: if the claim stops here, no
+            // replica counts, not even the local one, which may miss entries.
             charter.holders.clear();
             // On the record first: an empty copy of this epoch counts as the furthest.
             let written = write(common, partition, version, &charter).await;
-            // Also if it is not known: whoever comes next does not know what was there.
+            // Logged also if the outcome is unknown: the next claim no longer sees the loss.
             if verdict == Verdict::Lost && !matches!(written, Ok(None)) {
                 tracing::error!(
                     event = "volatile.lost",
@@ -132,7 +131,7 @@ pub(super) async fn take(
     Ok(Claimed { seat, tenure })
 }
 
-/// A seat that ends unless it is kept.
+/// Stops the leader state on drop unless the claim succeeded.
 struct Ending {
     seat: Arc<Seat>,
     is_kept: bool,
@@ -169,7 +168,7 @@ async fn ask(common: &Common, partition: Partition, epoch: Epoch, holder: Owner)
     }
 }
 
-/// Brings another node's copy here. It changes no more: it obeys this epoch only.
+/// Fetches another node's replica. It no longer changes: it accepts this epoch only.
 async fn fetch(common: &Common, partition: Partition, epoch: Epoch, from: Owner) -> Result<()> {
     let silent = || Error::new(Kind::CopiesSilent { partition });
     let refused = |_: No| Error::new(Kind::Fenced { partition, epoch });
@@ -205,7 +204,7 @@ async fn fetch(common: &Common, partition: Partition, epoch: Epoch, from: Owner)
     }
 }
 
-/// Waits until every line has got the content or has failed, for a bounded time.
+/// Waits, for a bounded time, until every stream has sent the content or failed.
 async fn joined(seat: &Seat) {
     let mut changes = seat.changes();
     let all = async {
@@ -221,11 +220,11 @@ async fn joined(seat: &Seat) {
             }
         }
     };
-    // Whoever is late is recorded when it is ready.
+    // A late holder is recorded when it is ready.
     let _ = tokio::time::timeout(JOINING, all).await;
 }
 
-/// What a holder answers to a letter.
+/// A holder's response to a message.
 pub(super) fn answer(common: &Common, letter: Letter) -> Answer {
     let Letter {
         partition,
@@ -267,7 +266,7 @@ pub(super) fn answer(common: &Common, letter: Letter) -> Answer {
     }
 }
 
-/// Bytes of one page of a copy.
+/// Bytes of one page of a replica.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 fn page(common: &Common, partition: Partition, after: Option<(Table, Bytes)>) -> Answer {

@@ -1,4 +1,4 @@
-//! An engine whose entries are in the memory of several nodes.
+//! An engine that replicates entries in memory.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -26,14 +26,14 @@ use crate::error::{Error, Kind, Result};
 use crate::lease::Lease;
 use crate::memory::Memory;
 
-/// How often a commit that waits for holders looks at the lease.
+/// How often a commit that waits for replicas checks the lease.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What [`Copies`] needs.
+/// What [`Copies`] is built from.
 pub struct Setup {
-    /// Who this node is, in this life.
+    /// This node, with its incarnation.
     pub me: Owner,
-    /// Where it is recorded who holds what.
+    /// The engine that stores the replica-set records.
     pub durable: Arc<dyn Engine>,
     pub peers: Arc<dyn Peers>,
     pub clock: Arc<dyn Clock>,
@@ -41,11 +41,11 @@ pub struct Setup {
     pub lease: Option<Lease>,
 }
 
-/// An engine in memory that acknowledges what a majority of the holders has.
+/// An engine in memory that acknowledges an entry once a majority of the holders has it.
 pub struct Copies {
     common: Arc<Common>,
     seats: Mutex<BTreeMap<Partition, Arc<Seat>>>,
-    /// Records in an epoch that this node has raised, and nobody uses yet.
+    /// Records whose epoch this node has raised and not used yet.
     raised: Mutex<HashMap<Partition, u64>>,
 }
 
@@ -68,7 +68,7 @@ impl Copies {
         }
     }
 
-    /// Does what the owner of a partition asks of this node, and answers it.
+    /// Handles an encoded message of a partition's owner; returns the encoded response.
     pub fn hear(&self, letter: Bytes) -> Option<Bytes> {
         let letter = Letter::decode(letter).ok()?;
         let (partition, epoch) = (letter.partition, letter.epoch);
@@ -82,26 +82,26 @@ impl Copies {
         Some(answer.encode())
     }
 
-    /// The partitions of a space that anybody holds, or has held.
+    /// The partitions of a space that have a replica-set record.
     pub async fn known(&self, space: u16) -> Result<Vec<u16>> {
         Charter::all(&*self.common.durable, space).await
     }
 
-    /// Who holds a partition that this node owns.
+    /// The replica set of a partition that this node owns.
     pub fn charter(&self, partition: Partition) -> Option<Charter> {
         let seat = self.seats.lock().get(&partition).cloned()?;
         let state = seat.state.lock();
         (!state.is_deposed).then(|| state.charter.clone())
     }
 
-    /// Owns a partition no more; what is here of it stays as a copy.
+    /// Gives up ownership of a partition; its content stays here as a replica.
     pub fn leave(&self, partition: Partition) {
         if let Some(seat) = self.seats.lock().remove(&partition) {
             seat.end();
         }
     }
 
-    /// Waits until another node that stays holds a partition of this one, if there is
+    /// Waits until a node that is not leaving holds a replica of a partition, if there is
     /// such a node.
     pub async fn until_shared(&self, partition: Partition) {
         let Some(seat) = self.seats.lock().get(&partition).cloned() else {
@@ -123,14 +123,14 @@ impl Copies {
         }
     }
 
-    /// Waits until an entry is where it must be.
+    /// Waits until an entry is replicated to a majority.
     async fn held(&self, seat: &Seat, number: EntryNumber) -> Outcome {
         let mut changes = seat.changes();
         loop {
             changes.mark_unchanged();
             {
                 let state = seat.state.lock();
-                // Whoever has followed knows whether it is there.
+                // Only the next owner knows whether the entry survived.
                 if state.is_deposed || !self.common.has_lease() {
                     return Outcome::Unknown;
                 }
@@ -142,7 +142,7 @@ impl Copies {
         }
     }
 
-    /// Writes an entry here, and has it brought to all holders.
+    /// Writes an entry locally and queues it for all holders.
     fn write(&self, entry: &Entry) -> (Outcome, Option<Arc<Seat>>) {
         let seat = self.seats.lock().get(&entry.partition).cloned();
         let Some(seat) = seat.filter(|seat| seat.epoch == entry.epoch) else {
@@ -160,7 +160,7 @@ impl Copies {
         (outcome, Some(seat))
     }
 
-    /// The record in the epoch that this node has raised, or why not.
+    /// The record in the epoch that this node has raised, or the refusal.
     async fn raise(
         &self,
         partition: Partition,
@@ -173,7 +173,7 @@ impl Copies {
             return refused(charter.epoch, charter.owner);
         }
         if !common.peers.may_own(partition) {
-            // Whoever has the partition of the main space is to have this one.
+            // The owner of the main space's partition is to own this one too.
             let nobody = Owner {
                 node: u32::MAX,
                 incarnation: 0,
@@ -211,7 +211,7 @@ impl Engine for Copies {
         let claimed = claim::take(&self.common, partition, raised).await;
         let is_early = |error: &Error| matches!(error.kind(), Kind::CopiesSilent { .. });
         if claimed.as_ref().is_err_and(is_early) {
-            // Nobody has begun with this epoch, so it can be tried again.
+            // No owner has begun in this epoch, so the claim can be retried.
             self.raised.lock().insert(partition, version);
         }
         let Claimed { seat, tenure } = claimed?;
@@ -227,13 +227,13 @@ impl Engine for Copies {
         Ok(Acquired::Granted(tenure))
     }
 
-    /// The next owner needs no word: the partition of the main space is given up.
+    /// The next owner needs no notice: it follows the partition of the main space.
     async fn release(&self, partition: Partition, _: Epoch) -> Result<()> {
         self.leave(partition);
         Ok(())
     }
 
-    /// The lease is that of the node, and renewed where the main space is.
+    /// The lease is that of the node; the main space's engine renews it.
     async fn renew(&self, _: Owner, _: Duration) -> Result<()> {
         Ok(())
     }
@@ -295,7 +295,7 @@ impl Engine for Copies {
         self.common.durable.list(prefix).await
     }
 
-    /// Each partition has its own holders, and waits for nobody else's.
+    /// Each partition has its own holders and waits for no others.
     fn shard(&self, partition: Partition) -> u16 {
         partition.index()
     }

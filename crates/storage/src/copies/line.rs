@@ -1,4 +1,4 @@
-//! Brings what an owner writes to one holder, in order.
+//! Replicates an owner's entries to one holder, in order.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,26 +12,26 @@ use super::seat::{Line, Seat};
 use super::word::{Answer, Letter, Word};
 use crate::copied::{Base, Position};
 
-/// How long a holder may not answer before it is left out.
+/// Time-out after which a holder that does not answer is dropped.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How soon a letter is sent again.
+/// Delay before a message is sent again.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// Bytes of one letter.
+/// Bytes of one message.
 const STEP_BYTES: usize = limits::GROUP_BYTES;
 
-/// It cannot go on.
+/// The stream cannot continue.
 struct Broken;
 
-/// Opens the way to a holder, which has `same` if it was heard to, and else gets a
-/// whole copy.
+/// Opens the stream to a holder. If the holder reported position `same` it keeps its
+/// content, otherwise it gets a full copy.
 pub(super) fn open(common: &Arc<Common>, seat: &Arc<Seat>, to: Owner, same: Option<Position>) {
     let mut state = seat.state.lock();
     if state.is_deposed || state.line(to).is_some() {
         return;
     }
-    // Nothing is written while the state is held.
+    // No entry is written while the state is locked.
     let base = common.local.base(seat.partition);
     state.lines.push(Line::new(to, base.number, &base.log));
     drop(state);
@@ -86,14 +86,14 @@ impl Way {
         }
     }
 
-    /// Whether the holder has the same content.
+    /// Whether the holder still has the content at `same`.
     async fn is_same(&self, base: Position) -> Result<bool, Broken> {
         let answer = self.ask(Word::Adopt { base }).await?;
         Ok(answer == Answer::Done)
     }
 
-    /// Makes a whole copy. Rows may be newer than where it begins: entries since are
-    /// done again, and from the answered one on it is whole.
+    /// Sends a full copy. Rows may be newer than where it begins: later entries are
+    /// applied again, and from the returned entry on the copy is complete.
     async fn copy(&self, base: Base) -> Result<EntryNumber, Broken> {
         let session = self.common.session();
         self.send(Word::Begin { session }).await?;
@@ -125,7 +125,7 @@ impl Way {
         Ok(floor)
     }
 
-    /// Has the holder do something.
+    /// Sends a message that changes the holder.
     async fn send(&self, word: Word) -> Result<(), Broken> {
         match self.ask(word).await? {
             Answer::Done => Ok(()),
@@ -133,7 +133,7 @@ impl Way {
         }
     }
 
-    /// Asks until there is an answer, as long as there may be one.
+    /// Sends a message until there is a response or the holder is dropped.
     async fn ask(&self, word: Word) -> Result<Answer, Broken> {
         let (seat, common) = (&self.seat, &self.common);
         let letter = Letter {

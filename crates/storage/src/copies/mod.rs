@@ -1,24 +1,24 @@
 //! Volatile partitions in the memory of several nodes.
 //!
-//! [`Copies`] is the mirror of volatile spaces in a cluster: an engine whose entries are
-//! acknowledged when a majority of the holders has them. Who holds a partition is a
+//! [`Copies`] replicates volatile spaces within a cluster: an engine that acknowledges an
+//! entry when a majority of the holders has it. The replica set of a partition is a
 //! record of the durable engine ([`Charter`]).
 //!
-//! Why nothing acknowledged is lost while enough holders live:
+//! Why no acknowledged entry is lost while enough holders live:
 //!
 //! - Only the owner of the epoch on the record changes the holders, by compare-and-swap,
-//!   and only to those who have everything. While that is under way, an entry needs a
-//!   majority of both sets.
-//! - Whoever wants to own the partition raises the epoch first, then asks the holders.
-//!   They obey no earlier epoch from then on. Of so many answers that every majority is
-//!   among them, the furthest is begun from ([`decide`]).
-//! - If so many holders are dead that an acknowledged entry may be gone, everything is:
-//!   the partition begins anew, empty, which collections notice by their incarnation.
+//!   and only to nodes with a complete replica. While that is under way, an entry needs
+//!   a majority of both sets.
+//! - A new owner raises the epoch first, then asks the holders, which refuse earlier
+//!   epochs from then on. Once the answers intersect every majority, it begins from the
+//!   most advanced replica among them ([`decide`]).
+//! - If so many holders are dead that an acknowledged entry may be gone, the partition
+//!   begins anew, empty, which collections notice by their incarnation.
 //! - A node that is the only holder is fenced by its lease alone.
 //!
-//! What travels is entries with their numbers, not redo in steps as between regions:
-//! copies of several nodes have to be comparable. A copy has no log; entries become rows
-//! at once. Streams of events are not copied, and an entry with events is refused.
+//! Nodes exchange numbered entries, not redo in steps as regions do: replicas of several
+//! nodes have to be comparable. A replica has no log; entries become rows at once. Streams
+//! of events are not replicated, and an entry with events is refused.
 
 mod charter;
 mod claim;

@@ -1,4 +1,4 @@
-//! What copies need of the cluster around them.
+//! What replication needs from the cluster.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,40 +21,39 @@ pub trait Peers: Send + Sync + 'static {
     /// index in the main space, and a lease.
     fn may_own(&self, partition: Partition) -> bool;
 
-    /// Other living nodes that do not leave.
+    /// Other living nodes that are not leaving.
     fn staying(&self) -> Vec<Owner>;
 
-    /// Whether a node is there, in this very life.
+    /// Whether a node lives, in this very incarnation.
     fn is_living(&self, node: Owner) -> bool;
 
-    /// Brings a letter to a node and its answer back; `None` if that is not certain.
-    /// `is_bulk`: the answer may be long.
+    /// Sends a message to a node and returns its response; `None` if the outcome is
+    /// unknown. `is_bulk`: the response may be long.
     async fn send(&self, to: Owner, letter: Bytes, limit: Duration, is_bulk: bool)
     -> Option<Bytes>;
 }
 
-/// What everything here shares.
+/// What owner and holder tasks share.
 pub(super) struct Common {
     pub(super) me: Owner,
-    /// The partitions of this node, and its copies of others.
+    /// The partitions of this node, and its replicas of others.
     pub(super) local: Memory,
-    /// Where records are durable.
+    /// The engine that stores the replica-set records.
     pub(super) durable: Arc<dyn Engine>,
     pub(super) peers: Arc<dyn Peers>,
     pub(super) clock: Arc<dyn Clock>,
-    /// A node alone with its copy is fenced by nobody else.
+    /// Fences a node that is the only holder.
     pub(super) lease: Option<Lease>,
-    /// Counts whole copies, so that late parts of earlier ones are known as such.
+    /// Counts full copies, so that late parts of earlier ones are recognised.
     pub(super) sessions: AtomicU64,
 }
 
-/// How long a small letter may take, and how many bytes a slow line carries in a
-/// millisecond.
+/// Time-out of a small message, and the bytes per millisecond that a slow link carries.
 const LETTER: Duration = Duration::from_secs(1);
 const BYTES_PER_MS: usize = 1000;
 
 impl Common {
-    /// Tells a holder something.
+    /// Sends a message to a holder and returns its response.
     pub(super) async fn tell(&self, to: Owner, letter: &Letter) -> Option<Answer> {
         let bytes = letter.encode();
         let time = Duration::from_millis((bytes.len() / BYTES_PER_MS) as u64);
@@ -67,7 +66,7 @@ impl Common {
         Answer::decode(answer).ok()
     }
 
-    /// The number of the next whole copy.
+    /// The number of the next full copy.
     pub(super) fn session(&self) -> u64 {
         self.sessions.fetch_add(1, Ordering::Relaxed) + 1
     }

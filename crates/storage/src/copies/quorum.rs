@@ -1,56 +1,56 @@
-//! Who may own a partition, and who shall hold it.
+//! Quorum rules of a volatile partition.
 //!
-//! Pure. An entry is acknowledged by a majority of the holders, so whoever has heard
-//! of so many that a majority cannot be among the others has heard of everything that
-//! was acknowledged: two of three, one of two, the only one.
+//! Pure. An entry is acknowledged by a majority of the holders, so answers from enough
+//! holders that the rest cannot be a majority cover every acknowledged entry: two of
+//! three, one of two, the only one.
 
 use steadfast_core::id::{Owner, Partition};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::copied::Position;
 
-/// How many nodes hold a partition, if there are as many.
+/// Replicas of a partition, if the cluster has as many nodes.
 pub const COPIES: usize = 3;
 
-/// What is known of a holder of the last set.
+/// What a claim knows of a holder of the last set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// It refuses earlier owners from now on, and its copy is this far.
+    /// It refuses earlier owners from now on; its replica is at this position.
     Has(Position),
-    /// It has answered, and has no whole copy.
+    /// It has answered and has no complete replica.
     Nothing,
-    /// It has not answered, and may still.
+    /// It has not answered yet.
     Silent,
-    /// It is dead, or another life of it is there.
+    /// It is dead or was restarted.
     Dead,
 }
 
-/// What comes of a claim.
+/// The decision on a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nobody has held it yet.
+    /// The partition never had holders.
     Fresh,
-    /// The next owner begins from the copy of this holder.
+    /// The next owner begins from the replica of this holder.
     Begin(Owner, Position),
-    /// What was acknowledged may be gone for ever.
+    /// Acknowledged entries may be lost.
     Lost,
     /// Too few have answered.
     Wait,
 }
 
-/// Of so many copies, how many acknowledge an entry.
+/// Of `copies` replicas, how many must acknowledge an entry.
 pub fn majority(copies: usize) -> usize {
     copies / 2 + 1
 }
 
-/// Of so many copies, how many must be heard so that every acknowledged entry is in
-/// one of them.
+/// Of `copies` replicas, how many must answer a claim so that every acknowledged entry is
+/// in one of them.
 pub fn hearing(copies: usize) -> usize {
     (copies + 1).saturating_sub(majority(copies))
 }
 
-/// From whose copy the next owner may begin: the one that is furthest, of enough; its
-/// own if that is as far.
+/// Decides from which replica the next owner begins: the most advanced of a read quorum,
+/// its own if that is as far.
 pub fn decide(me: Owner, holders: &[(Owner, Heard)]) -> Verdict {
     if holders.is_empty() {
         return Verdict::Fresh;
@@ -71,8 +71,8 @@ pub fn decide(me: Owner, holders: &[(Owner, Heard)]) -> Verdict {
     }
 }
 
-/// In which order nodes are asked to hold a partition: another one for each, so that
-/// copies are spread.
+/// The order in which nodes are chosen to hold a partition; it differs per partition, so
+/// that replicas are spread.
 pub(crate) fn rank(partition: Partition, node: Owner) -> u64 {
     let mut bytes = [0; 8];
     bytes[..4].copy_from_slice(&partition.0.to_le_bytes());

@@ -1,4 +1,4 @@
-//! A partition of this node, and how far its copies are.
+//! The owner's state of a replicated partition.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use super::charter::Charter;
 use super::quorum::majority;
 use crate::engine::Entry;
 
-/// What may wait for one holder; one that is further behind gets a whole copy.
+/// Most bytes queued for one holder; one that is further behind gets a full copy.
 const WAITING_BYTES: usize = 64 * 1024 * 1024;
 
-/// The owner's view of a partition in one epoch.
+/// The owner's state of a partition in one epoch.
 pub(super) struct Seat {
     pub(super) partition: Partition,
     pub(super) epoch: Epoch,
     pub(super) state: Mutex<State>,
-    /// Rings when copies got further, or the holders have changed.
+    /// Changes when replicas advance or the holders change.
     progress: watch::Sender<u64>,
-    /// Rings when there may be something to do about the holders.
+    /// Wakes the reconciliation of the holders.
     pub(super) bell: Notify,
     tasks: Mutex<Vec<AbortHandle>>,
 }
@@ -33,21 +33,21 @@ pub(super) struct State {
     /// The record, and its version.
     pub(super) charter: Charter,
     pub(super) version: u64,
-    /// The holders that are about to be recorded: until it is known whether they are,
-    /// an entry needs a majority of both.
+    /// The holders that are about to be recorded: until the outcome is known, an entry
+    /// needs a majority of both sets.
     pub(super) next: Option<Vec<Owner>>,
     pub(super) lines: Vec<Line>,
-    /// Before this time a holder is not tried again.
+    /// The time before which a failed holder is not retried.
     pub(super) pauses: Vec<(Owner, Duration)>,
     pub(super) is_deposed: bool,
 }
 
-/// The way to one holder.
+/// The replication stream to one holder.
 pub(super) struct Line {
     pub(super) to: Owner,
-    /// The last entry that is there.
+    /// The last entry that the holder has acknowledged.
     pub(super) acked: EntryNumber,
-    /// From this entry on its copy is a whole one; not known before it was made.
+    /// From this entry on its replica is complete; unknown until the copy is sent.
     pub(super) whole_from: Option<EntryNumber>,
     pub(super) is_broken: bool,
     waiting: VecDeque<(EntryNumber, Bytes)>,
@@ -82,7 +82,7 @@ impl Line {
         self.bell.notify_one();
     }
 
-    /// What is sent next, until about `max_bytes`.
+    /// Takes the next entries to send, up to about `max_bytes`.
     pub(super) fn take(&mut self, max_bytes: usize) -> Vec<(EntryNumber, Bytes)> {
         let mut taken = Vec::new();
         let mut bytes = 0;
@@ -104,7 +104,7 @@ impl Line {
         self.bell.notify_one();
     }
 
-    /// Whether its copy is whole.
+    /// Whether the holder's replica is complete.
     pub(super) fn is_ready(&self) -> bool {
         let is_whole = self.whole_from.is_some_and(|from| self.acked >= from);
         is_whole && !self.is_broken
@@ -116,7 +116,7 @@ impl State {
         self.lines.iter_mut().find(|line| line.to == to)
     }
 
-    /// Whether an entry is where it must be.
+    /// Whether an entry is on a majority of the holders.
     pub(super) fn is_held(&self, me: Owner, number: EntryNumber) -> bool {
         let has = |holder: &&Owner| {
             **holder == me
@@ -148,7 +148,7 @@ impl Seat {
         }
     }
 
-    /// Somebody else has the partition.
+    /// Marks the partition as taken by another owner.
     pub(super) fn depose(&self) {
         self.state.lock().is_deposed = true;
         self.moved();
@@ -158,7 +158,7 @@ impl Seat {
         self.state.lock().is_deposed
     }
 
-    /// Something that others wait for has changed.
+    /// Wakes tasks that wait for replicas or holders to change.
     pub(super) fn moved(&self) {
         self.progress.send_modify(|count| *count += 1);
     }
@@ -167,19 +167,19 @@ impl Seat {
         self.progress.subscribe()
     }
 
-    /// Ends a task with the seat.
+    /// Aborts `task` when the leader state ends.
     pub(super) fn adopt_task(&self, task: AbortHandle) {
         let mut tasks = self.tasks.lock();
         tasks.retain(|task| !task.is_finished());
         tasks.push(task);
         drop(tasks);
         if self.is_deposed() {
-            // It may have been ended while the task was being made.
+            // The leader state may have ended while the task was being started.
             self.end();
         }
     }
 
-    /// Sends nothing any more.
+    /// Stops all replication streams.
     pub(super) fn end(&self) {
         self.tasks.lock().drain(..).for_each(|task| task.abort());
         self.depose();

@@ -1,7 +1,7 @@
-//! Keeps as many copies of a partition as there shall be.
+//! Reconciles the replica set of a partition.
 //!
-//! Holders that do not answer are taken off the record, so that nobody waits for them;
-//! nodes that hold nothing get a copy, and are recorded when it is whole.
+//! Holders that do not answer are removed from the record, so that no commit waits for
+//! them; further nodes get a copy, and are recorded when it is complete.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,26 +16,26 @@ use super::seat::{Seat, State};
 use super::word::{Letter, Word};
 use crate::engine::Swap;
 
-/// How often it is looked, at least.
+/// Longest time between two checks.
 const ROUND: Duration = Duration::from_millis(500);
 
-/// How soon a write to the database is tried again.
+/// Delay before a failed write of the record is retried.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// How soon a holder that failed is tried again.
+/// Delay before a failed holder is retried.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Somebody else has the partition.
+/// Another owner has the partition.
 struct Deposed;
 
-/// Looks after the holders until somebody else does.
+/// Reconciles the holders until another owner takes the partition.
 pub(super) async fn run(common: Arc<Common>, seat: Arc<Seat>) {
     while !seat.is_deposed() {
         if round(&common, &seat).await.is_err() {
             seat.depose();
             return;
         }
-        // Either there is something to do, or it is time to look.
+        // Either the state has changed, or the next check is due.
         let _ = tokio::time::timeout(ROUND, seat.bell.notified()).await;
     }
 }
@@ -47,7 +47,7 @@ async fn round(common: &Arc<Common>, seat: &Arc<Seat>) -> Result<(), Deposed> {
     let staying = common.peers.staying();
     let wanted = {
         let mut state = seat.state.lock();
-        // Where nothing is written nobody would notice that a holder is gone.
+        // Without writes, a dead holder would go unnoticed.
         for line in &mut state.lines {
             if !line.is_broken && !common.peers.is_living(line.to) {
                 line.break_off();
@@ -66,14 +66,14 @@ async fn round(common: &Arc<Common>, seat: &Arc<Seat>) -> Result<(), Deposed> {
     Ok(())
 }
 
-/// Whether this node can tell who lives. One without a lease has heard of nobody for
-/// a while, and takes all others for dead.
+/// Whether this node can tell which nodes live. A node without a lease has had no contact
+/// for a while and takes all others for dead.
 fn may_judge(common: &Common, seat: &Seat) -> bool {
     common.has_lease() && common.peers.may_own(seat.partition)
 }
 
-/// Who shall hold the partition: this node, and those whose copies are whole. Whoever
-/// holds it stays, unless it leaves and there are enough others.
+/// The desired holders: this node, and those with a complete replica. A current holder
+/// stays unless it is leaving and there are enough others.
 pub(super) fn wanted(me: Owner, state: &State, staying: &[Owner]) -> Vec<Owner> {
     let ready = state.lines.iter().filter(|line| line.is_ready());
     let mut ready: Vec<_> = ready.map(|line| line.to).collect();
@@ -85,7 +85,7 @@ pub(super) fn wanted(me: Owner, state: &State, staying: &[Owner]) -> Vec<Owner> 
     wanted
 }
 
-/// Who else is asked to hold the partition now. Broken lines are forgotten.
+/// Opens streams to further nodes and removes broken ones.
 fn candidates(common: &Common, seat: &Seat, mut staying: Vec<Owner>, now: Duration) -> Vec<Owner> {
     let mut state = seat.state.lock();
     let State {
@@ -119,8 +119,8 @@ fn candidates(common: &Common, seat: &Seat, mut staying: Vec<Owner>, now: Durati
     staying
 }
 
-/// Records other holders. From the beginning of this an entry needs a majority of
-/// both sets, until it is known which one counts.
+/// Records a new set of holders. While that is under way, an entry needs a majority of
+/// both sets.
 async fn record(common: &Common, seat: &Seat, wanted: Vec<Owner>) -> Result<(), Deposed> {
     let (version, charter, floor) = {
         let mut state = seat.state.lock();
@@ -129,7 +129,7 @@ async fn record(common: &Common, seat: &Seat, wanted: Vec<Owner>) -> Result<(), 
             holders: wanted.clone(),
             ..state.charter.clone()
         };
-        // Nothing is written while the state is held.
+        // No entry is written while the state is locked.
         (state.version, charter, common.local.last(seat.partition))
     };
     if !caught_up(common, seat, &wanted, floor).await {
@@ -142,13 +142,13 @@ async fn record(common: &Common, seat: &Seat, wanted: Vec<Owner>) -> Result<(), 
     let version = loop {
         match common.durable.cas(&key, version, value.clone()).await {
             Ok(Swap::Done(version)) => break version,
-            // The answer to an earlier try was lost.
+            // The answer to an earlier attempt was lost.
             Ok(Swap::Conflict {
                 version,
                 value: Some(found),
             }) if found == value => break version,
             Ok(Swap::Conflict { .. }) => return Err(Deposed),
-            // It is not known; until it is, both sets count.
+            // The outcome is unknown; until it is resolved, both sets count.
             Err(_) => tokio::time::sleep(AGAIN).await,
         }
         if seat.is_deposed() || !may_judge(common, seat) {
@@ -165,13 +165,13 @@ async fn record(common: &Common, seat: &Seat, wanted: Vec<Owner>) -> Result<(), 
                 session: common.session(),
             },
         };
-        // Whoever does not hear it keeps a copy that nobody asks for.
+        // A holder that misses this message keeps an unused copy.
         let _ = common.tell(*node, &letter).await;
     }
     Ok(())
 }
 
-/// Goes on with what is on the record now; answers who was there before.
+/// Adopts the recorded set; returns the holders that it replaces.
 fn settle(seat: &Seat, charter: Charter, version: u64) -> Vec<Owner> {
     let holders = charter.holders.len();
     tracing::info!(event = "volatile.holders", partition = %seat.partition, holders);
@@ -189,7 +189,7 @@ fn settle(seat: &Seat, charter: Charter, version: u64) -> Vec<Owner> {
     before.holders
 }
 
-/// Waits until newcomers have everything that was acknowledged without them. False if
+/// Waits until new holders have every entry that was acknowledged without them; false if
 /// one has failed.
 async fn caught_up(common: &Common, seat: &Seat, wanted: &[Owner], floor: EntryNumber) -> bool {
     let mut changes = seat.changes();
@@ -211,7 +211,7 @@ async fn caught_up(common: &Common, seat: &Seat, wanted: &[Owner], floor: EntryN
                 return true;
             }
         }
-        // A line that stands still breaks.
+        // A stalled stream breaks by its time-out.
         let _ = changes.changed().await;
     }
 }

@@ -27,7 +27,7 @@ const ROWS: Table = Table(3);
 #[derive(Default)]
 struct World {
     nodes: Mutex<BTreeMap<Owner, Weak<Copies>>>,
-    /// Nodes whose letters are lost, in both directions.
+    /// Nodes whose messages are lost, in both directions.
     cut: Mutex<BTreeSet<Owner>>,
     dead: Mutex<BTreeSet<Owner>>,
     leaving: Mutex<BTreeSet<Owner>>,
@@ -228,13 +228,13 @@ async fn c61_a_deposed_owner_acknowledges_nothing() {
     let old = site.own(&a).await;
     site.held_by(&a, 3).await;
     put(&old, 1).await.unwrap();
-    // Cut off, it does not know that somebody follows.
+    // Cut off, it does not know that there is a new owner.
     site.world.cut.lock().insert(a.me);
     let new = site.own(&b).await;
     put(&new, 2).await.unwrap();
     let lonely = tokio::spawn(async move { put(&old, 3).await });
     tokio::time::sleep(Duration::from_millis(200)).await;
-    assert!(!lonely.is_finished(), "nobody has it but the old owner");
+    assert!(!lonely.is_finished(), "only the old owner has it");
     site.world.cut.lock().clear();
     let told = lonely.await.unwrap().unwrap_err();
     assert!(
@@ -316,7 +316,7 @@ async fn an_owner_without_a_lease_takes_nobody_off_the_record() {
     let ledger = site.own(&a).await;
     put(&ledger, 1).await.unwrap();
     let before = site.held_by(&a, 3).await;
-    // It has heard of nobody since its lease has ended, and takes them for dead.
+    // It has had no contact since its lease ended, and takes the others for dead.
     a.lease.begin(Duration::ZERO);
     site.world.dead.lock().extend([b.me, c.me]);
     tokio::time::sleep(Duration::from_millis(1200)).await;
@@ -330,7 +330,7 @@ async fn whoever_leaves_waits_for_another_copy() {
     let a = site.node(1);
     let ledger = site.own(&a).await;
     put(&ledger, 1).await.unwrap();
-    // Nobody else is there.
+    // There is no other node.
     a.copies.until_shared(PARTITION).await;
     let b = site.node(2);
     a.copies.until_shared(PARTITION).await;

@@ -1,4 +1,4 @@
-//! What owners and holders of copies say to one another.
+//! Messages between owners and holders of replicas.
 
 use bytes::Bytes;
 use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
@@ -6,32 +6,32 @@ use steadfast_core::id::{EntryNumber, Epoch, Partition, Table};
 
 use crate::copied::{CopiedRow, Position};
 
-/// What the owner of a partition, or whoever wants to be, tells a holder.
+/// A message from the owner of a partition, or from a claimant, to a holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Letter {
     pub(crate) partition: Partition,
-    /// The epoch of the sender; whoever knows a later one refuses.
+    /// The epoch of the sender; a holder that knows a later one refuses.
     pub(crate) epoch: Epoch,
     pub(crate) word: Word,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Word {
-    /// Obey no earlier epoch any more, and say how far the copy is.
+    /// Refuse earlier epochs from now on, and report the position of the replica.
     Ask,
-    /// Show rows after a place.
+    /// Read rows after a key.
     Read { after: Option<(Table, Bytes)> },
-    /// What is there is what the sender begins from, if it is this.
+    /// Keep the current content if it is at this position: the sender begins from it.
     Adopt { base: Position },
-    /// A whole copy follows.
+    /// A full copy follows.
     Begin { session: u64 },
-    /// Its rows, part by part, from 1 on.
+    /// Rows of the full copy; parts are numbered from 1.
     Rows {
         session: u64,
         part: u64,
         rows: Vec<CopiedRow>,
     },
-    /// It ends with this part, and is at this entry.
+    /// The full copy ends with this part, at this entry.
     Whole {
         session: u64,
         part: u64,
@@ -41,21 +41,21 @@ pub(crate) enum Word {
     },
     /// Entries, dense and in order.
     Append { entries: Vec<(EntryNumber, Bytes)> },
-    /// The copy is not needed any more, unless a later one was begun.
+    /// Drop the replica, unless a later copy was begun.
     Forget { session: u64 },
 }
 
-/// What a holder answers.
+/// A holder's response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Done,
-    /// It knows of a later epoch.
+    /// The holder knows of a later epoch.
     Deposed(Epoch),
-    /// It does not follow what is there.
+    /// The message does not follow the holder's state.
     Strange,
-    /// How far its copy is, if it has a whole one.
+    /// The position of its replica, if that is complete.
     Have(Option<Position>),
-    /// Rows, and to what they belong; no rows at the end.
+    /// Rows with the entry that they belong to; none at the end.
     Page {
         rows: Vec<CopiedRow>,
         number: EntryNumber,

@@ -1,7 +1,7 @@
 //! The local engine behind the seam.
 //!
-//! Two threads do the writing: one the log, one everything behind it. Reads that
-//! may touch the disk run beside the runtime's own threads.
+//! Two threads write: one the log, one tables and event files. Reads that may touch
+//! the disk run on the runtime's blocking threads.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -75,14 +75,13 @@ pub struct Local {
     orders: Option<Sender<Order>>,
     threads: Vec<JoinHandle<()>>,
     wake: watch::Sender<u64>,
-    /// Unlocks the folder, after everything else is gone: a read that nobody waits
-    /// for any more holds it, too.
+    /// Unlocks the folder, after everything else is gone: an abandoned read holds
+    /// it, too.
     folder: Arc<Folder>,
 }
 
 impl Local {
-    /// Opens a folder, creating it if need be, and recovers it from whatever
-    /// happened to it.
+    /// Opens a folder, creating it if need be, and recovers it after a crash.
     pub fn open(path: &Path, options: &Options) -> Result<Self> {
         let folder = Folder::open(path)?;
         let tables = folder.root.join("tables");
@@ -180,7 +179,7 @@ impl Local {
         Ok(())
     }
 
-    /// Asks the log thread for something and waits for its answer.
+    /// Sends a request to the log thread and waits for its answer.
     async fn ask<T>(
         &self,
         request: impl FnOnce(oneshot::Sender<Result<T>>) -> Request,
@@ -192,7 +191,7 @@ impl Local {
         answer.await.map_err(|_| closed())?
     }
 
-    /// Runs what may wait for the disk beside the runtime's own threads.
+    /// Runs blocking disk work on the runtime's blocking threads.
     async fn beside<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,

@@ -52,7 +52,7 @@ pub(super) struct EventFiles {
     ends: HashMap<(Partition, Stream), (Sequence, Offset)>,
     streams: Mutex<HashMap<(Partition, Stream), Arc<StreamFiles>>>,
     /// Open files of each kind of user. A failed sync is reported once per open
-    /// file, so whoever syncs needs one of its own.
+    /// file, so each syncing user needs its own.
     open: [Cache<PathBuf, Arc<File>>; 2],
 }
 
@@ -110,7 +110,7 @@ impl EventFiles {
         let files = self.stream(partition, batch.stream)?;
         let (base, path) = self.place(&files, batch)?;
         // Another thread may have created the segment and not synced its name yet:
-        // whoever needs the bytes needs the name.
+        // durable bytes need a durable name.
         let created = files.created.load(Ordering::Acquire);
         if created > files.synced.load(Ordering::Acquire) {
             let names = (Arc::clone(&files), created);
@@ -199,7 +199,7 @@ impl EventFiles {
         if let Some((base, first)) = segments.range(..=offset).next_back() {
             let path = files.path(*base, *first);
             // A full segment still takes batches that belong before others that
-            // it has already: whoever looks for those will look here.
+            // it has already: readers look for them here.
             let has_room = offset - base < self.segment_bytes;
             if has_room || self.length(&path)? > offset - base {
                 return Ok((*base, path));

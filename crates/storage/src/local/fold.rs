@@ -22,10 +22,10 @@ use super::tables::{self, Tables};
 use crate::engine::{Change, Flush};
 use crate::error::{Error, Kind, Result};
 
-/// A flush and who waits for it.
+/// A flush and the channel for its answer.
 pub(super) type Order = (Flush, oneshot::Sender<Result<()>>);
 
-/// What the flush thread works with.
+/// The state of the flush thread.
 pub(super) struct Folder {
     pub(super) control: Arc<Mutex<Control>>,
     pub(super) events: Arc<EventFiles>,
@@ -96,8 +96,8 @@ impl Folder {
             self.compact();
         }
         for (flush, reply) in flushes.iter().zip(waiting) {
-            // A partition that was taken meanwhile is fenced, although its rows are
-            // in the tables: its new owner replays the same changes.
+            // A flush of a partition with a new owner is fenced, although its rows are
+            // in the tables: the new owner replays the same changes.
             let done = done.clone().and_then(|()| self.check_fence(flush));
             drop(reply.send(done));
         }
@@ -238,10 +238,9 @@ impl Folder {
         Ok(())
     }
 
-    /// Takes the flushed entries out of the index; answers the new mark and which
-    /// flushes counted. A new owner was told what to replay, so of a partition that
-    /// was taken meanwhile nothing is taken away. Groups from `group` on are not in
-    /// the tables' control rows.
+    /// Removes the flushed entries from the index; returns the new mark and which flushes
+    /// took effect. A new owner already knows what to replay, so entries of a partition
+    /// with a new owner stay. Groups from `group` on are not in the tables' control rows.
     fn forget<'a>(&self, flushes: &'a [Flush], group: u64) -> (u64, Vec<&'a Flush>) {
         let mut forgotten = Vec::new();
         let mut control = self.control.lock();

@@ -3,7 +3,7 @@
 //! `LOCK` is held for as long as the engine lives, so a second process cannot
 //! open the folder. `FORMAT` says which version wrote it and carries the salt that
 //! every log record repeats. It is the first thing written, so a folder without it
-//! was never ours.
+//! was never a data folder.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -23,7 +23,7 @@ const DRAFT_FILE: &str = "FORMAT.new";
 /// An open data folder.
 pub(super) struct Folder {
     pub(super) root: PathBuf,
-    /// Tells our log records from anybody else's bytes.
+    /// Distinguishes this folder's log records from any other bytes.
     pub(super) salt: u64,
     /// Unlocks when it is closed.
     _lock: File,
@@ -40,7 +40,7 @@ impl Folder {
             Some(salt) => salt,
             None => create(&root)?,
         };
-        // It is ours by now, so what is in it may be closed to others.
+        // It is a data folder by now, so permissions in it may be tightened.
         private::close(&root).log(&root);
         for name in ["log", "tables", "events"] {
             let path = root.join(name);

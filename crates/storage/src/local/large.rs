@@ -15,11 +15,11 @@ use crate::error::Error;
 /// Streams with large publications, and where each ends without them.
 pub(super) type Large = BTreeMap<(Partition, Stream), u64>;
 
-/// Why publications are not in their files.
+/// Why writing publications failed.
 pub(super) enum Failure {
     /// They could not be written; what is there can be removed.
     Written(Error),
-    /// A sync failed: then nobody knows what is there.
+    /// A sync failed: what is on disk is unknown.
     Synced(Error),
 }
 
@@ -56,7 +56,7 @@ pub(super) fn write(events: &EventFiles, entries: &[&Entry], large: &Large) -> R
             Ok(thread) => thread
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            // No thread to be had: one after the other.
+            // No thread could be started: write one after the other.
             Err(_) => second.write(events),
         };
         match (own, beside) {

@@ -25,7 +25,7 @@ use super::spare::Spares;
 use crate::engine::{Acquired, Entry, EventBatch, Outcome, Swap};
 use crate::error::{Error, Kind, Result};
 
-/// What the log thread is asked for.
+/// A request to the log thread.
 pub(super) enum Request {
     Append(Vec<Entry>, oneshot::Sender<Result<Vec<Outcome>>>),
     Acquire {
@@ -49,7 +49,7 @@ pub(super) enum Request {
     Mark(u64, oneshot::Sender<Result<()>>),
 }
 
-/// The log as its thread has it.
+/// The state of the log thread.
 pub(super) struct Log {
     pub(super) control: Arc<Mutex<Control>>,
     pub(super) events: Arc<EventFiles>,
@@ -76,15 +76,15 @@ pub(super) struct InUse {
     pub(super) last_group: u64,
 }
 
-/// Why a group is not durable.
+/// Why writing a group failed.
 enum Failure {
     /// Nothing of it was written.
     Nothing(Error),
-    /// Nobody knows.
+    /// It may have been written.
     Doubt(Error),
 }
 
-/// Where a group went.
+/// Where a group was written.
 struct Written {
     segment: Arc<Segment>,
     group: u64,
@@ -297,7 +297,7 @@ impl Log {
             let Some(oldest) = self.segments.pop_front() else {
                 return;
             };
-            // Somebody may still read from it: then next time.
+            // A reader may still use it: retry at the next mark.
             match Arc::try_unwrap(oldest.segment) {
                 Ok(segment) => self.spares.give(segment.slot),
                 Err(segment) => {

@@ -1,4 +1,4 @@
-//! Folders: made, locked, and their names made durable.
+//! Creating, locking and syncing folders.
 
 use std::fs::{File, TryLockError};
 use std::path::Path;
@@ -10,9 +10,9 @@ use crate::private;
 /// The file that is locked while a folder is open.
 pub(super) const LOCK_FILE: &str = "LOCK";
 
-/// How often, and after which pause, a folder that is locked is tried again. Whoever
-/// had it may have ended and not let go: a process that dies holds it for a moment,
-/// and so does a child that was forked meanwhile, until it becomes another program.
+/// How often, and after which pause, a locked folder is retried. A previous process may
+/// still hold the lock for a moment while it dies, and so may a child that it forked,
+/// until that calls exec.
 const LOCK_TRIES: u32 = 50;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 

@@ -6,7 +6,7 @@
 //!  8 number    u64   of the group, dense
 //! 16 segment   u64   tells a recycled file's old records from new ones
 //! 24 mark      u64   replay starts at this group
-//! 32 salt      u64   of the folder: nobody's payload can look like a record
+//! 32 salt      u64   of the folder: no payload can look like a record
 //! 40 previous  u32   checksum of the group before
 //! 44 checksum  u32   CRC32C of bytes 0..44 and the payload
 //! 48 payload         items, one after the other; zeros up to a multiple of 8

@@ -32,7 +32,7 @@ pub(super) struct Recovered {
     pub(super) next_slot: u64,
 }
 
-/// A slot that holds a segment.
+/// A log file that holds a segment.
 struct Candidate {
     slot: Slot,
     number: u64,

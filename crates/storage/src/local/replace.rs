@@ -127,7 +127,7 @@ fn lock_clean(root: &Path) -> Result<(PathBuf, File)> {
     Ok((root, lock))
 }
 
-/// Refuses to put anything beside what is not ours.
+/// Refuses a folder with foreign content.
 fn check_ours(root: &Path) -> Result<()> {
     if root.join(FORMAT_FILE).exists() {
         return Ok(());

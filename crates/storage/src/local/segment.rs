@@ -25,15 +25,15 @@ pub(super) struct Slot {
     pub(super) size: u64,
 }
 
-/// A slot in one of its lives. Whoever needs its bytes holds a reference; it is
-/// recycled when nobody does.
+/// A log file in one of its uses. A reader of its bytes holds a reference; the file is
+/// recycled when no references are left.
 #[derive(Debug)]
 pub(super) struct Segment {
     pub(super) slot: Slot,
     pub(super) number: u64,
 }
 
-/// Bytes in the log.
+/// A range of bytes in the log.
 #[derive(Clone, Debug)]
 pub(super) struct Position {
     pub(super) segment: Arc<Segment>,
@@ -58,7 +58,7 @@ impl Slot {
             Ok(file)
         };
         let file = fill().map_err(|e| {
-            // Half a slot is of no use; the space is needed for something else.
+            // A partial file is useless; free its space.
             let _ = std::fs::remove_file(&path);
             Error::io(&path, "create", e)
         })?;

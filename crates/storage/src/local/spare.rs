@@ -147,7 +147,7 @@ impl Maker {
 }
 
 impl Drop for Maker {
-    /// Waits for a file that is being made, so that nobody writes into the folder
+    /// Waits for a file that is being made, so that nothing is written into the folder
     /// after its lock is gone.
     fn drop(&mut self) {
         if self.is_busy {

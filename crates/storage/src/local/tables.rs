@@ -184,8 +184,8 @@ impl Tables {
         ingestion.finish().map_err(fail)
     }
 
-    /// Removes files that a failed ingestion has begun: on a full disk they would
-    /// take the room that somebody has just made. Nobody else makes files here.
+    /// Removes files that a failed ingestion has begun: on a full disk they would take
+    /// the space that was just freed. No other code creates files here.
     fn remove_orphans(&self) {
         let version = self.tree.current_version();
         let known: HashSet<u64> = version.iter_tables().map(lsm_tree::Table::id).collect();
@@ -311,7 +311,7 @@ fn control_row(key: &[u8], value: Bytes) -> Option<ControlRow> {
     }
 }
 
-/// Sorts an error of the tree into ours.
+/// Converts an error of the LSM tree.
 fn failed(path: &Path, doing: &'static str, error: lsm_tree::Error) -> Error {
     match error {
         lsm_tree::Error::Io(error) => Error::io(path, doing, error),

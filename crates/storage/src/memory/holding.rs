@@ -1,7 +1,7 @@
-//! Copies of partitions that somebody else owns.
+//! Replicas of partitions that other nodes own.
 //!
-//! An owner's entries are brought into the rows at once, so a copy has no log. A whole
-//! copy is made beside the one that is there, and takes its place when it is whole.
+//! An owner's entries are applied to the rows at once, so a replica has no log. A full
+//! copy is received beside the current one, and replaces it when it is complete.
 
 use std::ops::Bound;
 
@@ -13,7 +13,7 @@ use crate::copied::{Base, CopiedRow, Folded, No, Position, Staging};
 use crate::engine::{Entry, Outcome, Tenure};
 
 impl Memory {
-    /// Refuses earlier epochs from now on; answers what is here, if it is whole.
+    /// Refuses earlier epochs from now on; returns the position of a complete replica.
     pub(crate) fn fence(&self, partition: Partition, epoch: Epoch) -> Result<Option<Position>, No> {
         let mut state = self.state.lock();
         let held = state.partitions.entry(partition).or_default();
@@ -22,7 +22,7 @@ impl Memory {
         Ok(held.position())
     }
 
-    /// Takes what is here for the content from which the owner of `epoch` begins.
+    /// Confirms the current content as the one from which the owner of `epoch` begins.
     pub(crate) fn adopt(
         &self,
         partition: Partition,
@@ -42,14 +42,14 @@ impl Memory {
         Ok(())
     }
 
-    /// Begins a whole copy; what is here stays until it is done.
+    /// Begins a full copy; the current content stays until it is complete.
     pub(crate) fn begin(&self, partition: Partition, epoch: Epoch, session: u64) -> Result<(), No> {
         let mut state = self.state.lock();
         let held = state.partitions.entry(partition).or_default();
         held.reach(epoch)?;
         let asked = (epoch, session);
         match &held.staging {
-            // It comes late, or its answer was lost.
+            // The message is late, or its response was lost.
             Some(own) if (own.epoch, own.session) > asked => return Err(No::Strange),
             Some(own) if (own.epoch, own.session) == asked => return Ok(()),
             _ => {}
@@ -63,7 +63,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Some rows of a whole copy.
+    /// Adds rows to a full copy.
     pub(crate) fn stage(
         &self,
         partition: Partition,
@@ -89,7 +89,7 @@ impl Memory {
         Ok(())
     }
 
-    /// A whole copy is done: it is what is here from now on.
+    /// Completes a full copy, which replaces the current content.
     pub(crate) fn complete(
         &self,
         partition: Partition,
@@ -121,7 +121,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Does what entries of the owner say. What is here already is left out.
+    /// Applies entries of the owner, except those that are applied already.
     pub(crate) fn follow(
         &self,
         partition: Partition,
@@ -151,7 +151,7 @@ impl Memory {
             let folded = held.folded.get_or_insert_default();
             let done = folded.fold(&mut held.tables, entry.body.clone());
             if done.is_err() {
-                // It was done in part: only a whole copy helps.
+                // It was applied in part: only a full copy helps.
                 held.accepted = Epoch(0);
                 return Err(No::Strange);
             }
@@ -161,7 +161,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Rows after a place, for a copy elsewhere, until about `max_bytes`; empty at the
+    /// Rows after a key, for a copy to another node, up to about `max_bytes`; empty at the
     /// end.
     pub(crate) fn page(
         &self,
@@ -185,7 +185,7 @@ impl Memory {
             .collect()
     }
 
-    /// Where a copy elsewhere begins.
+    /// Where a copy to another node begins.
     pub(crate) fn base(&self, partition: Partition) -> Base {
         let mut state = self.state.lock();
         let held = state.partitions.entry(partition).or_default();
@@ -201,7 +201,7 @@ impl Memory {
         }
     }
 
-    /// Forgets what is here: the partition begins anew in an epoch.
+    /// Drops the content: the partition begins anew in an epoch.
     pub(crate) fn empty(&self, partition: Partition, epoch: Epoch) -> Result<(), No> {
         let mut state = self.state.lock();
         let held = state.partitions.entry(partition).or_default();
@@ -214,7 +214,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Forgets a copy that the owner does not need, unless it has begun a later one.
+    /// Drops a replica that the owner does not need, unless a later copy was begun.
     pub(crate) fn forget(
         &self,
         partition: Partition,
@@ -237,7 +237,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Makes this node the owner of what is here, in an epoch that is its own.
+    /// Makes this node the owner of the local content, in its own epoch.
     pub(crate) fn grant(
         &self,
         partition: Partition,
@@ -267,7 +267,7 @@ impl Memory {
         self.state.lock().append(entry)
     }
 
-    /// The last entry that is here.
+    /// The last local entry.
     pub(crate) fn last(&self, partition: Partition) -> EntryNumber {
         let state = self.state.lock();
         let held = state.partitions.get(&partition);
@@ -276,7 +276,7 @@ impl Memory {
 }
 
 impl Held {
-    /// Whoever comes with an earlier epoch is refused.
+    /// Refuses messages of earlier epochs.
     fn reach(&mut self, epoch: Epoch) -> Result<(), No> {
         if epoch < self.epoch {
             return Err(No::Deposed(self.epoch));
@@ -309,7 +309,7 @@ impl Held {
         folded.map_or_else(|| self.meta.clone(), Folded::meta)
     }
 
-    /// Brings the log of an owner that is none any more into the rows.
+    /// Applies the log of a former owner to the rows.
     fn rest(&mut self) {
         if self.log.is_empty() {
             return;

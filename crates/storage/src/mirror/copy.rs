@@ -1,4 +1,4 @@
-//! What an owner sends to the other region.
+//! Messages between the regions of a pair.
 
 use bytes::Bytes;
 use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
@@ -10,33 +10,33 @@ use steadfast_core::id::Partition;
 pub struct Copy {
     /// The epoch of the sender.
     pub epoch: u64,
-    /// From one beginning to the next; it grows within an epoch.
+    /// The number of the full copy that it belongs to; it grows within an epoch.
     pub session: u64,
     pub number: u64,
     pub step: Step,
 }
 
-/// What is to be done.
+/// What a step does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A whole copy follows, beside the one that is there.
+    /// A full copy follows, beside the current one.
     Begin,
     /// Changes of partitions, in order, as redo.
     Changes(Vec<(Partition, Bytes)>),
-    /// The copy is whole from here on.
+    /// The copy is complete from here on.
     Whole,
 }
 
-/// What the other region answers.
+/// The other region's response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// It is durable.
+    /// The step is durable.
     Done,
-    /// It knows of a later epoch.
+    /// The other region knows of a later epoch.
     Deposed(u64),
-    /// It does not know the session, or misses a step: begin again.
+    /// The session is unknown, or a step is missing: begin again.
     Strange,
-    /// It could not do it now.
+    /// The step failed and may be retried.
     Failed(String),
 }
 
@@ -44,7 +44,7 @@ pub enum Reply {
 const FORMAT: u8 = 1;
 
 impl Copy {
-    /// For the wire.
+    /// Encodes the message.
     pub fn encode(&self) -> Bytes {
         let mut out = vec![FORMAT];
         put_varint(&mut out, self.epoch);
@@ -100,7 +100,7 @@ impl Copy {
 }
 
 impl Reply {
-    /// For the wire.
+    /// Encodes the message.
     pub fn encode(&self) -> Bytes {
         let mut out = vec![FORMAT];
         match self {

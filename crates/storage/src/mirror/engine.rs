@@ -1,9 +1,9 @@
 //! An engine whose entries are also in the other region.
 //!
-//! An entry is written here first, then there. If the other region does not take it for
-//! [`PATIENCE`](super::PATIENCE), the mirror asks to go on alone and waits until the
-//! witness has recorded it; then nothing waits for the other region until a whole copy
-//! was made there. Whoever is not the owner writes nothing.
+//! An entry is written locally first, then remotely. If the other region does not accept
+//! it for [`PATIENCE`](super::PATIENCE), the mirror asks to continue alone and waits until
+//! the witness has recorded that; then no commit waits for the other region until it has
+//! a full copy again. A region that is not the owner writes nothing.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,17 +30,17 @@ use crate::error::{Error, Kind, Result};
 use crate::ledger::Ledger;
 use crate::store::Store;
 
-/// What a whole copy came to: done, or why not.
+/// The outcome of a full copy: done, or why not.
 type Copied = std::result::Result<(), String>;
 
-/// The way to the other region.
+/// The connection to the other region.
 #[async_trait]
 pub trait Pair: Send + Sync + 'static {
-    /// Brings a step there and the answer back; `None` if that is not certain.
+    /// Sends a step and returns the response; `None` if the outcome is unknown.
     async fn copy(&self, copy: &Copy) -> Option<Reply>;
 }
 
-/// An engine that acknowledges what two regions have.
+/// An engine that acknowledges an entry once two regions have it.
 pub struct Mirror {
     local: Arc<dyn Engine>,
     seat: Arc<Seat>,
@@ -49,17 +49,17 @@ pub struct Mirror {
     line: Mutex<Line>,
     /// Entries that were refused because the region does not own the space.
     fenced: AtomicU64,
-    /// Where the space lies in the engine.
+    /// The generation that stores the space in the engine.
     generation: Guard<Generation>,
-    /// Counts whole copies, so that late steps of earlier ones are known as such.
+    /// Counts full copies, so that late steps of earlier ones are recognised.
     sessions: AtomicU64,
 }
 
-/// How far the other region follows.
+/// The replication state of the other region.
 enum Line {
-    /// It does not.
+    /// It does not follow.
     Down,
-    /// A whole copy is being made; what is written meanwhile waits.
+    /// A full copy is being sent; later writes are queued.
     Copying {
         session: u64,
         waiting: VecDeque<(Partition, Bytes)>,
@@ -69,16 +69,16 @@ enum Line {
     Live { session: u64, next: u64 },
 }
 
-/// The row by which it is seen that earlier commits are visible.
+/// The row that proves that earlier commits are visible.
 const MARK: (Table, &[u8]) = (Table(1000), b"mark");
 
-/// What may wait while a whole copy is made.
+/// Most bytes queued while a full copy is sent.
 const WAITING_BYTES: usize = 64 * 1024 * 1024;
 
 /// Bytes of one step.
 const STEP_BYTES: usize = limits::GROUP_BYTES;
 
-/// How soon a step is sent again.
+/// Delay before a step is sent again.
 const AGAIN: Duration = Duration::from_millis(100);
 
 impl Mirror {
@@ -100,27 +100,27 @@ impl Mirror {
         self.fenced.load(Ordering::Relaxed)
     }
 
-    /// Another tenure begins, in this generation: forgets how far the other region was.
+    /// Begins a new tenure in `generation`: the other region's progress is unknown again.
     pub async fn reset(&self, generation: Generation) {
         *self.line.lock().await = Line::Down;
         *self.generation.lock() = generation;
     }
 
-    /// Where a partition lies in the engine.
+    /// The engine's partition that stores `partition`.
     fn place(&self, partition: Partition) -> Partition {
         self.generation.lock().place(partition)
     }
 
-    /// The hash of the last entry as the store above knows it, by which that finds out
-    /// whether an entry in doubt is there. One that is in doubt is not flushed.
+    /// The hash of the last entry as the store above computes it, with which the store
+    /// resolves an unknown outcome. An entry in doubt is not flushed.
     async fn last_hash(&self, partition: Partition, tenure: &Tenure) -> Result<u64> {
         let last = self.replay(partition, tenure.last, 1).await?;
         let last = last.first().filter(|entry| entry.number == tenure.last);
         Ok(last.map_or(tenure.last_hash, Entry::hash))
     }
 
-    /// Makes a whole copy in the other region, out of what the store shows; from then
-    /// on it gets everything. The witness must know that it has not everything now.
+    /// Sends a full copy to the other region from the store's snapshots; from then on it
+    /// gets every entry. The witness must have recorded that this region works alone.
     pub async fn copy_all(&self, store: &Store, partitions: usize) -> Copied {
         let epoch = self.seat.epoch().ok_or("this region is not the owner")?;
         if self.seat.mode() != Mode::Alone {
@@ -162,8 +162,8 @@ impl Mirror {
         steps.send(Step::Begin).await?;
         let words = |error: Error| error.to_string();
         for ledger in &ledgers {
-            // Groups are shown in order: when this one is, all earlier ones are, and
-            // later ones wait in the line.
+            // Groups become visible in order: when this one is, all earlier ones are, and
+            // later ones are queued.
             let mut mark = Writes::new();
             mark.put(MARK.0, MARK.1, &session.to_le_bytes());
             ledger.commit(mark).await.map_err(words)?;
@@ -185,7 +185,7 @@ impl Mirror {
                 return Err("another copy was begun".to_owned());
             }
             if waiting.is_empty() {
-                // Nothing is written while the line is held.
+                // No group is written while the lock is held.
                 steps.send(Step::Whole).await?;
                 *line = Line::Live {
                     session,
@@ -209,11 +209,11 @@ impl Mirror {
         }
     }
 
-    /// Brings what was written here to the other region; answers whether it may be
+    /// Replicates a written group to the other region; returns whether it may be
     /// acknowledged.
     async fn copy_group(&self, line: &mut Line, parts: Vec<(Partition, Bytes)>) -> bool {
         match line {
-            // A step says at least something: it leaves its number in the copy.
+            // Every step has a change: it stores its number in the copy.
             Line::Live { .. } if parts.is_empty() => self.seat.epoch().is_some(),
             Line::Live { session, next } => {
                 let copy = |epoch| Copy {
@@ -259,7 +259,8 @@ impl Mirror {
         }
     }
 
-    /// Waits until it is recorded that this region works alone; answers whether it may.
+    /// Waits until the witness has recorded that this region works alone; returns whether
+    /// it may.
     async fn go_alone(&self) -> bool {
         let mut changes = self.seat.changes();
         loop {
@@ -281,7 +282,7 @@ impl Mirror {
     }
 }
 
-/// The steps of one whole copy.
+/// The steps of one full copy.
 struct Steps<'a> {
     mirror: &'a Mirror,
     epoch: u64,
@@ -358,7 +359,7 @@ impl Steps<'_> {
 impl Engine for Mirror {
     async fn acquire(&self, partition: Partition, owner: Owner, expect: Epoch) -> Result<Acquired> {
         if self.seat.epoch().is_none() {
-            // Whoever has it, it is not this region.
+            // Another region owns the space.
             let other = Owner {
                 node: u32::MAX,
                 incarnation: 0,
@@ -415,7 +416,7 @@ impl Engine for Mirror {
             parts.extend(changes.map(|one| (entry.partition, one.operations)));
         }
         if outcomes.contains(&Outcome::Unknown) {
-            // Nobody can tell the other region what happened: it needs a whole copy.
+            // The other region cannot learn this outcome: it needs a full copy.
             *line = Line::Down;
         }
         if !self.copy_group(&mut line, parts).await {

@@ -27,19 +27,19 @@ use crate::store::Store;
 /// Says which copy is whole.
 const STOCK: &str = "mirror/stock";
 
-/// How long the copy before may still be read, after it was replaced.
+/// How long the previous copy may still be read after it was replaced.
 const READING: Duration = Duration::from_secs(10);
 
-/// The row by which a copy knows, after a restart, how far it was.
+/// The row that stores the position of a copy, for restarts.
 const STEP: (Table, &[u8]) = (Table(1000), b"step");
 
-/// A copy that follows an owner.
+/// A copy that follows the owner's region.
 pub struct Follower {
     engine: Arc<dyn Engine>,
     store: Store,
     partitions: Vec<Partition>,
     state: tokio::sync::Mutex<State>,
-    /// What is whole, for readers of what may be old.
+    /// The complete copy, for reads that may be stale.
     open: RwLock<Vec<Ledger>>,
 }
 
@@ -50,7 +50,7 @@ struct State {
     /// The last copy that was begun here: epoch and session.
     begun: (u64, u64),
     session: Option<Session>,
-    /// Nothing was followed since the start: what is in the copy says how far it is.
+    /// No step was applied since the start: the copy itself stores its position.
     is_past: bool,
     stock: Stock,
     /// The partitions of both generations.
@@ -60,13 +60,13 @@ struct State {
     discarding: Option<JoinHandle<()>>,
 }
 
-/// Steps that follow one another.
+/// A sequence of consecutive steps.
 #[derive(Clone, Copy)]
 struct Session {
     number: u64,
     /// The number of its next step.
     next: u64,
-    /// Where it goes.
+    /// The generation that it writes to.
     into: Generation,
 }
 
@@ -85,8 +85,8 @@ impl State {
         }
     }
 
-    /// Empties a generation that is not needed any more. Whoever has just begun to read
-    /// it may come to an end first.
+    /// Empties a generation that is not needed any more, after a pause in which reads that
+    /// have just begun can finish.
     fn discard(&mut self, generation: Generation) {
         let former = self.ledgers(generation).to_vec();
         let discarding = async move {
@@ -126,7 +126,7 @@ impl Follower {
         Ok(stock.is_copying || stock.whole.is_none())
     }
 
-    /// Says that everything is here, of a space that nobody has used yet.
+    /// Marks the copy of an unused space as complete.
     pub async fn found(&self) -> Result<()> {
         let mut state = self.state.lock().await;
         let whole = Some(Generation::First);
@@ -134,7 +134,7 @@ impl Follower {
         self.keep(&mut state, Stock { whole, is_copying }).await
     }
 
-    /// What is here of a partition, for readers that know that it may be old.
+    /// The local copy of a partition, for reads that may be stale.
     pub fn ledger(&self, partition: Partition) -> Option<Ledger> {
         find(&self.open.read(), partition)
     }
@@ -159,9 +159,9 @@ impl Follower {
         Ok(())
     }
 
-    /// Lets go of the copy: this region is about to own the space in `epoch`. What
-    /// was being applied is durable when this returns, and nothing else ever will be.
-    /// Answers which generation is whole.
+    /// Stops following: this region is about to own the space in `epoch`. When this
+    /// returns, steps in progress are durable and no later step is accepted. Returns the
+    /// complete generation.
     pub async fn close(&self, epoch: u64) -> Generation {
         let mut state = self.state.lock().await;
         state.fence = state.fence.max(epoch);
@@ -173,12 +173,12 @@ impl Follower {
             self.store.forget(ledger.partition());
         }
         state.set(whole, Vec::new());
-        // Entries that nobody writes to the tables would keep the log from ending.
+        // Entries that are never flushed to the tables would hold up the log.
         state.discard(whole.other());
         whole
     }
 
-    /// Does what the owner asks.
+    /// Applies a step of the owner.
     pub async fn apply(&self, copy: Copy) -> Reply {
         let mut state = self.state.lock().await;
         if copy.epoch < state.fence {
@@ -219,18 +219,18 @@ impl Follower {
                 Reply::Done
             }
             Err(error) => {
-                // It may have been done in part: only a whole copy helps.
+                // It may have been applied in part: only a full copy helps.
                 state.session = None;
                 Reply::Failed(error.to_string())
             }
         }
     }
 
-    /// Begins a whole copy beside the one that is here.
+    /// Begins a full copy beside the current one.
     async fn begin(&self, state: &mut State, copy: &Copy) -> Reply {
         let asked = (copy.epoch, copy.session);
         if asked < state.begun {
-            // It comes late: another copy has been begun since.
+            // The request is late: a newer copy has been begun.
             return Reply::Strange;
         }
         if asked == state.begun && state.session.is_some() {
@@ -254,7 +254,7 @@ impl Follower {
         }
     }
 
-    /// Forgets what is in a generation.
+    /// Prepares a generation for a new copy.
     async fn empty(&self, state: &mut State, into: Generation, copy: &Copy) -> Result<()> {
         if let Some(discarding) = state.discarding.take() {
             discarding.abort();
@@ -264,7 +264,7 @@ impl Follower {
             ..state.stock
         };
         self.keep(state, stock).await?;
-        // From here on whoever discarded it does not any more.
+        // Acquiring fences the task that was emptying it.
         let ledgers = self.acquire(into).await?;
         state.set(into, ledgers);
         for ledger in state.ledgers(into) {
@@ -273,7 +273,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Everything is in this generation, and the other one is not needed any more.
+    /// Records this generation as complete and discards the other one.
     async fn complete(&self, state: &mut State, into: Generation, mark: &[u8]) -> Result<()> {
         let stock = Stock {
             whole: Some(into),
@@ -343,9 +343,9 @@ async fn discard(ledger: &Ledger) -> Result<()> {
     ledger.flush().await
 }
 
-/// Whether a step goes on where a copy was before a restart, and which. The owner has
-/// heard of all earlier steps, so all of them are here. The last one may be here in
-/// part, and is done again.
+/// The session that a step resumes after a restart, if it does. All earlier steps were
+/// acknowledged to the owner, so all of them are here. The last one may be here in part,
+/// and is applied again.
 async fn resumed(state: &State, copy: &Copy) -> Option<Session> {
     let into = match state.stock.is_copying {
         true => state.stock.target(),
@@ -366,8 +366,8 @@ async fn resumed(state: &State, copy: &Copy) -> Option<Session> {
     })
 }
 
-/// Does what a step says, in each partition at once: a step that is done again after
-/// it was done in part never shows what is older.
+/// Applies a step, atomically per partition: a step that is repeated after it was
+/// applied in part never shows older state.
 async fn change(ledgers: &[Ledger], parts: Vec<(Partition, Bytes)>, mark: &[u8]) -> Result<()> {
     let mut merged: Vec<(Ledger, Writes)> = Vec::new();
     for (partition, operations) in parts {
@@ -417,7 +417,7 @@ fn marked(bytes: &[u8]) -> Option<(u64, u64, u64)> {
     }
 }
 
-/// How often, and after which pause, a change is tried that came too fast.
+/// How often, and after which pause, a throttled change is retried.
 const TRIES: u32 = 200;
 const PAUSE: Duration = Duration::from_millis(25);
 

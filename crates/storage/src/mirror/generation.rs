@@ -1,7 +1,7 @@
 //! Two copies of a space in one engine.
 //!
-//! While one is being made, the one before stays as it was: whoever accepts the loss of
-//! what came later still has it.
+//! While one is being made, the previous one stays unchanged: an operator who accepts
+//! the loss of later writes can still use it.
 
 use bytes::Bytes;
 use steadfast_core::id::Partition;
@@ -25,7 +25,7 @@ impl Generation {
         }
     }
 
-    /// Where a partition of the space lies in the engine.
+    /// The engine's partition that stores a partition of the space.
     pub(super) fn place(self, partition: Partition) -> Partition {
         match self {
             Self::First => partition,
@@ -33,22 +33,22 @@ impl Generation {
         }
     }
 
-    /// Which partition of the space lies there.
+    /// The partition of the space that the engine's partition stores.
     pub(super) fn partition(place: Partition) -> Partition {
         Partition(place.0 & !SECOND)
     }
 }
 
-/// What a region has.
+/// Which copies a region has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stock {
-    /// Where everything is that was acknowledged while the pair was in sync.
+    /// The generation with everything that was acknowledged while the pair was in sync.
     pub(super) whole: Option<Generation>,
-    /// A newer copy is being made in the other one.
+    /// A newer copy is being made in the other generation.
     pub(super) is_copying: bool,
 }
 
-/// For the record: each word, and what it means.
+/// The words of the record and what they mean.
 const WORDS: [(&str, Stock); 6] = [
     ("nothing", stock(None, false)),
     ("copying", stock(None, true)),
@@ -63,19 +63,19 @@ const fn stock(whole: Option<Generation>, is_copying: bool) -> Stock {
 }
 
 impl Stock {
-    /// Where a new copy is made.
+    /// The generation for a new copy.
     pub(super) fn target(self) -> Generation {
         self.whole.map_or(Generation::First, Generation::other)
     }
 
-    /// For the record.
+    /// Encodes the record.
     pub(super) fn encode(self) -> Bytes {
         let word = WORDS.iter().find(|(_, stock)| *stock == self);
         let (word, _) = word.expect("there is a word for each");
         Bytes::from_static(word.as_bytes())
     }
 
-    /// Reads the record; `None` if it says what this version does not know.
+    /// Decodes the record; `None` if this version does not know its value.
     pub(super) fn decode(record: &[u8]) -> Option<Self> {
         let known = WORDS.iter().find(|(word, _)| word.as_bytes() == record);
         known.map(|(_, stock)| *stock)

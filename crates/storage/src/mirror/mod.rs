@@ -2,9 +2,8 @@
 //!
 //! [`Mirror`] stands in front of the owner's engine. What it acknowledges is durable
 //! there and, copied by [`Pair`], at the other region, where a [`Follower`] applies it.
-//! It acknowledges alone only once the witness has recorded that ([`Seat`]). Who owns
-//! the space is decided by [`Voter`]s: one in each region, one at the witness; two of
-//! three agree.
+//! It acknowledges alone only once the witness has recorded that ([`Seat`]). [`Voter`]s
+//! decide who owns the space: one in each region, one at the witness; two of three agree.
 //!
 //! Why nothing acknowledged is lost by a takeover:
 //!
@@ -12,8 +11,8 @@
 //!   only if the last owner has not recorded that it works alone.
 //! - Before it claims, it refuses copies of the old epoch. So an entry is in its copy
 //!   before the takeover, or is never acknowledged.
-//! - A voter that has promised an owner some time votes for nobody else until that time
-//!   has passed, by its own clock; the owner stops two seconds earlier, by its own.
+//! - A voter that has granted an owner a lease votes for no other region until the lease
+//!   has ended, by its own clock; the owner stops two seconds earlier, by its own.
 //!
 //! Tables are mirrored; streams of events are not, and an entry with events is refused.
 

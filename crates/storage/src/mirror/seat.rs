@@ -1,7 +1,7 @@
-//! The place of a region that owns a pair's space.
+//! The leader lease of a region of a pair.
 //!
-//! Whoever decides about it changes it; the mirror and everybody who answers or sends
-//! looks at it. Its lease ends by itself, by a clock that counts sleep.
+//! The pair's agreement changes it; the mirror and all request handlers check it. It ends
+//! by itself, by a clock that counts sleep.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::lease::Lease;
 
-/// How an owner works.
+/// The replication mode of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// It is not the owner.
@@ -23,7 +23,7 @@ pub enum Mode {
     Synced,
 }
 
-/// A region's seat. It is shared.
+/// A region's leader lease. It is shared.
 pub struct Seat {
     clock: Arc<dyn Clock>,
     lease: Lease,
@@ -35,14 +35,14 @@ pub struct Seat {
 struct State {
     epoch: u64,
     mode: Mode,
-    /// The other region is not reached: the owner wants to go on alone.
+    /// The other region is unreachable: the owner asks to work alone.
     wants_alone: bool,
     /// When the first thing was acknowledged that the other region does not have.
     alone_since: Option<Duration>,
 }
 
 impl Seat {
-    /// Nobody sits here yet.
+    /// A lease that is not held yet.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             lease: Lease::new(Arc::clone(&clock)),
@@ -57,12 +57,12 @@ impl Seat {
         }
     }
 
-    /// For the store above the mirror: memory is believed while it holds.
+    /// The lease for the store above the mirror: it reads from memory while this holds.
     pub fn lease(&self) -> Lease {
         self.lease.clone()
     }
 
-    /// The time by which everything here ends.
+    /// The current time of the lease's clock.
     pub fn now(&self) -> Duration {
         self.clock.monotonic()
     }
@@ -73,7 +73,7 @@ impl Seat {
         (state.mode != Mode::Away && self.lease.holds()).then_some(state.epoch)
     }
 
-    /// How it works.
+    /// The current mode.
     pub fn mode(&self) -> Mode {
         self.state.lock().mode
     }
@@ -84,12 +84,12 @@ impl Seat {
         since.map_or(Duration::ZERO, |since| self.now().saturating_sub(since))
     }
 
-    /// Rings when anything here has changed, except for the time.
+    /// Notifies when anything but the time has changed.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Becomes the owner, alone, until then.
+    /// Makes this region the owner, alone, until `until`.
     pub fn take(&self, epoch: u64, until: Duration) {
         self.change(|state| {
             *state = State {
@@ -102,13 +102,13 @@ impl Seat {
         });
     }
 
-    /// Goes on until then; false if the time was over before.
+    /// Extends the lease to `until`; false if it had already ended.
     pub fn extend(&self, epoch: u64, until: Duration) -> bool {
         let state = self.state.lock();
         state.epoch == epoch && state.mode != Mode::Away && self.lease.extend(until)
     }
 
-    /// Is not the owner any more.
+    /// Ends ownership.
     pub fn leave(&self) {
         self.change(|state| {
             self.lease.begin(Duration::ZERO);
@@ -139,7 +139,7 @@ impl Seat {
         });
     }
 
-    /// Asks for that.
+    /// Asks to work alone.
     pub fn want_alone(&self) {
         let is_news = {
             let state = self.state.lock();
@@ -150,7 +150,7 @@ impl Seat {
         }
     }
 
-    /// Whether somebody has asked for that.
+    /// Whether the owner has asked to work alone.
     pub fn wants_alone(&self) -> bool {
         self.state.lock().wants_alone
     }

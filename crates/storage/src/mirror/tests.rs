@@ -1,4 +1,4 @@
-//! A pair in any weather loses nothing acknowledged.
+//! A pair under random faults loses nothing acknowledged.
 //!
 //! Two regions and a witness in one thread, on a virtual clock. A seed decides which
 //! links are cut, who stands still, who is killed, and what is written when.
@@ -50,7 +50,7 @@ fn claim(epoch: u64, owner: &str) -> Ask {
     }
 }
 
-/// Asks a voter, and takes its answer over.
+/// Asks a voter and adopts its decision.
 fn ask(voter: &mut Voter, ask: &Ask, now: Duration) -> bool {
     let verdict = voter.decide(ask, now);
     voter.adopt(&verdict);
@@ -71,7 +71,7 @@ fn a_promised_seat_is_given_to_nobody_else() {
     assert!(ask(&mut voter, &claim(4, "b"), TTL * 2 - SECOND));
     assert!(!ask(&mut voter, &renew(ballot(3, "a", true, 9)), TTL * 4));
     assert_eq!(*voter.ballot(), ballot(4, "b", false, 0));
-    // A released seat is free at once.
+    // A released lease is free at once.
     let release = Ask::Release {
         epoch: 4,
         owner: "b".to_owned(),
@@ -85,7 +85,7 @@ fn a_promised_seat_is_given_to_nobody_else() {
 fn who_works_alone_is_followed_by_nobody_unless_a_loss_is_accepted() {
     let mut voter = Voter::new(ballot(3, "a", true, 1), Duration::ZERO, TTL);
     assert!(ask(&mut voter, &renew(ballot(3, "a", false, 5)), SECOND));
-    // It was sent before, and comes later.
+    // It was sent earlier and arrives later.
     assert!(!ask(&mut voter, &renew(ballot(3, "a", true, 4)), SECOND));
     assert!(!ask(&mut voter, &claim(4, "b"), TTL * 9));
     assert!(ask(&mut voter.clone(), &claim(4, "a"), TTL * 9));
@@ -186,7 +186,7 @@ fn messages_come_back_as_written() {
     }
 }
 
-/// A region: its engine, its copy, its seat and its vote.
+/// A region: its engine, its copy, its leader lease and its vote.
 struct Region {
     name: &'static str,
     local: Arc<Memory>,
@@ -199,7 +199,7 @@ struct Region {
     cut: Arc<AtomicBool>,
 }
 
-/// The way to the other region's follower, unless it is cut.
+/// The connection to the other region's follower, unless it is cut.
 struct Way {
     to: Mutex<Option<Arc<Follower>>>,
     cut: Arc<AtomicBool>,
@@ -343,7 +343,7 @@ impl World {
         self.clock.monotonic()
     }
 
-    /// An owner asks both voters to go on.
+    /// An owner asks both voters to renew its lease.
     async fn renew(&mut self, index: usize) {
         let region = &self.regions[index];
         let now = self.clock.monotonic();
@@ -372,7 +372,7 @@ impl World {
         }
     }
 
-    /// Somebody who is not the owner tries to become it.
+    /// A region that is not the owner tries to become it.
     async fn claim(&mut self, index: usize) {
         let region = &self.regions[index];
         let now = self.clock.monotonic();
@@ -416,8 +416,8 @@ impl World {
         }
     }
 
-    /// Writes at whoever takes it, in the time that it takes. The owner's keeper goes
-    /// on meanwhile.
+    /// Writes to the region that accepts it, in the time that it takes. The owner's
+    /// lease renewal goes on meanwhile.
     async fn write(&mut self, index: usize, key: u64) {
         let ledgers = self.regions[index].store.owned();
         let Some(ledger) = ledgers.get((key % u64::from(PARTITIONS)) as usize) else {
@@ -434,7 +434,7 @@ impl World {
             if let Ok(done) = done {
                 if done.unwrap().is_ok() {
                     self.acknowledged.insert(key, epoch);
-                    // Nobody acknowledges in an epoch that others have left behind.
+                    // No region acknowledges in an epoch older than the newest.
                     assert_eq!(self.witness.ballot().epoch, epoch);
                 }
                 return;
@@ -451,7 +451,7 @@ impl World {
             let copying = region
                 .mirror
                 .copy_all(&region.store, usize::from(PARTITIONS));
-            // Somebody else moves this clock: without a link it would go on for ever.
+            // The test moves this clock: without a link it would never end.
             let _ = tokio::time::timeout(SECOND * 2, copying).await;
         }
     }
@@ -486,7 +486,7 @@ async fn run(seed: u64) -> (usize, usize) {
         let seated = seated.filter(|region| region.seat.epoch().is_some());
         assert!(seated.count() <= 1, "seed {seed}: two owners at a time");
     }
-    // The weather clears up: somebody serves, and has everything.
+    // All faults end: one region serves, and has everything.
     world.link.store(false, Ordering::Relaxed);
     world.apart = [false; 2];
     for _ in 0..30 {
@@ -524,7 +524,7 @@ async fn a_pair_loses_nothing_in_any_weather() {
         acknowledged += some;
         epochs += more;
     }
-    // The weather was bad, but not so bad that nothing happened.
+    // There were many faults, but not so many that nothing was acknowledged.
     assert!(acknowledged as u64 > seeds * 5, "{acknowledged}");
     assert!(epochs as u64 > seeds, "{epochs}");
 }
@@ -675,7 +675,7 @@ async fn a_late_beginning_is_not_obeyed() {
     let former = follower.ledger(partitions()[0]).unwrap();
     let whole = follower.apply(copy(2, 1, 2, Step::Whole)).await;
     assert_eq!((whole, row(region).await), (Reply::Done, None));
-    // Whoever reads the former copy comes to an end; then it is emptied.
+    // Readers of the former copy finish; then it is emptied.
     let read = async || former.get(TABLE, b"row", View::Durable).await.unwrap();
     assert_eq!(read().await.unwrap(), "y");
     tokio::time::sleep(SECOND * 20).await;
@@ -723,7 +723,7 @@ async fn a_record_that_is_not_understood_is_not_overwritten() {
     assert!(region.follower.open(1).await.is_err());
 }
 
-/// What nobody needs does not hold up the log of a region that owns the space.
+/// An unused copy does not hold up the log of a region that owns the space.
 #[tokio::test(start_paused = true)]
 async fn a_takeover_leaves_nothing_in_the_log_of_the_other_generation() {
     let world = World::new(11).await;
@@ -905,7 +905,7 @@ async fn a_copy_goes_on_after_a_restart() {
     let ledger = follower.ledger(partitions()[0]).unwrap();
     let found = ledger.get(TABLE, b"row", View::Durable).await;
     assert_eq!(found.unwrap().unwrap(), "third");
-    // Whoever has owned the space since goes on with nothing.
+    // After an ownership in between, no session can be resumed.
     follower.close(2).await;
     follower.open(2).await.unwrap();
     let step = puts(&[b"fourth"]);

@@ -1,15 +1,15 @@
 //! Who owns a pair's space, as one voter knows it.
 //!
-//! Pure: requests and the voter's own clock in, a verdict out. What a verdict changes
-//! must be durable before it is said. A voter that starts again does not know what it
-//! has promised, so it takes the last owner for promised until the time is over.
+//! Pure: requests and the voter's own clock in, a decision out. What a decision changes
+//! must be durable before the response is sent. A restarted voter does not know what it
+//! has promised, so it assumes a promise to the last owner until its time has passed.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
 
-/// What a voter keeps: lease keys and epochs, nothing else.
+/// The durable state of a voter: lease keys and epochs, nothing else.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ballot {
     /// How often the space has changed hands; 0 if it never had an owner.
@@ -22,41 +22,41 @@ pub struct Ballot {
     pub serial: u64,
 }
 
-/// What a region asks of a voter.
+/// A region's request to a voter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// The owner goes on.
+    /// The owner renews its lease.
     Renew {
         ballot: Ballot,
-        /// The other region agrees: a voter that has lost its memory may believe it.
+        /// The other region agrees: a voter that has lost its state may accept it.
         is_agreed: bool,
     },
-    /// Somebody wants to own it from now on.
+    /// A region claims ownership.
     Claim {
         epoch: u64,
         owner: String,
-        /// Nobody owned it before, and the other region says so too.
+        /// The space never had an owner, and the other region confirms it.
         is_first: bool,
-        /// What only the last owner has may be lost: a person has said so.
+        /// An operator accepts the loss of writes that only the last owner has.
         accepts_loss: bool,
     },
-    /// The owner gives it up.
+    /// The owner releases the space.
     Release { epoch: u64, owner: String },
 }
 
-/// What a voter answers.
+/// A voter's response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Say {
     Granted,
-    /// No; this is how it stands.
+    /// Refused; the voter's current state.
     Refused {
         ballot: Ballot,
-        /// For how long the owner is promised the seat.
+        /// How long the lease of the owner still lasts.
         left: Duration,
     },
 }
 
-/// An answer, and what must be durable before it is said.
+/// A response, and the state that must be durable before it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     pub say: Say,
@@ -64,17 +64,17 @@ pub struct Verdict {
     until: Duration,
 }
 
-/// One of three that decide.
+/// One of three voters.
 #[derive(Clone, Debug)]
 pub struct Voter {
     ballot: Ballot,
-    /// Until when the owner is promised the seat, by this voter's clock.
+    /// When the owner's lease ends, by this voter's clock.
     until: Duration,
     ttl: Duration,
 }
 
 impl Voter {
-    /// A voter that has started at `now`, with what it kept.
+    /// A voter that has started at `now` with its durable state.
     pub fn new(ballot: Ballot, now: Duration, ttl: Duration) -> Self {
         let until = match ballot.epoch {
             0 => Duration::ZERO,
@@ -83,17 +83,17 @@ impl Voter {
         Self { ballot, until, ttl }
     }
 
-    /// How it stands.
+    /// The voter's current state.
     pub fn ballot(&self) -> &Ballot {
         &self.ballot
     }
 
-    /// For how long the owner is promised the seat.
+    /// How long the lease of the owner still lasts.
     pub fn left(&self, now: Duration) -> Duration {
         self.until.saturating_sub(now)
     }
 
-    /// What to answer. Nothing changes before [`Voter::adopt`].
+    /// Decides on a request. Nothing changes before [`Voter::adopt`].
     pub fn decide(&self, ask: &Ask, now: Duration) -> Verdict {
         match ask {
             Ask::Renew { ballot, is_agreed } => self.renew(ballot, *is_agreed, now),
@@ -109,7 +109,7 @@ impl Voter {
                 let is_free = is_owner || now >= self.until;
                 let is_whole = own.in_sync || is_owner || *accepts_loss;
                 let fits = match is_blank {
-                    // A voter without memory does not know who worked alone.
+                    // A voter without state does not know which owner worked alone.
                     true => *is_first || *accepts_loss,
                     false => is_free && is_whole,
                 };
@@ -169,7 +169,7 @@ impl Voter {
         }
     }
 
-    /// Takes a verdict over, once what it changes is durable.
+    /// Adopts a decision, once what it changes is durable.
     pub fn adopt(&mut self, verdict: &Verdict) {
         if let Some(next) = &verdict.next {
             self.ballot = next.clone();
@@ -198,7 +198,7 @@ impl Ballot {
         })
     }
 
-    /// For a record.
+    /// Encodes the record.
     pub fn encode(&self) -> Bytes {
         let mut out = vec![FORMAT];
         self.put(&mut out);
@@ -226,7 +226,7 @@ fn text(reader: &mut Reader) -> Result<String, Malformed> {
 }
 
 impl Ask {
-    /// The region for which it is asked.
+    /// The region that sends the request.
     pub fn owner(&self) -> &str {
         match self {
             Self::Renew { ballot, .. } => &ballot.owner,
@@ -234,7 +234,7 @@ impl Ask {
         }
     }
 
-    /// For the wire.
+    /// Encodes the message.
     pub fn encode(&self) -> Bytes {
         let mut out = vec![FORMAT];
         match self {
@@ -289,7 +289,7 @@ impl Ask {
 }
 
 impl Say {
-    /// For the wire.
+    /// Encodes the message.
     pub fn encode(&self) -> Bytes {
         let mut out = vec![FORMAT];
         match self {

@@ -60,9 +60,9 @@ const ROWS_AND_EVENTS: &str = "with f as (update sf_partition p set commit_no = 
 const FENCES: &str = "select part, epoch, commit_no, current_setting('synchronous_standby_names')
     from sf_partition where part = any($1)";
 
-/// One entry on its way.
+/// One entry in flight.
 struct Share<'a> {
-    /// Its place in the group.
+    /// Its index in the group.
     index: usize,
     entry: &'a Entry,
     hash: u64,
@@ -412,7 +412,7 @@ async fn conclude(
     Ok(outcomes)
 }
 
-/// Whether the primary has been told to work without standbys.
+/// Whether the primary is configured to work without standbys.
 fn is_alone(shared: &Shared, fences: &[tokio_postgres::Row]) -> bool {
     let is_quorum = shared.options().durability == Durability::Quorum;
     let names = fences.first().map(|row| row.get::<_, String>(3));

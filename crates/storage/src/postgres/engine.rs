@@ -1,8 +1,8 @@
 //! The engine on PostgreSQL behind the seam.
 //!
-//! The database is a replicated, fenced log with tables beside it. Whatever it
-//! answers late, with a warning or not at all has an unknown outcome; only taking
-//! the partition again resolves that.
+//! The database is a replicated, fenced log with tables beside it. A statement that is
+//! answered late, with a warning or not at all has an unknown outcome; only acquiring
+//! the partition again resolves it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,7 +31,7 @@ use crate::error::{Error, Kind, Result};
 /// How long opening may look for a primary.
 const OPEN: Duration = Duration::from_secs(10);
 
-/// How long a primary may be without a standby when we start.
+/// How long a primary may be without a standby at start.
 const GRACE: Duration = Duration::from_secs(6);
 
 /// How often an interrupted read is asked again.
@@ -80,8 +80,7 @@ impl Postgres {
         &self.shared
     }
 
-    /// How far the slowest standby was behind with its replay when somebody looked
-    /// last, in milliseconds.
+    /// Replay lag of the slowest standby at the last check, in milliseconds.
     pub fn replay_lag_ms(&self) -> u64 {
         self.shared.replay_lag_ms.load(Ordering::Relaxed)
     }
@@ -97,8 +96,8 @@ impl Postgres {
     }
 }
 
-/// Refuses a primary that nobody replicates; right after a failover standbys may
-/// need a moment to find it.
+/// Refuses a primary without standbys; right after a failover they may need a moment
+/// to find it.
 async fn expect_standby(shared: &Shared, session: &Session) -> Result<()> {
     let check = || safety::check_start(session, shared.options().durability);
     let grace = shared.options().patience.min(GRACE);
@@ -119,7 +118,7 @@ impl Drop for Postgres {
     }
 }
 
-/// Reads with a lent session, again if it is interrupted.
+/// Reads with a pooled session; retries if it is interrupted.
 macro_rules! reading {
     ($engine:ident, $partition:expr, $doing:literal, $session:ident => $work:expr) => {{
         let mut attempt = 0;

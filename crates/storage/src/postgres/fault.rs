@@ -1,7 +1,7 @@
 //! What a failed statement means for what it wrote.
 //!
-//! The one question is whether it may have happened. When in doubt it may: an
-//! answer that never came proves nothing.
+//! The question is whether it may have taken effect. If that is unknown, it may have:
+//! a missing answer proves nothing.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio_postgres::error::DbError;
 
 use crate::error::{Error, Kind};
 
-/// Why a statement did not do what it should.
+/// Why a statement failed.
 #[derive(Debug)]
 pub(super) enum Fault {
     /// Nothing happened, and trying again may help.
@@ -24,11 +24,11 @@ pub(super) enum Fault {
     Refused(Cause),
     /// What is stored is damaged.
     Damaged(String),
-    /// It failed for a reason of our own.
+    /// An error of this crate, passed on unchanged.
     Ours(Error),
 }
 
-/// What was heard of the failure.
+/// The server's SQLSTATE and message.
 #[derive(Debug)]
 pub(super) struct Cause {
     pub(super) state: String,
@@ -52,7 +52,7 @@ pub(super) const NO_SEGMENT: &str = "23514";
 pub(super) const DUPLICATE: &str = "23505";
 
 impl Fault {
-    /// Nobody answered in time.
+    /// No answer within the deadline.
     pub(super) fn late(after: Duration) -> Self {
         Self::unknown(format!("no answer within {after:?}"))
     }
@@ -65,8 +65,8 @@ impl Fault {
         })
     }
 
-    /// A server that cannot be trusted, that would be told secrets in the clear, or
-    /// that does not trust us, is not asked again.
+    /// A server that cannot be trusted, that would receive secrets in the clear, or
+    /// that rejects the client certificate, is not retried.
     pub(super) fn of_connect(error: tokio_postgres::Error, host: &str) -> Self {
         let text = describe(&error);
         let what = if text.contains("invalid peer certificate") {
@@ -161,7 +161,7 @@ impl From<tokio_postgres::Error> for Fault {
     }
 }
 
-/// Whether the server does not take the certificate that we have shown.
+/// Whether the server rejects the client certificate.
 fn rejects_certificate(text: &str) -> bool {
     const ALERTS: [&str; 6] = [
         "UnknownCA",

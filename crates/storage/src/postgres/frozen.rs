@@ -1,9 +1,9 @@
 //! A database as it was at one moment, for reading.
 //!
-//! One transaction that only reads sees log, rows and events of all partitions at one
-//! moment, whoever serves them meanwhile. Before anything of it is believed, a write
-//! behind it is acknowledged: so all of it is replicated. Partitions are not taken
-//! from their owners, and nothing can be written.
+//! One read-only transaction sees log, rows and events of all partitions at one moment,
+//! while their owners go on. A write after its start has to be acknowledged before
+//! anything is read, so everything it sees is replicated. Partitions are not taken from
+//! their owners, and nothing can be written.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

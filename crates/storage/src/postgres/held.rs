@@ -1,4 +1,4 @@
-//! What this node knows of the partitions it holds.
+//! This node's view of the partitions that it owns.
 //!
 //! Only what the database has acknowledged enters here, so whatever the database
 //! later shows less than this is a loss. Nothing here decides what is committed.
@@ -10,10 +10,10 @@ use steadfast_core::id::{EntryNumber, Epoch, Offset, Partition, Sequence, Stream
 use super::digest::Hubs;
 use crate::engine::Entry;
 
-/// All partitions of a node.
+/// All partitions that a node owns.
 pub(super) type Holdings = HashMap<Partition, Held>;
 
-/// One partition.
+/// The acknowledged state of one partition.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Held {
     pub(super) epoch: Epoch,
@@ -36,7 +36,7 @@ pub(super) struct Held {
 pub(super) struct Link {
     pub(super) number: EntryNumber,
     pub(super) hash: u64,
-    /// Where the entry's batches leave their streams.
+    /// The ends of the entry's streams after its batches.
     pub(super) ends: Vec<(Stream, Sequence, Offset)>,
 }
 

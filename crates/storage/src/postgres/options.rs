@@ -19,7 +19,7 @@ use crate::error::{Error, Kind, Result};
 pub enum Durability {
     /// A standby of PostgreSQL, by synchronous replication.
     Quorum,
-    /// Nobody: one server, one disk.
+    /// No second copy: one server, one disk.
     Single,
     /// The provider of the database, below PostgreSQL.
     Provider,

@@ -1,7 +1,7 @@
-//! Sessions with the primary, lent one at a time.
+//! A pool of sessions with the primary.
 //!
-//! A session comes back only when its work is done. Whoever is interrupted drops
-//! it, which closes its socket, so that nothing half done is ever lent again.
+//! A session returns to the pool only when its work is done. An interrupted caller
+//! drops it, which closes its socket, so that no half-finished session is reused.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;

@@ -116,7 +116,7 @@ impl Replacement {
     }
 }
 
-/// Whether a database has our schema; nothing is made.
+/// Whether a database has the schema; creates nothing.
 pub(crate) async fn has_schema(options: &Options) -> Result<bool> {
     let servers = Servers::new(options.clone())?;
     let session = servers.connect_strictly(options.patience).await?;

@@ -18,7 +18,7 @@ use crate::error::{Error, Kind, Result};
 /// The newest schema that this code knows.
 pub(super) const KNOWN: u32 = MIGRATIONS.len() as u32;
 
-/// Taken by whoever migrates or makes segments: "stf" and the purpose.
+/// Advisory locks for migrations and for making segments: "stf" and the purpose.
 pub(super) const MIGRATION_LOCK: i64 = 0x0073_7466_0001;
 
 const MIGRATIONS: [&str; 2] = [FIRST, SECOND];
@@ -130,8 +130,8 @@ async fn number(work: &Transaction<'_>, key: &str) -> std::result::Result<u32, F
         .map_err(|_| Fault::Damaged(format!("sf_meta holds {text:?} as {key}")))
 }
 
-/// Makes the segments that a group needs. Attaching takes a weaker lock than
-/// making a partition in place would, so nobody waits for it.
+/// Makes the segments that a group needs. Attaching takes a weaker lock than making a
+/// partition in place, so no statement waits for it.
 pub(super) async fn add_segments(
     session: &mut Session,
     schema: &str,

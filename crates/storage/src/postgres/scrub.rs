@@ -1,8 +1,8 @@
 //! The scrubber: every replica, standbys included.
 //!
 //! It reads each partition on each server in one snapshot and checks log, tables
-//! and events. A standby that fails must not be promoted: its manager has to be
-//! told so. Nothing is repaired.
+//! and events. A standby that fails must not be promoted: configure its manager
+//! accordingly. Nothing is repaired.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Dropping segments of events that nobody needs.
+//! Dropping event segments that are trimmed.
 //!
 //! A segment goes as a whole, once every stream in it is trimmed behind it: that
 //! costs a few kilobytes of log where deleting rows would cost them all again. The

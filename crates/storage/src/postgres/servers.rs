@@ -109,7 +109,7 @@ impl Servers {
 
     async fn search(&self, patience: Duration, is_strict: bool) -> Result<Session> {
         let mut probe = PROBE;
-        let what = String::from("nobody was asked");
+        let what = String::from("no server was asked");
         let mut seen = Error::new(Kind::Unreachable { what });
         let search = async {
             loop {

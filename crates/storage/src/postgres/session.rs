@@ -28,14 +28,14 @@ pub(super) struct Session {
     /// Which server of the address this is.
     pub(super) host: usize,
     pub(super) is_writable: bool,
-    /// The timeline that the server writes; 0 on a standby or if not told.
+    /// The timeline that the server writes; 0 on a standby or if unknown.
     pub(super) timeline: u32,
     prepared: Mutex<HashMap<&'static str, Statement>>,
     signals: Arc<Signals>,
     driver: JoinHandle<()>,
 }
 
-/// What arrives beside answers.
+/// Signals beside answers.
 #[derive(Default)]
 pub(super) struct Signals {
     warned: AtomicBool,
@@ -43,8 +43,8 @@ pub(super) struct Signals {
     pub(super) woken: Notify,
 }
 
-/// What every session is told first. `lock_timeout` bounds waiting for a row,
-/// nothing bounds waiting for a standby: see the deadline of the caller.
+/// Settings of every session. `lock_timeout` bounds waiting for a row, nothing bounds
+/// waiting for a standby: see the deadline of the caller.
 const SETTINGS: &str = "set synchronous_commit = on; \
     set default_transaction_isolation = 'read committed'; \
     set statement_timeout = 0; set lock_timeout = '3s'; \
@@ -65,7 +65,7 @@ impl Session {
         schema: &str,
         has_timeline: bool,
     ) -> Result<Self, Fault> {
-        // The handshake is large, and everybody waits for one now and then.
+        // The future of a handshake is large: boxing keeps that of each caller small.
         let connected = Box::pin(target.config.connect(target.tls.clone())).await;
         let (client, mut connection) =
             connected.map_err(|error| Fault::of_connect(error, &target.name))?;
@@ -99,7 +99,7 @@ impl Session {
         Ok(session)
     }
 
-    /// What arrives beside answers.
+    /// Signals beside answers.
     pub(super) fn signals(&self) -> &Arc<Signals> {
         &self.signals
     }
@@ -184,7 +184,7 @@ impl Signals {
     }
 }
 
-/// Waits for an answer, but not for ever.
+/// Waits for an answer, but at most until the deadline.
 pub(super) async fn within<T>(
     deadline: Duration,
     work: impl Future<Output = Result<T, Fault>>,

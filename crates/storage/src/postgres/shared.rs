@@ -25,7 +25,7 @@ const LAG_MS: u64 = 5_000;
 const LAG_PAUSE: Duration = Duration::from_millis(100);
 const LAG_LOOKS: u32 = 50;
 
-/// Servers, sessions and what is known.
+/// Servers, sessions and cached state of the engine.
 pub(super) struct Shared {
     pub(super) servers: Arc<Servers>,
     /// For commits.
@@ -34,20 +34,19 @@ pub(super) struct Shared {
     pub(super) readers: Pool,
     /// For acquisitions and cluster records.
     pub(super) keepers: Pool,
-    /// For flushes, which may take long: nobody who resolves a doubt waits for one.
+    /// For flushes, which may take long: acquisitions never wait for one.
     pub(super) flushers: Pool,
     /// For leases, which must not wait at all.
     pub(super) leases: Pool,
     pub(super) holdings: Mutex<Holdings>,
     /// Segments of events that exist.
     pub(super) segments: Mutex<BTreeSet<i32>>,
-    /// Why nothing is written at present.
+    /// Why writes are refused at present.
     pub(super) refusal: Mutex<Option<Error>>,
     pub(super) wake: watch::Sender<u64>,
     /// Commit statements that were sent.
     pub(super) statements: AtomicU64,
-    /// How far the slowest standby was behind with its replay, in milliseconds, when
-    /// somebody looked last.
+    /// Replay lag of the slowest standby at the last check, in milliseconds.
     pub(super) replay_lag_ms: AtomicU64,
 }
 
@@ -82,8 +81,8 @@ impl Shared {
         }
     }
 
-    /// Waits a while for unsafe settings to be corrected: after a failover they are
-    /// made right by the manager, soon.
+    /// Waits a while for unsafe settings to be corrected: after a failover the manager
+    /// soon corrects them.
     pub(super) async fn become_safe(&self, patience: Duration) -> Result<()> {
         let looking = async {
             while self.expect_safe().is_err() {
@@ -96,10 +95,10 @@ impl Shared {
         }
     }
 
-    /// Gives standbys time that replay too slowly. They acknowledge all the same, but
-    /// whoever is promoted has to replay everything first: a flush that is put off
-    /// keeps failovers short, and in the end writers are throttled. A standby that
-    /// never catches up slows flushes down and does not stop them.
+    /// Delays a flush while standbys replay too slowly. They acknowledge all the same, but a
+    /// promoted standby has to replay everything first: a delayed flush keeps failovers
+    /// short, and in the end writers are throttled. A standby that never catches up slows
+    /// flushes down and does not stop them.
     pub(super) async fn spare_standbys(&self) {
         for _ in 0..LAG_LOOKS {
             if self.replay_lag_ms.load(Ordering::Relaxed) <= LAG_MS {
@@ -109,7 +108,7 @@ impl Shared {
         }
     }
 
-    /// Wakes whoever watches.
+    /// Wakes the watchers of the engine.
     pub(super) fn woken(&self) {
         self.wake.send_modify(|count| *count += 1);
     }

@@ -169,7 +169,7 @@ impl Found {
     }
 }
 
-/// How the partition stands that was not given; opens one that nobody had yet.
+/// The state of a partition whose acquisition was refused; creates one without an owner.
 async fn refusal(
     session: &Session,
     partition: Partition,
@@ -229,12 +229,12 @@ async fn accept(
     if let Some(before) = &before {
         expect_no_loss(partition, before, &found)?;
     }
-    // Nobody had it in between, on the same primary: only the log's end is new.
+    // No other owner in between, on the same primary: only the log's end is new.
     let ours = before.filter(|held| {
         held.epoch == expect && held.timeline == found.timeline && held.flushed == found.flushed
     });
     let held = match check(session, partition, &found, ours).await {
-        // Whoever has taken it since may have gone on with the log meanwhile.
+        // A newer owner may have appended to the log meanwhile.
         Err(Fault::Damaged(_)) if is_followed(session, partition, found.epoch).await? => {
             let is_free = shared.options().durability != Durability::Quorum;
             let refused = refusal(session, partition, is_free).await?;
@@ -291,7 +291,7 @@ pub(super) async fn revisit(
     Ok(())
 }
 
-/// Whether somebody has taken a partition since it was taken in this epoch.
+/// Whether a partition was acquired again since `epoch`.
 async fn is_followed(
     session: &Session,
     partition: Partition,

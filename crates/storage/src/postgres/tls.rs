@@ -30,7 +30,7 @@ pub(super) struct Tls {
 }
 
 impl Tls {
-    /// Takes our settings out of an address; answers what is left of it.
+    /// Takes the TLS settings out of an address; returns the rest.
     pub(super) fn split(url: &str) -> (String, Self) {
         let mut tls = Self::default();
         let Some((address, settings)) = url.split_once('?') else {
@@ -108,7 +108,7 @@ impl Tls {
         Ok(MakeRustlsConnect::new(config))
     }
 
-    /// What we show to a server that asks who we are.
+    /// The client certificate and key.
     fn identity(&self) -> Result<Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>> {
         let (file, key) = match (&self.certificate, &self.key) {
             (None, None) => return Ok(None),

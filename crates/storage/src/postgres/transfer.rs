@@ -2,8 +2,8 @@
 //!
 //! Rows are copied as they are, with their checksums and digests, in one transaction
 //! of the target, and everything is verified there. Only then the source is closed:
-//! from then on nobody can take the partition there, whatever map he has. What the
-//! source still holds is removed last. Each step can be repeated.
+//! from then on no node can acquire the partition there, even with an old map. The rows
+//! of the source are removed last. Each step can be repeated.
 
 use std::pin::pin;
 use std::time::Duration;

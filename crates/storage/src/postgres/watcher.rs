@@ -27,7 +27,7 @@ const LAG: &str = "select coalesce(max(extract(epoch from replay_lag)) * 1000, 0
 /// How long to wait before looking again at a primary that is not fit.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Listens and looks, for ever.
+/// Listens and checks until the task is aborted.
 pub(super) async fn run(shared: Arc<Shared>) {
     let mut known = None;
     loop {
@@ -74,7 +74,7 @@ async fn watch(
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.reset();
     loop {
-        // It looks as often while it is woken all the time.
+        // Checks keep their interval however often it is woken.
         let is_woken = tokio::select! {
             _ = ticks.tick() => false,
             () = signals.woken.notified() => true,

@@ -118,7 +118,7 @@ impl Shards {
         self.engines.iter().map(|e| e.statements()).collect()
     }
 
-    /// The database as it is now, whoever serves it. Several have no common moment.
+    /// A snapshot of the database while nodes use it. Several databases have no common one.
     pub(crate) async fn freeze(&self) -> Result<Frozen> {
         match &self.engines[..] {
             [only] => Frozen::begin(Arc::clone(only)).await,
@@ -139,14 +139,14 @@ impl Shards {
         place.map(|place| place as u16)
     }
 
-    /// A partition is in another shard from now on, for everybody.
+    /// Moves a partition to another shard in the map of the cluster.
     pub(crate) async fn switch(&self, partition: Partition, to: u16) -> Result<()> {
         let (mut map, version) = self.map.read().clone();
         map.relocate(partition, to);
         match self.engines[0].cas(MAP, version, map.encode()).await? {
             Swap::Done(version) => *self.map.write() = (map, version),
             Swap::Conflict { .. } => {
-                let what = "somebody else has changed the shard map".to_string();
+                let what = "another process has changed the shard map".to_string();
                 return Err(Error::new(Kind::BadMove { what }));
             }
         }
@@ -166,7 +166,7 @@ impl Drop for Shards {
     }
 }
 
-/// Wakes whoever watches all shards when one has changed.
+/// Wakes the watchers of all shards when one has changed.
 async fn pass_on(mut from: watch::Receiver<u64>, to: watch::Sender<u64>) {
     while from.changed().await.is_ok() {
         to.send_modify(|count| *count += 1);

@@ -16,12 +16,12 @@ use crate::error::{Error, Kind, Result};
 
 /// In shard 0: the map.
 pub(super) const MAP: &str = "shard/map";
-/// In every other shard: whose it is, and which.
+/// In every other shard: the cluster that it belongs to, and its index.
 pub(super) const CLAIM: &str = "shard/claim";
 
 const FORMAT: u8 = 1;
 
-/// Where everything is.
+/// The assignment of partitions to shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ShardMap {
     /// How many shards the partitions were spread over in the beginning.
@@ -50,7 +50,7 @@ impl ShardMap {
         }
     }
 
-    /// A partition is in another shard from now on.
+    /// Moves a partition to another shard.
     pub(super) fn relocate(&mut self, partition: Partition, to: u16) {
         self.moved.remove(&partition);
         if self.shard(partition) != to {
@@ -121,7 +121,7 @@ impl ShardMap {
     }
 }
 
-/// Whose shard a database is.
+/// The cluster and index of a shard's database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Claim {
     /// The identity of shard 0.

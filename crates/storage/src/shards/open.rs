@@ -22,7 +22,7 @@ pub(super) enum Growth {
     Welcome,
 }
 
-/// How often somebody else may be quicker.
+/// Attempts while another node changes the map.
 const ATTEMPTS: u32 = 4;
 
 /// Opens what an address names; answers the databases, the map and its version.
@@ -68,7 +68,7 @@ fn expect_different(engines: &[Arc<Postgres>]) -> Result<()> {
     Ok(())
 }
 
-/// The map that fits these databases; none if somebody else has changed it meanwhile.
+/// The map that fits these databases; `None` if another node changed it meanwhile.
 async fn settle(engines: &[Arc<Postgres>], growth: Growth) -> Result<Option<(ShardMap, u64)>> {
     let first = &engines[0];
     let identities: Vec<_> = engines.iter().map(|e| e.cluster().to_string()).collect();
@@ -84,7 +84,7 @@ async fn settle(engines: &[Arc<Postgres>], growth: Growth) -> Result<Option<(Sha
         // One database needs no map.
         None if engines.len() == 1 => return Ok(Some((ShardMap::new(1, identities), 0))),
         None if is_new(first).await? => ShardMap::new(engines.len(), Vec::new()),
-        // Somebody else has made it just now.
+        // Another node has just made it.
         None if record(first, MAP).await?.is_some() => return Ok(None),
         None => ShardMap::new(1, identities[..1].to_vec()),
     };

@@ -1,6 +1,6 @@
-//! Addresses of nodes.
+//! Addresses of AMQP nodes.
 
-/// What an address names. Names keep the case in which they came.
+/// The node that an address names. Names keep their case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Node<'a> {
     Cbs,
@@ -21,7 +21,7 @@ pub enum Node<'a> {
     },
 }
 
-/// Reads an address; host and scheme may stand in front of it and mean nothing.
+/// Parses an address; a leading scheme and host are ignored.
 pub fn parse(address: &str) -> Option<Node<'_>> {
     let path = path(address);
     let mut parts = [""; 6];
@@ -66,8 +66,8 @@ pub fn path(address: &str) -> &str {
     path.strip_suffix('/').unwrap_or(path)
 }
 
-/// The number of a partition; what is none stands for a partition that no event hub
-/// has, so that it is refused like one.
+/// The number of a partition; other text maps to a partition that no event hub has,
+/// so that it is refused in the same way.
 pub fn number(partition: &str) -> u32 {
     let is_decimal = partition.bytes().all(|byte| byte.is_ascii_digit());
     match partition.parse() {

@@ -5,7 +5,7 @@ use super::error::{Malformed, Result};
 use super::event::Notes;
 use super::message::{Part, Sections};
 
-/// Goes through the messages of a publication.
+/// Iterates over the messages of a publication.
 #[derive(Clone, Debug)]
 pub struct Messages<'a> {
     outer: &'a [u8],
@@ -42,7 +42,7 @@ impl<'a> Messages<'a> {
         })
     }
 
-    /// What is said about the whole publication.
+    /// The annotations of the whole publication.
     pub fn notes(&self) -> Notes<'a> {
         self.notes
     }

@@ -1,10 +1,10 @@
-//! Builds a message from what other protocols say.
+//! Builds messages from the fields of other protocols.
 
 use super::code::descriptor;
 use super::event::KEY;
 use super::write;
 
-/// A message in parts. What is empty is left out.
+/// The parts of a message. Empty parts are left out.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Parts<'a> {
     pub key: Option<&'a str>,

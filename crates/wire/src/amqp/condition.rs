@@ -1,4 +1,4 @@
-//! Errors as they travel: a condition and a text.
+//! AMQP errors: a condition and a description.
 
 use super::code::descriptor;
 use super::error::{Malformed, Result};
@@ -31,7 +31,7 @@ pub const ENTITY_DISABLED: &str = "com.microsoft:entity-disabled";
 pub const OUT_OF_ORDER: &str = "com.microsoft:out-of-order-sequence";
 pub const PRODUCER_STOLEN: &str = "com.microsoft:producer-epoch-stolen";
 
-/// Why a link, session or connection ends, or a message is rejected.
+/// The reason why a link, session or connection ends, or a message is rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Problem<'a> {
     pub condition: &'a str,
@@ -56,7 +56,7 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// The only field of a list: detach keeps others in front of it.
+    /// Reads the error after all other fields were read.
     pub(crate) fn read_last(fields: &mut Items<'a>) -> Result<Option<Self>> {
         Self::read(fields.next()?)
     }
@@ -75,7 +75,7 @@ impl<'a> Problem<'a> {
     }
 }
 
-/// A field that is passed on as it came.
+/// Writes a field as it was received.
 pub(crate) fn put_raw(out: &mut Vec<u8>, raw: Raw<'_>) {
     out.extend_from_slice(raw.bytes());
 }

@@ -72,14 +72,14 @@ impl<'a> Transfer<'a> {
     }
 }
 
-/// What became of a delivery.
+/// The outcome of a delivery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome<'a> {
     Accepted,
     Rejected(Option<Problem<'a>>),
     Released,
     Modified,
-    /// Not an outcome yet, or one we do not know.
+    /// Not an outcome yet, or an unknown one.
     Other,
 }
 
@@ -130,7 +130,7 @@ fn empty_state(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(&[code::LIST_8, 1, 0]);
 }
 
-/// What became of the deliveries from `first` to `last`.
+/// The outcome of the deliveries from `first` to `last`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Disposition<'a> {
     pub role: Role,

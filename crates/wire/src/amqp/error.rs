@@ -1,11 +1,11 @@
-//! What is wrong with bytes that do not decode.
+//! Errors of the AMQP decoder.
 
 use std::fmt;
 
-/// Bytes that are not what they should be. Nothing was changed by them.
+/// The bytes are malformed. Decoding has no side effects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed {
-    /// What was being read, or what is wrong with it.
+    /// The part being read, or what is wrong with it.
     pub what: &'static str,
 }
 

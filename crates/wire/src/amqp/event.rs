@@ -1,10 +1,10 @@
-//! An event: as it is stored, and as it is delivered.
+//! Events as they are stored and as they are delivered.
 //!
-//! Stored is the whole message, each section byte for byte, in the order of the
-//! standard. Three things change it: the header loses `first-acquirer` and
-//! `delivery-count`, which describe one hop; annotations that are the broker's to
-//! write are removed; and the key of the publication is added where it is missing.
-//! Delivered is the same with our annotations in front of the sender's.
+//! An event is stored as the whole message, each section byte for byte, in the order
+//! of the standard, with three changes: the header loses `first-acquirer` and
+//! `delivery-count`, which describe one hop; annotations reserved for the broker are
+//! removed; and the key of the publication is added where it is missing. It is
+//! delivered with the broker's annotations in front of the sender's.
 
 use std::ops::Range;
 
@@ -22,14 +22,14 @@ pub const PRODUCER_ID: &str = "com.microsoft:producer-id";
 pub const PRODUCER_EPOCH: &str = "com.microsoft:producer-epoch";
 pub const PRODUCER_SEQUENCE: &str = "com.microsoft:producer-sequence-number";
 
-/// What the annotations of a message say to the broker.
+/// Annotations of a message that the broker reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Notes<'a> {
     pub key: Option<&'a str>,
     pub producer_id: Option<i64>,
     pub producer_epoch: Option<i64>,
     pub producer_sequence: Option<i64>,
-    /// An annotation is there that only the broker writes.
+    /// The sender has set an annotation that only the broker may write.
     forged: bool,
 }
 
@@ -51,16 +51,16 @@ impl<'a> Notes<'a> {
     }
 }
 
-/// What is stored of a message.
+/// The stored form of a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Stored {
     /// A part of the message itself.
     Range(Range<usize>),
-    /// Its annotations had to change.
+    /// The message with changed annotations or order.
     Rewritten(Vec<u8>),
 }
 
-/// Checks a message and says what is stored of it. `key` is the key of the whole
+/// Checks a message and returns its stored form. `key` is the key of the whole
 /// publication, if it has one.
 pub fn store<'a>(message: &'a [u8], key: Option<&str>) -> Result<(Stored, Notes<'a>)> {
     let mut sections = Sections::new(message);
@@ -98,13 +98,13 @@ pub fn store<'a>(message: &'a [u8], key: Option<&str>) -> Result<(Stored, Notes<
     Ok((Stored::Rewritten(ordered(message, &annotations)?), notes))
 }
 
-/// What is to become of a header.
+/// What the stored form does with a header.
 enum Header {
     Absent,
-    /// It says nothing.
+    /// It has no fields.
     Empty,
     Kept,
-    /// It has fields that are for one hop.
+    /// It has fields that describe one hop.
     OneHop,
 }
 
@@ -126,7 +126,7 @@ impl Header {
     }
 }
 
-/// The fields of a header that are about the message: durable, priority and ttl.
+/// The fields of a header that describe the message: durable, priority and ttl.
 const LASTING_FIELDS: u32 = 3;
 
 /// The sections of a message in the order of the standard, with other annotations.
@@ -178,8 +178,8 @@ fn write_header(out: &mut Vec<u8>, section: &Section<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The sender's annotations without those that only the broker writes, and with the
-/// key of the publication.
+/// The sender's annotations without those reserved for the broker, and with the key
+/// of the publication.
 fn rewrite(annotations: Option<Section<'_>>, key: Option<&str>) -> Result<Vec<u8>> {
     let mut items = Vec::new();
     let mut pairs = 0;
@@ -213,7 +213,7 @@ fn rewrite(annotations: Option<Section<'_>>, key: Option<&str>) -> Result<Vec<u8
     Ok(out)
 }
 
-/// What the broker says about an event.
+/// The position and time that the broker assigns to an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stamp {
     pub sequence: i64,
@@ -221,17 +221,17 @@ pub struct Stamp {
     pub enqueued_ms: i64,
 }
 
-/// What the broker says about the end of the partition.
+/// The last event of the partition, as of a point in time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tail {
     pub last: Stamp,
     pub retrieved_ms: i64,
 }
 
-/// Bytes that [`deliver`] adds to a stored event at most.
+/// Maximum bytes that [`deliver`] adds to a stored event.
 pub const STAMP_BYTES: usize = 336;
 
-/// Appends the event as its readers get it.
+/// Appends the event in its delivered form.
 pub fn deliver(out: &mut Vec<u8>, stored: &[u8], stamp: &Stamp, tail: Option<&Tail>) -> Result<()> {
     let front = Front::of(stored)?;
     out.extend_from_slice(front.header);
@@ -294,7 +294,7 @@ impl<'a> Front<'a> {
 
 fn write_stamp(out: &mut Vec<u8>, stamp: &Stamp, names: [&str; 3]) {
     write::symbol(out, names[0]);
-    // Always in full: the size then depends on the offset only.
+    // Always in full, so that the size depends on the offset only.
     out.push(code::LONG);
     out.extend_from_slice(&stamp.sequence.to_be_bytes());
     write::symbol(out, names[1]);
@@ -303,7 +303,7 @@ fn write_stamp(out: &mut Vec<u8>, stamp: &Stamp, names: [&str; 3]) {
     write::timestamp(out, stamp.enqueued_ms);
 }
 
-/// What a reader is told of the end of its partition.
+/// Annotations that describe the end of the partition to a reader.
 const LAST: [&str; 3] = [
     "last_enqueued_sequence_number",
     "last_enqueued_offset",
@@ -311,7 +311,8 @@ const LAST: [&str; 3] = [
 ];
 const RETRIEVED: &str = "runtime_info_retrieval_time_utc";
 
-/// Writes our delivery annotations, and those of the sender that are not named like ours.
+/// Writes the broker's delivery annotations, and the sender's unless they have the
+/// same names.
 fn write_tail(out: &mut Vec<u8>, tail: &Tail, mut theirs: Items<'_>) {
     let (mut kept, mut pairs) = (Vec::new(), 4);
     loop {
@@ -336,7 +337,7 @@ fn write_tail(out: &mut Vec<u8>, tail: &Tail, mut theirs: Items<'_>) {
     });
 }
 
-/// A number as a string, without a detour over the heap.
+/// Writes a number as a string, without a heap allocation.
 fn write_decimal(out: &mut Vec<u8>, value: i64) {
     let mut digits = [0; 20];
     let mut at = digits.len();

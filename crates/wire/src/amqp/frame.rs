@@ -8,7 +8,7 @@ use super::error::{Malformed, Result};
 /// The size of a protocol header, and of a frame's header without extension.
 pub const HEADER_BYTES: usize = 8;
 
-/// What a peer wants to speak next.
+/// The protocol that a peer starts with its header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protocol {
     Amqp,
@@ -16,7 +16,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// The eight bytes that announce it.
+    /// The eight bytes of its header.
     pub const fn header(self) -> [u8; HEADER_BYTES] {
         match self {
             Self::Amqp => *b"AMQP\x00\x01\x00\x00",
@@ -25,8 +25,8 @@ impl Protocol {
     }
 }
 
-/// Takes a protocol header from the front, once it is all there. What cannot become
-/// one is refused at its first wrong byte.
+/// Takes a protocol header from the front, once it is complete. Invalid bytes are
+/// refused at the first wrong byte.
 pub fn take_protocol(buffer: &mut BytesMut) -> Result<Option<Protocol>> {
     let seen = buffer.len().min(HEADER_BYTES);
     for protocol in [Protocol::Amqp, Protocol::Sasl] {
@@ -58,7 +58,7 @@ impl Kind {
     }
 }
 
-/// One frame, its body not looked at. An empty body is a sign of life.
+/// One frame with an undecoded body. An empty body is a heartbeat.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frame {
     pub kind: Kind,
@@ -66,8 +66,8 @@ pub struct Frame {
     pub body: Bytes,
 }
 
-/// Takes a frame from the front, once it is all there. A frame that is too large is
-/// refused when its size is read, before its bytes are waited for.
+/// Takes a frame from the front, once it is complete. A frame that is too large is
+/// refused when its size is read, before its bytes are buffered.
 pub fn take(buffer: &mut BytesMut) -> Result<Option<Frame>> {
     let Some(size) = size(buffer) else {
         return Ok(None);
@@ -99,8 +99,8 @@ pub fn take(buffer: &mut BytesMut) -> Result<Option<Frame>> {
     }))
 }
 
-/// How many bytes are missing until the next frame is complete, as far as known: never
-/// more than the largest frame has, whatever the peer says.
+/// The number of bytes missing until the next frame is complete, as far as known:
+/// never more than the maximum frame size, whatever the peer claims.
 pub fn missing(buffer: &[u8]) -> usize {
     let size = size(buffer).unwrap_or(HEADER_BYTES);
     let size = size.min(limits::AMQP_FRAME_BYTES as usize);

@@ -8,7 +8,7 @@ use super::selector;
 use super::value::{Array, Items, Value};
 use super::write;
 
-/// Which end of a link the writer of a performative is.
+/// The end of a link that writes a performative.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
     Sender,
@@ -37,7 +37,7 @@ impl Role {
     }
 }
 
-/// Source, target and properties are kept as they came, to be echoed.
+/// Source, target and properties stay as received, to be echoed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Attach<'a> {
     pub name: &'a str,
@@ -102,7 +102,7 @@ impl<'a> Attach<'a> {
         });
     }
 
-    /// Whether the peer would like this capability.
+    /// Whether the peer desires this capability.
     pub fn desires(&self, capability: &str) -> bool {
         match self.desired.value() {
             Ok(Value::Array(array)) => Array::has(array, capability),
@@ -184,8 +184,8 @@ pub fn write_source(out: &mut Vec<u8>, address: Option<&str>, filter: Raw<'_>) {
     });
 }
 
-/// Writes a source as it came, but for filters that are not applied: what is echoed
-/// is in force.
+/// Writes a source as received, without filters that are not applied: the echoed
+/// filters are in force.
 pub fn write_known_filters(out: &mut Vec<u8>, source: Raw<'_>) {
     match known_filters(source) {
         Ok(Some(rewritten)) => out.extend_from_slice(&rewritten),

@@ -1,4 +1,4 @@
-//! What `$management` tells about event hubs.
+//! Responses of `$management` about event hubs.
 
 use super::write;
 
@@ -40,7 +40,7 @@ pub struct Partition<'a> {
     pub partition: &'a str,
     pub first_sequence: i64,
     pub last_sequence: i64,
-    /// A decimal; -1 if nothing was ever appended.
+    /// A decimal; -1 if the partition never had an event.
     pub last_offset: &'a str,
     pub last_enqueued_ms: i64,
     pub empty: bool,

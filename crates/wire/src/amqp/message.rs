@@ -1,8 +1,8 @@
-//! The sections of a message, found but not decoded.
+//! Splits a message into sections without decoding them.
 //!
-//! A body is never looked into. Each section comes once, except that a body may
-//! consist of several of one kind. The order is not insisted on: one client writes
-//! the footer before the body, another the delivery annotations behind everything.
+//! A body is never decoded. Each section occurs once, except that a body may consist
+//! of several of one kind. Any order is accepted: one client writes the footer before
+//! the body, another the delivery annotations at the end.
 
 use super::code::{self, descriptor};
 use super::error::{Malformed, Result};
@@ -52,7 +52,7 @@ impl Part {
     }
 }
 
-/// One section and where it stands.
+/// One section and its range.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Section<'a> {
     pub part: Part,
@@ -87,8 +87,8 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Everything but a body is small and is read by all clients, so one that cannot
-    /// be read must not be stored: it would stop every reader behind it.
+    /// Checks that everything but the body can be read. All clients read these small
+    /// parts, so storing a malformed one would stop every reader behind it.
     pub fn check(&self) -> Result<()> {
         match self.part {
             Part::Data => self.data().map(drop),
@@ -105,12 +105,12 @@ impl<'a> Section<'a> {
     }
 }
 
-/// Goes through the sections of a message.
+/// Iterates over the sections of a message.
 #[derive(Clone, Debug)]
 pub struct Sections<'a> {
     message: &'a [u8],
     at: usize,
-    /// The kinds that have come.
+    /// The kinds seen so far.
     seen: u16,
 }
 

@@ -7,10 +7,10 @@ use super::scan::Raw;
 use super::value::{Items, Value};
 use super::write;
 
-/// A request, as far as its node needs it.
+/// The fields of a request that its node reads.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Request<'a> {
-    /// Kept as it came: the reply must repeat it with its type.
+    /// Kept as received: the reply must repeat it with its type.
     pub id: Raw<'a>,
     pub reply_to: Option<&'a str>,
     pub operation: Option<&'a str>,
@@ -72,7 +72,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Clients write texts as strings, symbols or bytes.
+/// Clients send texts as strings, symbols or bytes.
 fn text(value: Value<'_>) -> Option<&str> {
     match value {
         Value::Binary(bytes) => std::str::from_utf8(bytes).ok(),
@@ -80,7 +80,7 @@ fn text(value: Value<'_>) -> Option<&str> {
     }
 }
 
-/// What became of a request.
+/// The status of a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Status<'a> {
     pub code: i32,
@@ -112,7 +112,7 @@ pub fn write_reply(
         write::int(out, status.code);
         write::string(out, "status-description");
         write::string(out, status.description);
-        // The name under which one of the clients looks for it.
+        // The name under which one of the clients reads it.
         write::string(out, "statusDescription");
         write::string(out, status.description);
         if let Some(condition) = status.condition {

@@ -6,21 +6,21 @@ use super::performative::described_list;
 use super::value::Value;
 use super::write;
 
-/// Mechanisms in the order in which we offer them.
+/// Mechanisms, in the order in which they are offered.
 pub const MECHANISMS: [&str; 4] = ["MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL"];
 
 /// Codes of an outcome.
 pub const OK: u8 = 0;
 pub const REFUSED: u8 = 1;
 
-/// What a client chooses.
+/// The mechanism that a client selects, and its response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Init<'a> {
     pub mechanism: &'a str,
     pub response: &'a [u8],
 }
 
-/// Reads the frame by which a client begins.
+/// Reads the sasl-init frame.
 pub fn read_init(body: &[u8]) -> Result<Init<'_>> {
     let mut rest = body;
     let (number, mut fields) = described_list(&mut rest)?;

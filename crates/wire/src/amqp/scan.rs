@@ -1,21 +1,21 @@
-//! Finds where a value ends without looking into it.
+//! Finds the end of a value without decoding it.
 
 use steadfast_core::limits;
 
 use super::code;
 use super::error::{Malformed, Result};
 
-/// What a described value says it is.
+/// The descriptor of a described value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Descriptor<'a> {
     Code(u64),
     Symbol(&'a str),
-    /// Any other value: applications may describe their values as they like.
+    /// Any other value: applications may use any descriptor.
     Other(Raw<'a>),
 }
 
 impl Descriptor<'_> {
-    /// The number, also where its well-known symbol was written.
+    /// The number, also if its well-known symbol was sent.
     pub fn number(self) -> Option<u64> {
         match self {
             Self::Code(number) => Some(number),
@@ -52,7 +52,7 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// Takes one value from the front without looking into it.
+/// Takes one value from the front without decoding it.
 pub fn skip<'a>(bytes: &mut &'a [u8]) -> Result<Raw<'a>> {
     skip_at(bytes, 0)
 }
@@ -72,8 +72,8 @@ fn skip_at<'a>(bytes: &mut &'a [u8], mut depth: usize) -> Result<Raw<'a>> {
     Ok(Raw(&start[..start.len() - bytes.len()]))
 }
 
-/// A descriptor: the protocol's own are numbers and symbols, those of applications
-/// any value, even a described one.
+/// Reads a descriptor: the protocol's own are numbers and symbols, those of
+/// applications any value, even a described one.
 pub(crate) fn descriptor<'a>(bytes: &mut &'a [u8]) -> Result<Descriptor<'a>> {
     descriptor_at(bytes, 0)
 }
@@ -94,7 +94,7 @@ fn descriptor_at<'a>(bytes: &mut &'a [u8], depth: usize) -> Result<Descriptor<'a
     })
 }
 
-/// Takes what follows a constructor: its width or its length says how much.
+/// Takes the bytes after a constructor, which determines their width or length.
 pub(crate) fn payload<'a>(constructor: u8, bytes: &mut &'a [u8]) -> Result<&'a [u8]> {
     let length = match constructor >> 4 {
         0x4 => 0,

@@ -1,18 +1,18 @@
-//! Where a reader wants to start, as a filter says it.
+//! Start position of a reader, from a selector filter.
 
 use super::code::descriptor;
 use super::error::{Malformed, Result};
 use super::scan::Raw;
 use super::value::{Items, Value};
 
-/// The name under which the filter is found.
+/// The name of the filter in a source.
 pub const NAME: &str = "apache.org:selector-filter:string";
 
 /// A position in a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Start {
     Beginning,
-    /// What is enqueued from now on.
+    /// Events enqueued from now on.
     Latest,
     Offset {
         offset: i64,
@@ -44,7 +44,7 @@ pub fn start(mut filter: Items<'_>) -> Result<Start> {
     Ok(Start::Beginning)
 }
 
-/// Whether an entry of a filter is the selector, by its name or by its descriptor.
+/// Whether an entry of a filter is the selector, by its name or its descriptor.
 pub(crate) fn is_selector(name: &Value<'_>, filter: Raw<'_>) -> Result<bool> {
     let kind = match filter.value()? {
         Value::Described(kind, _) => kind.number(),
@@ -53,7 +53,7 @@ pub(crate) fn is_selector(name: &Value<'_>, filter: Raw<'_>) -> Result<bool> {
     Ok(kind == Some(descriptor::SELECTOR) || name.as_text() == Some(NAME))
 }
 
-/// Parses `amqp.annotation.x-opt-offset > '42'` and its siblings. White space around
+/// Parses `amqp.annotation.x-opt-offset > '42'` and its variants. White space around
 /// the operator is optional, and so are the quotes.
 pub fn parse(text: &str) -> Result<Start> {
     let (name, rest) = text

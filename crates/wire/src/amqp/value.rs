@@ -1,8 +1,8 @@
-//! One value, read where it stands.
+//! Decodes one value in place.
 //!
-//! Nothing is copied and nothing is allocated: a list or map is a view that is
-//! read item by item, so its claimed count costs nothing. What is nested is looked
-//! at only by who walks into it; [`check`] walks everything, to a bounded depth.
+//! Nothing is copied or allocated: a list or map is a view that is read item by item,
+//! so its claimed count costs nothing. Nested values are decoded only on access;
+//! [`check`] walks everything, to a bounded depth.
 
 use steadfast_core::limits;
 
@@ -27,7 +27,7 @@ pub enum Value<'a> {
     Float(u32),
     /// The bits.
     Double(u64),
-    /// 4, 8 or 16 bytes, as they came.
+    /// 4, 8 or 16 bytes, as received.
     Decimal(&'a [u8]),
     Char(u32),
     /// Milliseconds since 1970.
@@ -37,7 +37,7 @@ pub enum Value<'a> {
     String(&'a str),
     Symbol(&'a str),
     List(Items<'a>),
-    /// Keys and values by turns.
+    /// Alternating keys and values.
     Map(Items<'a>),
     Array(Array<'a>),
     Described(Descriptor<'a>, Raw<'a>),
@@ -107,8 +107,8 @@ pub fn read<'a>(bytes: &mut &'a [u8]) -> Result<Value<'a>> {
     of(constructor, payload)
 }
 
-/// Walks through all of a value: every constructor known, every size exact, every
-/// text readable, no deeper than the limit.
+/// Walks a whole value: every constructor known, every size exact, every text valid
+/// UTF-8, no deeper than the limit.
 pub fn check(raw: Raw<'_>) -> Result<()> {
     check_at(raw.value()?, 0)
 }
@@ -139,7 +139,7 @@ fn check_items(mut items: Items<'_>, depth: usize) -> Result<()> {
     items.end()
 }
 
-/// The value of a constructor and what followed it.
+/// Decodes the value of a constructor from the bytes after it.
 pub(crate) fn of(constructor: u8, payload: &[u8]) -> Result<Value<'_>> {
     let mut bytes = payload;
     let bytes = &mut bytes;
@@ -187,7 +187,7 @@ pub(crate) fn of(constructor: u8, payload: &[u8]) -> Result<Value<'_>> {
     })
 }
 
-/// What is left of a list's or map's items.
+/// The remaining items of a list or map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Items<'a> {
     count: u32,
@@ -210,18 +210,17 @@ impl<'a> Items<'a> {
         Ok(Self { count, bytes })
     }
 
-    /// How many are said to be left.
+    /// The claimed number of remaining items.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// The bytes of what is left.
+    /// The bytes of the remaining items.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The next item; null after the last, because writers leave out what is null
-    /// at the end.
+    /// The next item; null after the last, because writers omit trailing nulls.
     #[expect(clippy::should_implement_trait, reason = "it never ends")]
     pub fn next(&mut self) -> Result<Value<'a>> {
         if !self.step() {
@@ -247,7 +246,7 @@ impl<'a> Items<'a> {
         }
     }
 
-    /// The value of a map's key that is a text.
+    /// The value of a map's text key.
     pub fn find(mut self, key: &str) -> Result<Option<Value<'a>>> {
         while let Some((name, raw)) = self.next_pair()? {
             if name.as_text() == Some(key) {
@@ -257,7 +256,7 @@ impl<'a> Items<'a> {
         Ok(None)
     }
 
-    /// All items are taken, so all bytes must be.
+    /// Checks that no bytes remain after the last item.
     pub fn end(&self) -> Result<()> {
         match self.count == 0 && self.bytes.is_empty() {
             true => Ok(()),
@@ -300,7 +299,7 @@ impl<'a> Items<'a> {
 
 /// An array's elements, which share one constructor.
 ///
-/// A described constructor is read past: nobody here asks for the descriptor.
+/// The descriptor of a described constructor is skipped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Array<'a> {
     count: u32,

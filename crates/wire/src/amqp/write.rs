@@ -1,8 +1,8 @@
 //! Writes values, each in its shortest form.
 //!
-//! Two forms are never chosen: `list0` and the one-byte booleans' long form, because
-//! readers that index fields by position stumble over the first. Lists of
-//! performatives are always written with all of their fields.
+//! Two forms are never written: `list0` and the two-byte form of booleans, because
+//! readers that index fields by position fail on the first. Lists of performatives
+//! are always written with all of their fields.
 
 use super::code;
 
@@ -128,7 +128,7 @@ pub fn list(out: &mut Vec<u8>, count: u32, items: impl FnOnce(&mut Vec<u8>)) {
     compound(out, code::LIST_32, count, items);
 }
 
-/// A map of `pairs` pairs, which `items` writes, keys and values by turns.
+/// A map of `pairs` pairs, which `items` writes as alternating keys and values.
 pub fn map(out: &mut Vec<u8>, pairs: u32, items: impl FnOnce(&mut Vec<u8>)) {
     compound(out, code::MAP_32, pairs * 2, items);
 }
@@ -151,7 +151,7 @@ fn array<'a>(out: &mut Vec<u8>, element: u8, texts: impl ExactSizeIterator<Item 
     });
 }
 
-/// A descriptor that is known by number.
+/// A descriptor with a numeric code.
 pub fn descriptor(out: &mut Vec<u8>, number: u64) {
     out.push(code::DESCRIBED);
     match u8::try_from(number) {
@@ -163,7 +163,7 @@ pub fn descriptor(out: &mut Vec<u8>, number: u64) {
     }
 }
 
-/// Runs `write`, then puts the size of what it wrote in front of it.
+/// Runs `write`, then inserts the size of its output in front.
 fn compound(out: &mut Vec<u8>, constructor: u8, count: u32, write: impl FnOnce(&mut Vec<u8>)) {
     out.push(constructor);
     let at = out.len();
@@ -174,7 +174,7 @@ fn compound(out: &mut Vec<u8>, constructor: u8, count: u32, write: impl FnOnce(&
     out[at..at + 4].copy_from_slice(&size.to_be_bytes());
 }
 
-/// Something, or null.
+/// A value, or null.
 pub(crate) fn optional<T>(
     out: &mut Vec<u8>,
     value: Option<T>,

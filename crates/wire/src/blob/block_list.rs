@@ -1,23 +1,23 @@
-//! Lists of blocks, as clients write and read them.
+//! Block lists, in requests and responses.
 
 use std::fmt::Write as _;
 
 use super::xml::{HEAD, element};
 
-/// Where a block of a list is looked for.
+/// The blocks among which a listed block is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Among the blocks that are not committed, then among the others.
+    /// The uncommitted blocks, then the committed ones.
     Latest,
     Committed,
     Uncommitted,
 }
 
-/// The text is no list of blocks.
+/// The text is not a valid block list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotBlockList;
 
-/// Reads `<BlockList><Latest>id</Latest>..</BlockList>`: sources and ids, in order.
+/// Parses `<BlockList><Latest>id</Latest>..</BlockList>`: sources and ids, in order.
 pub fn parse(text: &str) -> Result<Vec<(Source, String)>, NotBlockList> {
     let mut rest = text.trim_start_matches('\u{feff}');
     let mut found = Vec::new();
@@ -46,7 +46,7 @@ pub fn parse(text: &str) -> Result<Vec<(Source, String)>, NotBlockList> {
 }
 
 /// The name of the next tag, and whether its element is empty; declarations and
-/// comments are passed over. Between tags there is only white space.
+/// comments are skipped. Only white space is allowed between tags.
 fn next_tag<'a>(rest: &mut &'a str) -> Result<Option<(&'a str, bool)>, NotBlockList> {
     loop {
         let text = rest.trim_start();
@@ -87,7 +87,7 @@ fn ended(rest: &str) -> Result<(), NotBlockList> {
     }
 }
 
-/// Shows the blocks of a blob, by id and length; a list that was not asked for is
+/// Writes the blocks of a blob, with id and length; a list that was not requested is
 /// `None`.
 pub fn show(committed: Option<&[(&str, u64)]>, uncommitted: Option<&[(&str, u64)]>) -> String {
     let mut text = format!("{HEAD}<BlockList>");

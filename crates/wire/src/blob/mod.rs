@@ -1,6 +1,6 @@
-//! Blob storage on the wire: who has signed, and XML.
+//! Blob storage on the wire: signatures and XML.
 //!
-//! Only what clients of Event Hubs and of block blobs need.
+//! Only the subset that clients of Event Hubs and of block blobs need.
 
 pub mod block_list;
 pub mod place;

@@ -1,12 +1,12 @@
-//! Which blob a request is about.
+//! The blob that a request addresses.
 
 use percent_encoding::percent_decode_str;
 
-/// Longest query that is read, and how many parameters it may have.
+/// The maximum length of a query, and its maximum number of parameters.
 const QUERY_BYTES: usize = 8 * 1024;
 const PARAMETERS: usize = 64;
 
-/// Account, container and blob of a path, decoded.
+/// Account, container and blob of a path, percent-decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     pub account: String,
@@ -14,12 +14,12 @@ pub struct Place {
     pub blob: Option<String>,
 }
 
-/// The address cannot be understood.
+/// The path or query is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotPlace;
 
 impl Place {
-    /// Reads `/{account}/{container}/{blob}`, of which the last may hold slashes.
+    /// Parses `/{account}/{container}/{blob}`; the blob's name may contain slashes.
     pub fn parse(path: &str) -> Result<Self, NotPlace> {
         let mut parts = path.strip_prefix('/').ok_or(NotPlace)?.splitn(3, '/');
         let account = decoded(parts.next().unwrap_or(""))?;
@@ -39,7 +39,7 @@ impl Place {
     }
 }
 
-/// The parameters of a query, decoded, in the order in which they came.
+/// The parameters of a query, decoded, in their order.
 pub fn parameters(query: &str) -> Result<Vec<(String, String)>, NotPlace> {
     if query.len() > QUERY_BYTES {
         return Err(NotPlace);

@@ -1,8 +1,8 @@
 //! Shared access signatures of blob storage.
 //!
-//! They stand in the query. One of an **account** names services and types of
-//! resources; one of the **service** is for one container or blob. What is signed
-//! grew with the versions of the service.
+//! They are query parameters. An **account** SAS names services and resource types; a
+//! **service** SAS is for one container or blob. Later versions of the service sign
+//! more fields.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,17 +10,17 @@ use base64::engine::general_purpose::STANDARD;
 use super::place::Place;
 use crate::signature;
 
-/// Oldest version whose signed text is known here.
+/// The oldest supported version.
 const OLDEST: &str = "2015-04-05";
-/// From here on the kind of resource and a snapshot are signed.
+/// From this version on, the resource type and a snapshot are signed.
 const WITH_RESOURCE: &str = "2018-11-09";
-/// From here on a scope of encryption is signed.
+/// From this version on, an encryption scope is signed.
 const WITH_SCOPE: &str = "2020-12-06";
 
-/// What a signature is for.
+/// The resources that a signature covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Containers, and blobs, of the account, as far as it says so.
+    /// Containers and blobs of the account, as far as its resource types allow.
     Account {
         has_containers: bool,
         has_objects: bool,
@@ -31,30 +31,29 @@ pub enum Scope {
     Blob,
 }
 
-/// A signature, read but not verified.
+/// A parsed SAS, not yet verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sas {
     pub scope: Scope,
     /// One letter per permission.
     pub permissions: String,
-    /// Times as they came; `None` if it says nothing.
+    /// Times as received; `None` if absent.
     pub start: Option<String>,
     pub expiry: String,
     /// An address, or two with a hyphen between them.
     pub addresses: Option<String>,
-    /// Whether it holds for encrypted requests only.
+    /// Whether it is valid for encrypted requests only.
     pub needs_encryption: bool,
     signed: String,
     signature: Vec<u8>,
 }
 
-/// Why a query holds no signature that can be verified.
+/// The reason why a query holds no SAS that can be verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotSas(pub &'static str);
 
 impl Sas {
-    /// Reads the signature in a query; `None` if there is none. Nothing is known
-    /// about its truth yet.
+    /// Parses the SAS in a query; `None` if there is none. It is not verified yet.
     pub fn parse(parameters: &[(String, String)], place: &Place) -> Result<Option<Self>, NotSas> {
         let find = |name: &str| {
             let mut pairs = parameters.iter();
@@ -106,19 +105,19 @@ impl Sas {
         }))
     }
 
-    /// Whether `key`, in base64, has signed it; in constant time.
+    /// Whether it is signed with `key`, in base64; in constant time.
     pub fn is_signed_by(&self, key: &str) -> bool {
         let key = STANDARD.decode(key);
         key.is_ok_and(|key| signature::is_signed(&key, &self.signed, &self.signature))
     }
 
-    /// Whether one of these permissions is among its own.
+    /// Whether it grants one of these permissions.
     pub fn permits(&self, any: &str) -> bool {
         any.chars().any(|one| self.permissions.contains(one))
     }
 }
 
-/// What the signature of a service is for: its scope, and its name as it is signed.
+/// The resource of a service SAS: its scope, and its name as signed.
 fn resource(kind: &str, place: &Place) -> Result<(Scope, String), NotSas> {
     let Place {
         account,

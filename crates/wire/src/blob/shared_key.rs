@@ -1,9 +1,9 @@
-//! Requests that are signed with the key of an account.
+//! Requests signed with the key of an account.
 //!
-//! `Authorization: SharedKey {account}:{signature}`. What is signed is the verb,
-//! eleven headers, all `x-ms-` headers in order, the path as it came and the
+//! `Authorization: SharedKey {account}:{signature}`. The signed text holds the verb,
+//! eleven headers, all `x-ms-` headers in order, the path as received and the
 //! parameters. Clients sort headers as the service does, by a culture in which
-//! hyphens count last, or by bytes: either order is taken.
+//! hyphens sort last, or by bytes: either order is accepted.
 
 use std::cmp::Ordering;
 
@@ -29,11 +29,11 @@ const SIGNED: [&str; 11] = [
     "range",
 ];
 
-/// A request, as far as it is signed.
+/// The signed parts of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     pub verb: &'a str,
-    /// As it came, still encoded.
+    /// As received, still encoded.
     pub path: &'a str,
     /// Decoded.
     pub parameters: &'a [(String, String)],
@@ -41,19 +41,19 @@ pub struct Request<'a> {
     pub headers: &'a [(String, String)],
 }
 
-/// What a header claims, not verified.
+/// The account and signature of a header, not yet verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedKey {
     pub account: String,
     signature: Vec<u8>,
 }
 
-/// The text is no such header.
+/// The text is not a valid `SharedKey` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotSharedKey;
 
 impl SharedKey {
-    /// Reads the value of `Authorization`.
+    /// Parses the value of `Authorization`.
     pub fn parse(header: &str) -> Result<Self, NotSharedKey> {
         let (scheme, claim) = header.trim().split_once(' ').ok_or(NotSharedKey)?;
         if !scheme.eq_ignore_ascii_case(SCHEME) {
@@ -70,7 +70,7 @@ impl SharedKey {
         }
     }
 
-    /// Whether `key`, in base64, has signed the request; in constant time.
+    /// Whether the request is signed with `key`, in base64; in constant time.
     pub fn is_signed_by(&self, key: &str, request: &Request<'_>) -> bool {
         let Ok(key) = STANDARD.decode(key) else {
             return false;
@@ -84,7 +84,7 @@ impl SharedKey {
     }
 }
 
-/// The header that proves that a request was made with `key`, in base64.
+/// The header of a request signed with `key`, in base64.
 pub fn header(account: &str, key: &str, request: &Request<'_>) -> Option<String> {
     let key = STANDARD.decode(key).ok()?;
     let signature = signature::sign(&key, &text(account, request, by_culture));
@@ -131,7 +131,7 @@ fn text(account: &str, request: &Request<'_>, order: fn(&str, &str) -> Ordering)
     text
 }
 
-/// Punctuation before digits before letters; hyphens only where all else is equal.
+/// Punctuation before digits before letters; hyphens only break ties.
 fn by_culture(left: &str, right: &str) -> Ordering {
     let weights = |text: &str| -> Vec<u16> {
         let bytes = text.bytes().filter(|byte| *byte != b'-' && *byte != b'\'');

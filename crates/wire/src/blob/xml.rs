@@ -1,4 +1,4 @@
-//! Answers in XML: what went wrong, and which blobs there are.
+//! Responses in XML: errors and lists of blobs.
 
 use std::fmt::Write as _;
 
@@ -10,11 +10,11 @@ pub struct Item<'a> {
     pub name: &'a str,
     /// Elements and their values, in the order in which they are shown.
     pub properties: &'a [(&'a str, String)],
-    /// `None` if nobody has asked for it.
+    /// `None` if metadata was not requested.
     pub metadata: Option<&'a [(String, String)]>,
 }
 
-/// What was asked for.
+/// The parameters of a list request.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
     pub endpoint: &'a str,
@@ -72,19 +72,19 @@ impl Listing {
         text.push_str("</Blob>");
     }
 
-    /// Adds what the names of some blobs begin with.
+    /// Adds a common prefix of several names.
     pub fn push_prefix(&mut self, name: &str) {
         self.text.push_str("<BlobPrefix>");
         element(&mut self.text, "Name", name);
         self.text.push_str("</BlobPrefix>");
     }
 
-    /// Bytes so far.
+    /// Bytes written so far.
     pub fn bytes(&self) -> usize {
         self.text.len()
     }
 
-    /// The list with where the next one begins; empty if this is the last.
+    /// Ends the list with the marker of the next page; empty if this is the last.
     pub fn end(mut self, next: &str) -> String {
         self.text.push_str("</Blobs>");
         element(&mut self.text, "NextMarker", next);
@@ -101,14 +101,13 @@ pub fn error(code: &str, message: &str) -> String {
     text + "</Error>"
 }
 
-/// Whether XML can carry the text as it is.
+/// Whether XML can represent the text.
 pub fn carries(text: &str) -> bool {
     let is_bad = |one: char| one.is_control() || matches!(one, '\u{fffe}' | '\u{ffff}');
     !text.chars().any(is_bad)
 }
 
-/// An element; an empty one if there is no value, for clients miss one that is not
-/// there.
+/// Writes an element, even without a value, because clients fail on a missing one.
 pub(super) fn element(text: &mut String, name: &str, value: &str) {
     text.extend(["<", name]);
     if value.is_empty() {

@@ -1,4 +1,4 @@
-//! What an orchestrator asks for.
+//! Actions that an orchestrator returns.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::event::{
 use super::shared::{OrchestrationInstance, OrchestrationStatus, TaskFailureDetails, TraceContext};
 use super::well_known::Timestamp;
 
-/// One wish of an orchestrator.
+/// One action of an orchestrator.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct OrchestratorAction {
     #[prost(int32, tag = "1")]
@@ -22,7 +22,7 @@ pub struct OrchestratorAction {
 pub mod action_type {
     use super::*;
 
-    /// What is wished for.
+    /// The action.
     #[derive(Clone, PartialEq, prost::Oneof)]
     pub enum ActionType {
         #[prost(message, tag = "2")]
@@ -128,7 +128,7 @@ pub struct SendEntityMessageAction {
 pub mod entity_message_type {
     use super::*;
 
-    /// What is sent to an entity.
+    /// The message to an entity.
     #[derive(Clone, PartialEq, Eq, prost::Oneof)]
     pub enum EntityMessageType {
         #[prost(message, tag = "1")]

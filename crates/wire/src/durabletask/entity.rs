@@ -1,10 +1,10 @@
-//! Entities: work, results, and what clients see.
+//! Entities: work items, results and client views.
 
 use super::event::HistoryEvent;
 use super::shared::{OrchestrationInstance, TaskFailureDetails, TraceContext};
 use super::well_known::Timestamp;
 
-/// Operations for a worker. Without a state there is no entity yet.
+/// Operations for a worker. Without a state the entity does not exist yet.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct EntityRequest {
     #[prost(string, tag = "1")]
@@ -45,7 +45,7 @@ pub struct OperationResult {
 pub mod operation_result_type {
     use super::*;
 
-    /// What came of an operation.
+    /// The result of an operation.
     #[derive(Clone, PartialEq, prost::Oneof)]
     pub enum ResultType {
         #[prost(message, tag = "1")]
@@ -75,7 +75,7 @@ pub struct OperationResultFailure {
     pub end_time_utc: Option<Timestamp>,
 }
 
-/// Who asked for an operation, as a worker echoes it.
+/// The caller of an operation, as a worker echoes it.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct OperationInfo {
     #[prost(string, tag = "1")]
@@ -96,7 +96,7 @@ pub struct OperationAction {
 pub mod operation_action_type {
     use super::*;
 
-    /// What an operation asks for.
+    /// An action of an operation.
     #[derive(Clone, PartialEq, Eq, prost::Oneof)]
     pub enum OperationActionType {
         #[prost(message, tag = "2")]
@@ -158,7 +158,8 @@ pub struct SignalEntityRequest {
     pub request_time: Option<Timestamp>,
 }
 
-/// What came of a call by a client. The method is ours: SDKs do not know it.
+/// The result of a client's call. This method is a Steadfast extension: SDKs do not
+/// know it.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct CallEntityResponse {
     #[prost(message, optional, tag = "1")]

@@ -8,7 +8,7 @@ use super::shared::{
 };
 use super::well_known::Timestamp;
 
-/// One event of a history. Its time is always set: workers read it unasked.
+/// One event of a history. Its time is always set, because workers read it unchecked.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct HistoryEvent {
     #[prost(int32, tag = "1")]
@@ -26,7 +26,7 @@ pub struct HistoryEvent {
 pub mod event_type {
     use super::*;
 
-    /// What happened.
+    /// The content of an event.
     #[derive(Clone, PartialEq, prost::Oneof)]
     pub enum EventType {
         #[prost(message, tag = "3")]
@@ -138,7 +138,7 @@ pub struct TaskScheduledEvent {
     pub tags: BTreeMap<String, String>,
 }
 
-/// Of an activity and of a child alike.
+/// For activities and sub-orchestrations alike.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct TaskCompletedEvent {
     #[prost(int32, tag = "1")]
@@ -147,7 +147,7 @@ pub struct TaskCompletedEvent {
     pub result: Option<String>,
 }
 
-/// Of an activity and of a child alike.
+/// For activities and sub-orchestrations alike.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct TaskFailedEvent {
     #[prost(int32, tag = "1")]

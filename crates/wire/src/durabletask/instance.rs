@@ -1,4 +1,4 @@
-//! Instances: what clients ask, and what they are shown.
+//! Instances: client requests and responses.
 
 use std::collections::BTreeMap;
 
@@ -33,13 +33,13 @@ pub struct CreateInstanceRequest {
 pub struct OrchestrationIdReusePolicy {
     #[prost(enumeration = "OrchestrationStatus", repeated, tag = "1")]
     pub replaceable_status: Vec<i32>,
-    /// Of older SDKs, which say here what becomes of an instance in one of these states;
-    /// newer ones leave it out and mean that it is replaced.
+    /// Set by older SDKs: the action for an instance in one of these states. Newer
+    /// SDKs omit it and mean that the instance is replaced.
     #[prost(enumeration = "CreateOrchestrationAction", tag = "2")]
     pub action: i32,
 }
 
-/// Of older SDKs. To refuse is nothing that is written: it is the usual value.
+/// Used by older SDKs. The error action is the default value and is not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum CreateOrchestrationAction {
@@ -217,7 +217,7 @@ pub struct PurgeInstancesRequest {
 pub mod purge_request {
     use super::{InstanceBatch, PurgeInstanceFilter};
 
-    /// Which instances go.
+    /// The instances to purge.
     #[derive(Clone, PartialEq, Eq, prost::Oneof)]
     pub enum Request {
         #[prost(string, tag = "1")]

@@ -2,9 +2,9 @@
 //!
 //! The service `TaskHubSidecarService` has no package, so paths are
 //! `/TaskHubSidecarService/<method>`. Fields and numbers are those of
-//! `orchestrator_service.proto`; they are written as derives, because there is no
-//! compiler of `.proto` files among our tools. `Option<String>` is a `StringValue`:
-//! absent and empty differ.
+//! `orchestrator_service.proto`; they are written as derives, because the build has
+//! no compiler of `.proto` files. `Option<String>` is a `StringValue`: absent and
+//! empty differ.
 
 mod action;
 mod entity;

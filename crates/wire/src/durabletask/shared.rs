@@ -1,4 +1,4 @@
-//! What instances, events and work have in common.
+//! Messages shared by instances, events and work items.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::well_known::{Timestamp, Value};
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Empty {}
 
-/// An instance, and perhaps which execution of it.
+/// An instance, and optionally one of its executions.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct OrchestrationInstance {
     #[prost(string, tag = "1")]
@@ -17,7 +17,7 @@ pub struct OrchestrationInstance {
     pub execution_id: Option<String>,
 }
 
-/// Who started an instance.
+/// The parent that started an instance.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ParentInstanceInfo {
     #[prost(int32, tag = "1")]
@@ -30,7 +30,7 @@ pub struct ParentInstanceInfo {
     pub orchestration_instance: Option<OrchestrationInstance>,
 }
 
-/// Where something stands in a distributed trace.
+/// The position in a distributed trace.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct TraceContext {
     #[prost(string, tag = "1")]
@@ -50,7 +50,7 @@ pub struct OrchestrationTraceContext {
     pub span_start_time: Option<Timestamp>,
 }
 
-/// What went wrong in a worker.
+/// The failure of a task in a worker.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct TaskFailureDetails {
     #[prost(string, tag = "1")]
@@ -81,7 +81,7 @@ pub enum OrchestrationStatus {
     Suspended = 7,
 }
 
-/// What a worker can do.
+/// Capabilities of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub enum WorkerCapability {
@@ -89,6 +89,7 @@ pub enum WorkerCapability {
     HistoryStreaming = 1,
     ScheduledTasks = 2,
     LargePayloads = 3,
-    /// Ours: it remembers instances, and takes turns without their past.
+    /// A Steadfast extension: it caches instances, and accepts turns without their
+    /// history.
     RememberedHistory = 1001,
 }

@@ -1,8 +1,8 @@
-//! The types of `google.protobuf` that are used.
+//! The messages of `google.protobuf` in use.
 
 use std::collections::BTreeMap;
 
-/// A moment since 1970.
+/// A point in time, since 1970.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Timestamp {
     #[prost(int64, tag = "1")]
@@ -31,7 +31,7 @@ pub struct Value {
 pub mod value_kind {
     use super::{ListValue, Struct};
 
-    /// What a value is.
+    /// The content of a value.
     #[derive(Clone, PartialEq, prost::Oneof)]
     pub enum Kind {
         #[prost(int32, tag = "1")]

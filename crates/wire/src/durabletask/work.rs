@@ -1,4 +1,4 @@
-//! What workers get, and what they give back.
+//! Work items for workers, and their results.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ pub struct WorkItemFilters {
     pub entities: Vec<NameFilter>,
 }
 
-/// Of orchestrations and of activities.
+/// For orchestrations and activities.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct VersionFilter {
     #[prost(string, tag = "1")]
@@ -46,14 +46,14 @@ pub struct VersionFilter {
     pub versions: Vec<String>,
 }
 
-/// Of entities.
+/// For entities.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct NameFilter {
     #[prost(string, tag = "1")]
     pub name: String,
 }
 
-/// One message of the stream of work.
+/// One message of the work item stream.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct WorkItem {
     #[prost(oneof = "work_item_request::Request", tags = "1, 2, 4, 5")]
@@ -66,7 +66,7 @@ pub struct WorkItem {
 pub mod work_item_request {
     use super::*;
 
-    /// What is to be done.
+    /// The work.
     #[derive(Clone, PartialEq, prost::Oneof)]
     pub enum Request {
         #[prost(message, tag = "1")]
@@ -130,12 +130,12 @@ pub struct OrchestratorRequest {
     pub properties: BTreeMap<String, Value>,
     #[prost(message, optional, tag = "8")]
     pub orchestration_trace_context: Option<OrchestrationTraceContext>,
-    /// Ours: instead of the past, for workers that say that they remember.
+    /// A Steadfast extension: replaces the history for workers that cache it.
     #[prost(message, optional, tag = "1001")]
     pub remembered: Option<RememberedPast>,
 }
 
-/// How far the history goes that a worker has to remember.
+/// The history that a worker must have cached.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct RememberedPast {
     #[prost(uint64, tag = "1")]
@@ -173,14 +173,14 @@ pub struct OrchestratorResponse {
     pub chunk_index: Option<i32>,
 }
 
-/// Ours: results of several items at once, for workers that have many.
+/// A Steadfast extension: results of several items at once.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct CompleteTasksRequest {
     #[prost(message, repeated, tag = "1")]
     pub tasks: Vec<CompletedTask>,
 }
 
-/// What came of one item.
+/// The result of one item.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct CompletedTask {
     #[prost(oneof = "completed_task::Result", tags = "1, 2, 3")]
@@ -191,7 +191,7 @@ pub struct CompletedTask {
 pub mod completed_task {
     use super::*;
 
-    /// As it would be sent alone.
+    /// The same message as when sent alone.
     #[derive(Clone, PartialEq, prost::Oneof)]
     pub enum Result {
         #[prost(message, tag = "1")]
@@ -203,14 +203,14 @@ pub mod completed_task {
     }
 }
 
-/// What is answered to each result, in their order.
+/// The statuses of all results, in their order.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct CompleteTasksResponse {
     #[prost(message, repeated, tag = "1")]
     pub answers: Vec<TaskAnswer>,
 }
 
-/// A status of gRPC.
+/// A gRPC status.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct TaskAnswer {
     #[prost(int32, tag = "1")]
@@ -219,7 +219,7 @@ pub struct TaskAnswer {
     pub message: String,
 }
 
-/// Of a turn, of an activity and of a batch alike.
+/// For turns, activities and entity batches alike.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct AbandonRequest {
     #[prost(string, tag = "1")]

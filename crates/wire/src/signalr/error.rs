@@ -1,11 +1,11 @@
-//! What is wrong with a message that does not decode.
+//! Errors of the SignalR decoder.
 
 use std::fmt;
 
-/// A message that is not what it should be. Nothing was changed by it.
+/// The message is malformed. Decoding has no side effects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed {
-    /// What was being read, or what is wrong with it.
+    /// The part being read, or what is wrong with it.
     pub what: &'static str,
 }
 

@@ -1,7 +1,7 @@
-//! Where a hub message ends.
+//! Framing of hub messages.
 //!
-//! JSON messages end with a record separator, the others have their length in
-//! front. What a transport brings may hold many messages, or a part of one.
+//! JSON messages end with a record separator, the others begin with their length. A
+//! chunk of a transport may hold many messages, or a part of one.
 
 use bytes::{Bytes, BytesMut};
 
@@ -11,24 +11,24 @@ use super::protocol::Protocol;
 /// Ends a JSON message, and every handshake.
 pub const SEPARATOR: u8 = 0x1e;
 
-/// Bytes of a length at most.
+/// The maximum size of a length prefix in bytes.
 const LENGTH_BYTES: usize = 5;
 
-/// Splits what comes into whole messages, with their framing. A message that comes
-/// in one piece is not copied.
+/// Splits received bytes into whole messages, with their framing. A message that
+/// arrives in one piece is not copied.
 #[derive(Debug, Default)]
 pub struct Splitter {
-    /// What has come and was not looked at yet.
+    /// Received bytes that are not split yet.
     current: Bytes,
-    /// The beginning of a message whose end has not come.
+    /// The beginning of an incomplete message.
     partial: BytesMut,
-    /// How much of it holds no separator.
+    /// The length of its prefix without a separator.
     scanned: usize,
 }
 
 impl Splitter {
-    /// Takes what a transport has brought. Everything that came before must have
-    /// been asked for with [`Splitter::next`].
+    /// Adds a received chunk. All earlier messages must have been taken with
+    /// [`Splitter::next`].
     pub fn push(&mut self, chunk: Bytes) {
         if self.partial.is_empty() && self.current.is_empty() {
             self.current = chunk;
@@ -41,8 +41,8 @@ impl Splitter {
         self.partial.extend_from_slice(&chunk);
     }
 
-    /// The next whole message, if it has come. One that is longer than `limit` is
-    /// an error, as soon as that can be told.
+    /// The next whole message, if it is complete. One that is longer than `limit` is
+    /// an error, as soon as that is known.
     pub fn next(&mut self, protocol: Protocol, limit: usize) -> Result<Option<Bytes>> {
         match protocol {
             Protocol::Json => self.next_record(limit),
@@ -50,7 +50,7 @@ impl Splitter {
         }
     }
 
-    /// The next message that ends with a separator, with it.
+    /// The next message that ends with a separator, including it.
     pub fn next_record(&mut self, limit: usize) -> Result<Option<Bytes>> {
         let bytes = self.unread();
         let found = bytes[self.scanned.min(bytes.len())..]
@@ -83,7 +83,7 @@ impl Splitter {
         Ok(Some(self.take(whole)))
     }
 
-    /// Whether a message has begun whose end has not come.
+    /// Whether there is an incomplete message.
     pub fn is_partial(&self) -> bool {
         !self.unread().is_empty()
     }
@@ -105,7 +105,7 @@ impl Splitter {
         message
     }
 
-    /// Keeps what has come of a message until more comes.
+    /// Keeps an incomplete message until the next chunk.
     fn wait(&mut self, limit: usize) -> Result<()> {
         if self.unread().len() > limit {
             return Err(TOO_LONG);
@@ -118,7 +118,7 @@ impl Splitter {
     }
 }
 
-/// Cuts the first message off; everything if no message ends there.
+/// Splits off the first message; everything if no message ends there.
 pub fn cut_first(protocol: Protocol, bytes: &mut Bytes) -> Bytes {
     let end = match protocol {
         Protocol::Json => {
@@ -136,10 +136,10 @@ pub fn cut_first(protocol: Protocol, bytes: &mut Bytes) -> Bytes {
     }
 }
 
-/// A message that is longer than allowed.
+/// A message over the size limit.
 pub const TOO_LONG: Malformed = Malformed::new("the message is longer than allowed");
 
-/// The message inside its framing.
+/// The message without its framing.
 pub fn body(protocol: Protocol, message: &Bytes) -> Result<Bytes> {
     match protocol {
         Protocol::Json => match message.split_last() {
@@ -153,7 +153,7 @@ pub fn body(protocol: Protocol, message: &Bytes) -> Result<Bytes> {
     }
 }
 
-/// Reads a length: how many bytes it takes, and what it says.
+/// Reads a length prefix: its own size, and its value.
 pub fn length(bytes: &[u8]) -> Result<Option<(usize, usize)>> {
     let mut value: u64 = 0;
     for (place, byte) in bytes.iter().take(LENGTH_BYTES).enumerate() {
@@ -171,7 +171,7 @@ pub fn length(bytes: &[u8]) -> Result<Option<(usize, usize)>> {
     }
 }
 
-/// Writes a length.
+/// Writes a length prefix.
 pub fn write_length(out: &mut Vec<u8>, length: usize) {
     let mut left = length;
     while left >= 0x80 {
@@ -181,7 +181,7 @@ pub fn write_length(out: &mut Vec<u8>, length: usize) {
     out.push(left as u8);
 }
 
-/// A body with its length in front.
+/// A body with a length prefix.
 pub fn counted(body: &[u8]) -> Bytes {
     let mut out = Vec::with_capacity(body.len() + LENGTH_BYTES);
     write_length(&mut out, body.len());

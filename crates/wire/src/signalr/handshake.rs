@@ -1,14 +1,14 @@
-//! The first words of a client: which protocol it speaks.
+//! The SignalR handshake, which selects the protocol.
 
 use serde::Deserialize;
 
 use super::error::{Malformed, Result};
 use super::frame::SEPARATOR;
 
-/// Longest handshake.
+/// The maximum length of a handshake.
 pub const HANDSHAKE_BYTES: usize = 4096;
 
-/// What a client asks for.
+/// The handshake request of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Handshake {
     pub protocol: String,
@@ -16,13 +16,13 @@ pub struct Handshake {
 }
 
 impl Handshake {
-    /// Reads a record, with or without its end.
+    /// Parses a record, with or without its separator.
     pub fn parse(record: &[u8]) -> Result<Self> {
         let body = record.strip_suffix(&[SEPARATOR]).unwrap_or(record);
         serde_json::from_slice(body).map_err(|_| Malformed::new("the handshake"))
     }
 
-    /// As a client writes it.
+    /// The request as a client writes it.
     pub fn write(&self) -> Vec<u8> {
         let name = serde_json::Value::from(self.protocol.as_str());
         let mut out = format!(r#"{{"protocol":{name},"version":{}}}"#, self.version).into_bytes();
@@ -31,10 +31,10 @@ impl Handshake {
     }
 }
 
-/// The answer to a handshake that is accepted.
+/// The response to an accepted handshake.
 pub const ACCEPTED: &[u8] = b"{}\x1e";
 
-/// The answer to one that is not.
+/// The response to a refused handshake.
 pub fn refused(why: &str) -> Vec<u8> {
     let why = serde_json::Value::from(why);
     let mut out = format!(r#"{{"error":{why}}}"#).into_bytes();
@@ -42,7 +42,7 @@ pub fn refused(why: &str) -> Vec<u8> {
     out
 }
 
-/// What an answer says: nothing, or why not.
+/// The error of a response, if any.
 pub fn answer(record: &[u8]) -> Result<Option<String>> {
     #[derive(Deserialize)]
     struct Answer {

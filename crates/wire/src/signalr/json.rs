@@ -1,4 +1,4 @@
-//! Hub messages in JSON, read.
+//! Reads hub messages in JSON.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ struct Fields<'a> {
     arguments: Vec<&'a RawValue>,
     #[serde(default, deserialize_with = "some_texts")]
     stream_ids: Vec<String>,
-    // A result that is null is one; the others are not there then.
+    // A null result is a result; absence means a void call.
     #[serde(default, borrow, deserialize_with = "present")]
     item: Option<&'a RawValue>,
     #[serde(default, borrow, deserialize_with = "present")]
@@ -127,7 +127,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Bounded<T> {
     }
 }
 
-/// So many values at most.
+/// A list with a bounded number of values.
 struct Several<T>(Vec<T>);
 
 impl<'de, T: Deserialize<'de>> Visitor<'de> for Several<T> {

@@ -5,7 +5,7 @@ use bytes::Bytes;
 /// Arguments, and ids of streams, that one call may have.
 pub const ARGUMENTS: usize = 255;
 
-/// What one end says to the other. Values are raw, in the protocol of the message.
+/// A message of either side. Values are raw, in the protocol of the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     Invocation(Invocation),
@@ -19,7 +19,7 @@ pub enum Message {
         id: String,
         outcome: Outcome,
     },
-    /// The caller wants no more items.
+    /// The caller cancels a stream.
     Cancel {
         id: String,
     },
@@ -28,18 +28,18 @@ pub enum Message {
         error: Option<String>,
         allow_reconnect: bool,
     },
-    /// Everything up to this number has been handled.
+    /// Acknowledges all messages up to this number.
     Ack(u64),
-    /// The number of the message that follows.
+    /// The number of the next message.
     Sequence(u64),
-    /// Something that is not known yet, to be ignored.
+    /// An unknown type, to be ignored.
     Unknown(i64),
 }
 
 /// A call of a method.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invocation {
-    /// Without it nobody waits for an answer.
+    /// Without it the caller expects no completion.
     pub id: Option<String>,
     pub target: String,
     /// One raw value each.
@@ -50,7 +50,7 @@ pub struct Invocation {
     pub is_stream: bool,
 }
 
-/// How a call or a stream has ended.
+/// The outcome of a call or a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Void,
@@ -70,7 +70,7 @@ pub mod kind {
     pub const ACK: i64 = 8;
     pub const SEQUENCE: i64 = 9;
 
-    /// Whether a client that comes back must not miss such a message.
+    /// Whether such a message has a sequence number in a stateful reconnect.
     pub fn is_counted(kind: i64) -> bool {
         (INVOCATION..=CANCEL).contains(&kind)
     }

@@ -1,7 +1,7 @@
 //! SignalR: hub messages in JSON and MessagePack.
 //!
-//! Arguments, items and results stay raw: only whoever knows their types decodes
-//! them. Nothing is allocated for what a message claims to hold.
+//! Arguments, items and results stay raw: the layer that knows their types decodes
+//! them. Claimed sizes cause no allocation.
 
 mod error;
 pub mod frame;

@@ -1,4 +1,4 @@
-//! Hub messages in MessagePack, read.
+//! Reads hub messages in MessagePack.
 
 use bytes::Bytes;
 

@@ -1,7 +1,7 @@
-//! MessagePack, as much of it as the protocols need.
+//! A reader and writer of MessagePack.
 //!
-//! A reader walks over values without building them; a value that is nested is
-//! skipped without recursion.
+//! It has only the types that the protocols need. The reader walks over values
+//! without building them; nested values are skipped without recursion.
 
 use std::ops::Range;
 
@@ -14,19 +14,19 @@ pub struct Reader<'a> {
     at: usize,
 }
 
-/// The end came before the value did.
+/// The input ends inside a value.
 const SHORT: Malformed = Malformed::new("MessagePack that ends too early");
 
-/// What a value begins with.
+/// The decoded first bytes of a value.
 enum Head {
     Nil,
     Bool(bool),
-    /// From the most negative to the largest.
+    /// The range covers all integers of the format.
     Int(i128),
     Float,
     Text(usize),
     Bin(usize),
-    /// Length, with the byte that says which extension it is.
+    /// Its length, including the byte for its type.
     Ext(usize),
     Array(usize),
     Map(usize),
@@ -87,7 +87,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Yes or no.
+    /// A boolean.
     pub fn bool(&mut self) -> Result<bool> {
         match self.head()? {
             Head::Bool(value) => Ok(value),
@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Bytes; a text is taken for its bytes.
+    /// Bytes; a text is accepted as its bytes.
     pub fn bin(&mut self) -> Result<&'a [u8]> {
         match self.head()? {
             Head::Bin(length) | Head::Text(length) => self.take(length),
@@ -116,14 +116,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether nil is next; it is taken then.
+    /// Consumes a nil, if it is next.
     pub fn nil(&mut self) -> Result<bool> {
         let is_nil = *self.bytes.get(self.at).ok_or(SHORT)? == 0xc0;
         self.at += usize::from(is_nil);
         Ok(is_nil)
     }
 
-    /// Walks over one value: where it stands.
+    /// Skips one value and returns its range.
     pub fn skip(&mut self) -> Result<Range<usize>> {
         let start = self.at;
         let mut left: u64 = 1;
@@ -137,7 +137,7 @@ impl<'a> Reader<'a> {
                 Head::Array(count) => left += count as u64,
                 Head::Map(count) => left += 2 * count as u64,
             }
-            // Every value has a byte at least: what claims more is not there.
+            // Every value has at least one byte, so larger counts are invalid.
             if left > (self.bytes.len() - self.at) as u64 {
                 return Err(SHORT);
             }
@@ -204,12 +204,12 @@ pub fn nil(out: &mut Vec<u8>) {
     out.push(0xc0);
 }
 
-/// Writes yes or no.
+/// Writes a boolean.
 pub fn bool(out: &mut Vec<u8>, value: bool) {
     out.push(if value { 0xc3 } else { 0xc2 });
 }
 
-/// Writes a number as short as it can be.
+/// Writes a number in its shortest form.
 pub fn uint(out: &mut Vec<u8>, value: u64) {
     match value {
         0..=0x7f => out.push(value as u8),
@@ -285,7 +285,7 @@ pub fn array(out: &mut Vec<u8>, count: usize) {
     }
 }
 
-/// Begins a map of so many pairs.
+/// Begins a map with `count` pairs.
 pub fn map(out: &mut Vec<u8>, count: usize) {
     match count {
         0..=15 => out.push(0x80 | count as u8),

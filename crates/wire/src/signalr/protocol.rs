@@ -1,18 +1,18 @@
 //! The hub protocols by name.
 
-/// How hub messages are written.
+/// The encoding of hub messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Protocol {
     /// Text, each message ended by a record separator.
     Json,
-    /// Arrays, each with its length in front.
+    /// Arrays, each with a length prefix.
     MessagePack,
-    /// What Blazor speaks: framed like MessagePack, and passed through only.
+    /// The protocol of Blazor: framed like MessagePack, and only passed through.
     Blazor,
 }
 
 impl Protocol {
-    /// The protocol of that name, in any case.
+    /// The protocol of that name, ignoring case.
     pub fn named(name: &str) -> Option<Self> {
         let all = [Self::Json, Self::MessagePack, Self::Blazor];
         all.into_iter()

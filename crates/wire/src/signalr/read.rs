@@ -1,4 +1,4 @@
-//! Hub messages, read in either protocol.
+//! Reads hub messages of either protocol.
 
 use bytes::Bytes;
 
@@ -17,7 +17,7 @@ pub fn message(protocol: Protocol, message: &Bytes) -> Result<Message> {
     }
 }
 
-/// What kind of message it is, and whose: its type, and the id of its call.
+/// The type of a message, and the id of its call.
 pub fn look(protocol: Protocol, message: &Bytes) -> Result<(i64, Option<String>)> {
     let body = frame::body(protocol, message)?;
     match protocol {

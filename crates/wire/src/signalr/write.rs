@@ -1,4 +1,4 @@
-//! Hub messages, written.
+//! Writes hub messages.
 //!
 //! JSON has exactly the fields that the protocol names, because a client in use
 //! fails on any other; calls in MessagePack have all six elements for the same
@@ -12,7 +12,7 @@ use super::message::{Outcome, kind};
 use super::pack;
 use super::protocol::Protocol;
 
-/// A call. `arguments` is an array in the protocol's own form.
+/// A call. `arguments` is an array in the protocol's own encoding.
 pub fn invocation(protocol: Protocol, id: Option<&str>, target: &str, arguments: &[u8]) -> Bytes {
     match protocol {
         Protocol::Json => {
@@ -54,7 +54,7 @@ pub fn item(protocol: Protocol, id: &str, item: &[u8]) -> Bytes {
     }
 }
 
-/// The end of a call.
+/// The completion of a call.
 pub fn completion(protocol: Protocol, id: &str, outcome: &Outcome) -> Bytes {
     match protocol {
         Protocol::Json => {
@@ -87,7 +87,7 @@ pub fn completion(protocol: Protocol, id: &str, outcome: &Outcome) -> Bytes {
     }
 }
 
-/// A sign of life.
+/// A ping.
 pub fn ping(protocol: Protocol) -> Bytes {
     match protocol {
         Protocol::Json => Bytes::from_static(b"{\"type\":6}\x1e"),
@@ -95,7 +95,7 @@ pub fn ping(protocol: Protocol) -> Bytes {
     }
 }
 
-/// The last word.
+/// A close message.
 pub fn close(protocol: Protocol, error: Option<&str>, allow_reconnect: bool) -> Bytes {
     match protocol {
         Protocol::Json => {
@@ -119,17 +119,17 @@ pub fn close(protocol: Protocol, error: Option<&str>, allow_reconnect: bool) -> 
     }
 }
 
-/// Everything up to `number` has been handled.
+/// Acknowledges all messages up to `number`.
 pub fn ack(protocol: Protocol, number: u64) -> Bytes {
     sequenced(protocol, kind::ACK, number)
 }
 
-/// What follows has this number.
+/// The sequence number of the next message.
 pub fn sequence(protocol: Protocol, number: u64) -> Bytes {
     sequenced(protocol, kind::SEQUENCE, number)
 }
 
-/// The caller of a stream wants no more of it.
+/// The caller cancels a stream.
 pub fn cancel(protocol: Protocol, id: &str) -> Bytes {
     match protocol {
         Protocol::Json => {
@@ -165,7 +165,7 @@ fn head(count: usize, own: i64) -> Vec<u8> {
     out
 }
 
-/// Clients take an empty error for none.
+/// Clients treat an empty error as success.
 fn said(error: &str) -> &str {
     match error.is_empty() {
         true => "The call failed.",

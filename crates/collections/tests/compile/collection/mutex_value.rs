@@ -1,4 +1,4 @@
-//! A value with a mutex could be changed by whoever reads it.
+//! A value with a mutex could be changed by its readers.
 extern crate steadfast_collections as steadfast;
 
 use std::sync::Mutex;

@@ -1,4 +1,4 @@
-//! What an orchestrator asks for.
+//! Decodes the actions of an orchestrator.
 
 use steadfast_durable::{Action, Deed, Failure, Status};
 use steadfast_wire::durabletask as wire;
@@ -11,7 +11,7 @@ use super::malformed::{Malformed, payload};
 use super::taken::{call_taken, due, events_taken, lock_taken, signal_taken, task, unlock_taken};
 use super::view::status_taken;
 
-/// What a worker asks for.
+/// Decodes an action of a worker.
 pub(crate) fn action(action: wire::OrchestratorAction) -> Result<Action, Malformed> {
     let kind = action.action_type;
     let kind = kind.ok_or_else(|| Malformed::new("an action is of no kind that is known"))?;
@@ -56,7 +56,7 @@ fn deed(kind: ActionType) -> Result<Deed, Malformed> {
 fn send(event: wire::SendEventAction) -> Result<Deed, Malformed> {
     let instance = event.instance.unwrap_or_default().instance_id;
     match instance.as_str() {
-        "" => Err(Malformed::new("an event is sent to nobody")),
+        "" => Err(Malformed::new("a send-event action has no target")),
         entity if entity.starts_with('@') => legacy::deed(instance, &event.name, event.data),
         _ => Ok(Deed::Send {
             instance,
@@ -82,7 +82,7 @@ fn complete(end: wire::CompleteOrchestrationAction) -> Result<Deed, Malformed> {
         return Err(Malformed::new(why));
     }
     let failure = end.failure_details.map(failure_taken);
-    // Before there were details there was a text.
+    // Older workers send a text instead of failure details.
     let text = end.details.filter(|_| status == Status::Failed);
     let failure = failure.or_else(|| text.map(|text| Failure::new("Unknown", text)));
     Ok(Deed::Complete {

@@ -1,4 +1,4 @@
-//! Entities as clients see them and as workers make them.
+//! Converts entities, their metadata and batch results.
 
 use steadfast_durable::{BatchResult, EntityAction, EntityView, Failure, Operation};
 use steadfast_wire::durabletask as wire;
@@ -10,7 +10,7 @@ use super::malformed::Malformed;
 use super::taken::{task, trace_taken};
 use super::time::{moment, timestamp};
 
-/// An entity as the protocol writes it.
+/// Encodes an entity.
 pub(crate) fn entity_shown(view: EntityView) -> wire::EntityMetadata {
     wire::EntityMetadata {
         instance_id: view.entity,
@@ -21,7 +21,7 @@ pub(crate) fn entity_shown(view: EntityView) -> wire::EntityMetadata {
     }
 }
 
-/// What came of a batch. If it cannot be kept, the batch as a whole has failed.
+/// Decodes the result of a batch. If it is malformed, the whole batch fails.
 pub(crate) fn batch_result(result: wire::EntityBatchResult) -> BatchResult {
     taken(result).unwrap_or_else(|malformed| BatchResult {
         failure: Some(Failure::lasting("InvalidResult", malformed.0)),

@@ -1,4 +1,4 @@
-//! Events of a history as the protocol writes them.
+//! Encodes the events of a history.
 
 use steadfast_durable::{Event, LockRequest, Operation, Parent, Start, Trace, Unlock, What};
 use steadfast_wire::durabletask as wire;
@@ -9,7 +9,7 @@ use super::legacy;
 use super::time::timestamp;
 use super::view::status;
 
-/// An event as the protocol writes it.
+/// Encodes an event.
 pub(crate) fn event_sent(event: &Event) -> wire::HistoryEvent {
     wire::HistoryEvent {
         event_id: event.id,
@@ -110,7 +110,7 @@ fn what_sent(what: &What) -> EventType {
     }
 }
 
-/// What has to do with entities, in the style of whoever asked.
+/// Encodes an entity event in the style of the worker that sent the request.
 fn entity_sent(what: &What) -> EventType {
     match what {
         What::EntitySignaled(operation) | What::EntityCalled(operation)
@@ -160,7 +160,7 @@ fn entity_sent(what: &What) -> EventType {
             legacy::sent(&unlock.target, unlock.legacy.as_ref())
         }
         What::UnlockSent(unlock) => EventType::EntityUnlockSent(unlocked(unlock)),
-        _ => unreachable!("the caller has sorted out what has to do with entities"),
+        _ => unreachable!("the caller passes entity events only"),
     }
 }
 
@@ -200,7 +200,7 @@ fn parent_sent(parent: &Parent) -> wire::ParentInstanceInfo {
     }
 }
 
-/// A place in a trace as the protocol writes it.
+/// Encodes a trace context.
 pub(crate) fn trace_sent(trace: &Trace) -> wire::TraceContext {
     wire::TraceContext {
         trace_parent: trace.parent.clone(),
@@ -209,7 +209,7 @@ pub(crate) fn trace_sent(trace: &Trace) -> wire::TraceContext {
     }
 }
 
-/// A wish for locks as it stands in a history.
+/// Encodes a lock request as a history event.
 pub(super) fn locked(lock: &LockRequest) -> wire::EntityLockRequestedEvent {
     wire::EntityLockRequestedEvent {
         critical_section_id: lock.section.clone(),
@@ -219,7 +219,7 @@ pub(super) fn locked(lock: &LockRequest) -> wire::EntityLockRequestedEvent {
     }
 }
 
-/// A lock that is given back, as it stands in a history.
+/// Encodes the release of a lock as a history event.
 pub(super) fn unlocked(unlock: &Unlock) -> wire::EntityUnlockSentEvent {
     wire::EntityUnlockSentEvent {
         critical_section_id: unlock.section.clone(),
@@ -228,7 +228,7 @@ pub(super) fn unlocked(unlock: &Unlock) -> wire::EntityUnlockSentEvent {
     }
 }
 
-/// A signal as it stands in a history.
+/// Encodes a signal as a history event.
 pub(super) fn signaled(operation: &Operation) -> wire::EntityOperationSignaledEvent {
     wire::EntityOperationSignaledEvent {
         request_id: operation.request.clone(),
@@ -239,7 +239,7 @@ pub(super) fn signaled(operation: &Operation) -> wire::EntityOperationSignaledEv
     }
 }
 
-/// A call as it stands in a history.
+/// Encodes a call as a history event.
 pub(super) fn called(operation: &Operation) -> wire::EntityOperationCalledEvent {
     wire::EntityOperationCalledEvent {
         request_id: operation.request.clone(),

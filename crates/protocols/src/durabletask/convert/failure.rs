@@ -1,4 +1,4 @@
-//! Failures, and the JSON that workers add to them.
+//! Converts failures and their JSON properties.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use steadfast_durable::Failure;
 use steadfast_wire::durabletask as wire;
 use steadfast_wire::durabletask::value_kind::Kind;
 
-/// A failure as the protocol writes it.
+/// Encodes a failure.
 pub(crate) fn failure_sent(failure: &Failure) -> wire::TaskFailureDetails {
     let properties = failure.properties.iter();
     wire::TaskFailureDetails {
@@ -23,8 +23,7 @@ pub(crate) fn failure_sent(failure: &Failure) -> wire::TaskFailureDetails {
     }
 }
 
-/// A failure that a worker tells. What caused it is kept to a depth that can be
-/// stored.
+/// Decodes a worker's failure. Inner failures are kept to a depth that can be stored.
 pub(crate) fn failure_taken(failure: wire::TaskFailureDetails) -> Failure {
     taken(failure, limits::FAILURE_DEPTH)
 }
@@ -47,7 +46,7 @@ fn taken(failure: wire::TaskFailureDetails, depth: usize) -> Failure {
     }
 }
 
-/// A JSON text as a value. What is no JSON is a text.
+/// A JSON text as a value. Invalid JSON becomes a string.
 fn value_sent(text: &str) -> wire::Value {
     let read = serde_json::from_str(text);
     value(read.unwrap_or_else(|_| Json::String(text.to_owned())))

@@ -1,8 +1,8 @@
 //! Messages to entities that are written as events.
 //!
-//! Older workers and Durable Functions hosts send `op`, `op@<time>` and `release`
-//! to `@name@key`, with a JSON text. History shows them as they were sent, and the
-//! answers are events too, named after the request.
+//! Older workers and Durable Functions hosts send `op`, `op@<time>` and `release` to
+//! `@name@key`, with a JSON text. The history shows them as they were sent, and the
+//! responses are events too, named after the request.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -13,10 +13,10 @@ use steadfast_wire::durabletask::event_type::EventType;
 
 use super::malformed::{Malformed, payload};
 
-/// What a granted lock is told.
+/// The result of a granted lock.
 const GRANTED: &str = "Lock Acquisition Completed";
 
-/// A request. Members that are not known are left alone.
+/// A request. Unknown members are ignored.
 #[derive(Deserialize)]
 struct Request {
     op: Option<String>,
@@ -46,7 +46,7 @@ struct Release {
     id: String,
 }
 
-/// What an event to an entity asks for.
+/// Decodes an event to an entity.
 pub(super) fn deed(entity: String, name: &str, data: Option<String>) -> Result<Deed, Malformed> {
     let data = payload("the message", data)?;
     let text = data.clone().unwrap_or_default();
@@ -117,7 +117,7 @@ fn time(text: &str) -> Result<Moment, Malformed> {
     Ok(time.into())
 }
 
-/// A message as its sender wrote it.
+/// Encodes a message as its sender wrote it.
 pub(super) fn sent(target: &str, legacy: Option<&Legacy>) -> EventType {
     let legacy = legacy.cloned().unwrap_or_default();
     EventType::EventSent(wire::EventSentEvent {
@@ -127,12 +127,12 @@ pub(super) fn sent(target: &str, legacy: Option<&Legacy>) -> EventType {
     })
 }
 
-/// The answer to a call.
+/// The response to a call.
 pub(super) fn completed(request: &str, output: Option<&str>) -> EventType {
     raised(request, &json!({"result": output}))
 }
 
-/// The answer to a call that failed.
+/// The response to a failed call.
 pub(super) fn failed(request: &str, failure: &Failure) -> EventType {
     let answer = json!({
         "result": failure.message,
@@ -142,7 +142,7 @@ pub(super) fn failed(request: &str, failure: &Failure) -> EventType {
     raised(request, &answer)
 }
 
-/// The answer to a lock request.
+/// The response to a lock request.
 pub(super) fn granted(section: &str) -> EventType {
     raised(section, &json!({"result": GRANTED}))
 }

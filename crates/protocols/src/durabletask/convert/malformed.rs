@@ -1,10 +1,10 @@
-//! What cannot be understood.
+//! The error of a message that cannot be decoded.
 
 use std::fmt;
 
 use steadfast_core::limits;
 
-/// Why a message cannot be understood.
+/// Why a message cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed(pub(crate) String);
 
@@ -20,7 +20,7 @@ impl Malformed {
     }
 }
 
-/// A payload that is not too long.
+/// Checks the length of a payload.
 pub(crate) fn payload(what: &str, text: Option<String>) -> Result<Option<String>, Malformed> {
     match &text {
         Some(long) if long.len() > limits::PAYLOAD_BYTES => {

@@ -1,7 +1,7 @@
-//! Between messages of the protocol and what the engine knows.
+//! Converts between protocol messages and engine types.
 //!
-//! Texts stay as they are, absent or empty. What a client or worker has sent and
-//! what cannot be is a [`Malformed`], never a guess.
+//! Strings keep the difference between absent and empty. An invalid message is a
+//! [`Malformed`], never a guess.
 
 mod action;
 mod entity;

@@ -1,4 +1,4 @@
-//! What a worker or client of ours is told by a server.
+//! Decodes what a server sends to our worker or client.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use super::time::moment;
 use super::view::status_taken;
 use super::work::span;
 
-/// Work that has come; `None` is a sign of life. The past is what was fetched
-/// apart, or what stands in the item.
+/// Decodes a work item; `None` is a ping. The past events are those fetched separately,
+/// or those in the item.
 pub(crate) fn work_received(
     request: Request,
     fetched: Option<Vec<wire::HistoryEvent>>,
@@ -49,7 +49,7 @@ fn turn_received(
     })
 }
 
-/// How much of an instance the server believes us to remember.
+/// How much of an instance the server assumes that this worker has cached.
 fn past_received(past: wire::RememberedPast) -> Result<Past, Malformed> {
     Ok(Past {
         events: past.events,
@@ -97,7 +97,7 @@ fn batch_received(batch: wire::EntityRequest) -> Result<BatchWork, Malformed> {
     })
 }
 
-/// An instance as a server shows it.
+/// Decodes an instance.
 pub(crate) fn overview_received(state: wire::OrchestrationState) -> Result<Overview, Malformed> {
     let time = |time: Option<wire::Timestamp>| time.map(moment).transpose();
     let status = status_taken(state.orchestration_status)?;
@@ -110,7 +110,8 @@ pub(crate) fn overview_received(state: wire::OrchestrationState) -> Result<Overv
         execution: state.execution_id.unwrap_or_default(),
         name: state.name,
         version: state.version,
-        status: status.ok_or_else(|| Malformed::new("no instance stays continued as new"))?,
+        status: status
+            .ok_or_else(|| Malformed::new("no instance has the status ContinuedAsNew"))?,
         scheduled: time(state.scheduled_start_timestamp)?,
         created: time(state.created_timestamp)?.unwrap_or_default(),
         updated: time(state.last_updated_timestamp)?.unwrap_or_default(),
@@ -124,7 +125,7 @@ pub(crate) fn overview_received(state: wire::OrchestrationState) -> Result<Overv
     })
 }
 
-/// An entity as a server shows it.
+/// Decodes an entity.
 pub(crate) fn entity_received(entity: wire::EntityMetadata) -> Result<EntityView, Malformed> {
     let modified = entity.last_modified_time.map(moment).transpose()?;
     Ok(EntityView {

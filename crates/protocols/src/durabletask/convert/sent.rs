@@ -1,4 +1,4 @@
-//! What a worker of ours gives back, on the wire.
+//! Encodes the results of our worker.
 
 use steadfast_durable::{Action, BatchResult, Deed, EntityAction, Failure, Task};
 use steadfast_wire::durabletask as wire;
@@ -13,7 +13,7 @@ use super::failure::failure_sent;
 use super::time::timestamp;
 use super::view::status;
 
-/// What an orchestration asks for.
+/// Encodes the actions of an orchestration.
 pub(crate) fn actions_sent(actions: &[Action]) -> Vec<wire::OrchestratorAction> {
     let sent = |action: &Action| wire::OrchestratorAction {
         id: action.id,
@@ -90,7 +90,7 @@ fn message(kind: EntityMessageType) -> ActionType {
     })
 }
 
-/// The end of an execution, or that it begins anew.
+/// Encodes the end of an execution, or continue-as-new.
 fn end_sent(deed: &Deed) -> wire::CompleteOrchestrationAction {
     let end = wire::CompleteOrchestrationAction::default();
     match deed {
@@ -121,14 +121,14 @@ fn end_sent(deed: &Deed) -> wire::CompleteOrchestrationAction {
     }
 }
 
-/// What came of a batch.
+/// Encodes the result of a batch.
 pub(crate) fn batch_result_sent(token: String, mut result: BatchResult) -> wire::EntityBatchResult {
     let count = result.actions.len();
     let actions: Vec<_> = result.actions.drain(..).filter_map(action_sent).collect();
     if actions.len() < count {
         result.failure = Some(Failure::lasting(
             "NotSupported",
-            "an entity tells another service only where the node is in its own process",
+            "an entity can send messages to other services only on an embedded node",
         ));
     }
     let actions = actions.into_iter().enumerate();
@@ -164,7 +164,7 @@ fn result_sent(result: Result<Option<String>, Failure>) -> wire::OperationResult
     }
 }
 
-/// The protocol knows no letters to other services.
+/// The protocol has no messages to other services.
 fn action_sent(action: EntityAction) -> Option<OperationActionType> {
     let action = match action {
         EntityAction::Tell(_) => return None,
@@ -227,7 +227,7 @@ mod tests {
         }
     }
 
-    /// What one end of the connection writes is what the other one reads.
+    /// One end of the connection decodes what the other one encodes.
     #[test]
     fn what_is_asked_for_comes_back_as_it_was() {
         let moment = Moment {

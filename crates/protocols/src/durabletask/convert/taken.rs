@@ -1,4 +1,4 @@
-//! Events of a history, and their parts, as workers send them.
+//! Decodes history events that workers send.
 
 use steadfast_durable::{
     Event, LockRequest, Moment, Operation, Parent, Start, Tags, Task, Trace, Unlock, What,
@@ -11,7 +11,7 @@ use super::malformed::{Malformed, payload};
 use super::time::moment;
 use super::view::status_taken;
 
-/// What a client or worker wants run.
+/// The task that a client or worker starts.
 pub(crate) fn task(
     name: String,
     version: Option<String>,
@@ -36,7 +36,7 @@ pub(super) fn trace_taken(trace: wire::TraceContext) -> Trace {
     }
 }
 
-/// Events that a worker hands on.
+/// Decodes the events that a worker carries over.
 pub(crate) fn events_taken(events: Vec<wire::HistoryEvent>) -> Result<Vec<Event>, Malformed> {
     events.into_iter().map(event_taken).collect()
 }
@@ -59,7 +59,7 @@ fn what_taken(kind: EventType) -> Result<What, Malformed> {
         EventType::ExecutionStarted(start) => What::Started(start_taken(start)?),
         EventType::ExecutionCompleted(end) => What::Completed {
             status: status_taken(end.orchestration_status)?
-                .ok_or_else(|| Malformed::new("an execution has not ended as new"))?,
+                .ok_or_else(|| Malformed::new("an execution cannot end as ContinuedAsNew"))?,
             result: end.result,
             failure: end.failure_details.map(failure_taken),
         },
@@ -169,7 +169,7 @@ fn parent_taken(parent: wire::ParentInstanceInfo) -> Parent {
     }
 }
 
-/// When a timer is due. It always says so.
+/// When a timer is due, which is mandatory.
 pub(super) fn due(time: Option<wire::Timestamp>) -> Result<Moment, Malformed> {
     let time = time.ok_or_else(|| Malformed::new("a timer does not say when it fires"))?;
     moment(time)

@@ -1,4 +1,4 @@
-//! Moments and spans of time.
+//! Converts timestamps and durations.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799
 
 const NANOS: std::ops::Range<i32> = 0..1_000_000_000;
 
-/// A moment that somebody wrote.
+/// Decodes a timestamp.
 pub(crate) fn moment(time: wire::Timestamp) -> Result<Moment, Malformed> {
     match SECONDS.contains(&time.seconds) && NANOS.contains(&time.nanos) {
         true => Ok(Moment {
@@ -26,7 +26,7 @@ pub(crate) fn moment(time: wire::Timestamp) -> Result<Moment, Malformed> {
     }
 }
 
-/// A moment as the protocol writes it.
+/// Encodes a timestamp.
 pub(crate) fn timestamp(moment: Moment) -> wire::Timestamp {
     wire::Timestamp {
         seconds: moment.seconds,
@@ -34,10 +34,10 @@ pub(crate) fn timestamp(moment: Moment) -> wire::Timestamp {
     }
 }
 
-/// The longest span of time that the protocol knows, in seconds: 10,000 years.
+/// The longest duration of the protocol, in seconds: 10,000 years.
 const SPAN: u64 = 315_576_000_000;
 
-/// A span of time that is not negative.
+/// Decodes a duration, which must not be negative.
 pub(crate) fn span_of_time(span: wire::Duration) -> Result<Duration, Malformed> {
     match u64::try_from(span.seconds) {
         Ok(seconds) if seconds <= SPAN && NANOS.contains(&span.nanos) => {

@@ -1,4 +1,4 @@
-//! Instances as clients see them.
+//! Converts instance status and overview for clients.
 
 use steadfast_durable::{Overview, Status};
 use steadfast_wire::durabletask as wire;
@@ -8,7 +8,7 @@ use super::failure::failure_sent;
 use super::malformed::Malformed;
 use super::time::timestamp;
 
-/// A state as the protocol writes it.
+/// Encodes a status.
 pub(crate) fn status(status: Status) -> OrchestrationStatus {
     match status {
         Status::Pending => OrchestrationStatus::Pending,
@@ -21,7 +21,7 @@ pub(crate) fn status(status: Status) -> OrchestrationStatus {
     }
 }
 
-/// A state that somebody names; `None` is "continued as new", which nothing is.
+/// Decodes a status; `None` is `CONTINUED_AS_NEW`, which no instance has.
 pub(super) fn status_taken(number: i32) -> Result<Option<Status>, Malformed> {
     let status = OrchestrationStatus::try_from(number)
         .map_err(|_| Malformed::new(format!("there is no state {number}")))?;
@@ -37,7 +37,7 @@ pub(super) fn status_taken(number: i32) -> Result<Option<Status>, Malformed> {
     })
 }
 
-/// States that somebody names. `None` if all of them are states that nothing has.
+/// Decodes a status filter. `None` if no instance can match it.
 pub(crate) fn statuses(numbers: &[i32]) -> Result<Option<Vec<Status>>, Malformed> {
     let named = numbers.iter().map(|number| status_taken(*number));
     let named: Vec<_> = named.collect::<Result<_, _>>()?;
@@ -45,7 +45,7 @@ pub(crate) fn statuses(numbers: &[i32]) -> Result<Option<Vec<Status>>, Malformed
     Ok((numbers.is_empty() || !known.is_empty()).then_some(known))
 }
 
-/// An instance as the protocol writes it.
+/// Encodes an instance.
 pub(crate) fn overview_shown(overview: Overview) -> wire::OrchestrationState {
     wire::OrchestrationState {
         instance_id: overview.instance,

@@ -1,4 +1,4 @@
-//! Work for workers, and what they say of themselves.
+//! Converts work items and worker capabilities.
 
 use steadfast_core::clock::Timestamp;
 use steadfast_durable::{
@@ -13,7 +13,7 @@ use super::event::{called, event_sent, signaled, trace_sent};
 use super::malformed::Malformed;
 use super::time::{moment, timestamp};
 
-/// What a worker takes.
+/// Decodes the terms under which a worker takes work.
 pub(crate) fn terms(name: String, request: wire::GetWorkItemsRequest) -> Terms {
     let window = |asked: i32| usize::try_from(asked).unwrap_or_default();
     let named = |filters: Vec<wire::VersionFilter>| {
@@ -46,9 +46,9 @@ pub(crate) fn terms(name: String, request: wire::GetWorkItemsRequest) -> Terms {
     }
 }
 
-/// A worker that names nothing at all filters nothing: .NET always sends the message. One
-/// that names something gets nothing of the kinds that it leaves empty: workers for
-/// activities alone rely on that.
+/// Whether the filters are empty and so match everything: .NET always sends the message.
+/// If one kind has filters, the empty kinds match nothing: activity-only workers rely on
+/// that.
 fn is_void(filters: &wire::WorkItemFilters) -> bool {
     let wire::WorkItemFilters {
         orchestrations,
@@ -58,13 +58,12 @@ fn is_void(filters: &wire::WorkItemFilters) -> bool {
     orchestrations.is_empty() && activities.is_empty() && entities.is_empty()
 }
 
-/// Whether a worker says that it can do something.
+/// Whether a worker announces a capability.
 pub(crate) fn can(request: &wire::GetWorkItemsRequest, what: wire::WorkerCapability) -> bool {
     request.capabilities.contains(&i32::from(what))
 }
 
-/// Work as the protocol writes it. With `is_past_left_out` the worker fetches the
-/// history itself.
+/// Encodes a work item. With `is_past_left_out` the worker fetches the history itself.
 pub(crate) fn item_sent(item: &Item, now: Timestamp, is_past_left_out: bool) -> wire::WorkItem {
     let request = match &item.work {
         Work::Turn(turn) => Request::Orchestrator(turn_sent(turn, is_past_left_out)),
@@ -77,7 +76,7 @@ pub(crate) fn item_sent(item: &Item, now: Timestamp, is_past_left_out: bool) -> 
     }
 }
 
-/// The result of a batch does not name its entity, so its token does.
+/// The result of a batch does not name its entity, so the token includes it.
 fn token_sent(item: &Item) -> String {
     match &item.work {
         Work::Batch(batch) => format!("{} {}", item.token, batch.entity),
@@ -85,7 +84,7 @@ fn token_sent(item: &Item) -> String {
     }
 }
 
-/// A token that comes back, and the entity of a batch.
+/// Splits a returned token into the token and the entity of a batch.
 pub(crate) fn token_taken(token: &str) -> (&str, &str) {
     token.split_once(' ').unwrap_or((token, ""))
 }
@@ -101,7 +100,7 @@ fn turn_sent(turn: &TurnWork, is_past_left_out: bool) -> wire::OrchestratorReque
         execution_id: Some(turn.execution.clone()),
         past_events: past,
         new_events: turn.new.iter().map(event_sent).collect(),
-        // Workers must not sort messages of entities: they come in order.
+        // Entity messages arrive in order, so workers must not sort them.
         entity_parameters: Some(wire::OrchestratorEntityParameters {
             entity_message_reorder_window: Some(wire::Duration::default()),
         }),
@@ -144,7 +143,7 @@ fn operation_sent(asked: &Requested, now: Timestamp) -> wire::HistoryEvent {
     let operation = &asked.operation;
     let kind = match asked.is_signal {
         true => EventType::EntityOperationSignaled(signaled(operation)),
-        // Some workers cannot do without a name of whoever asks.
+        // Some workers require the name of the caller.
         false => EventType::EntityOperationCalled(wire::EntityOperationCalledEvent {
             parent_instance_id: Some(operation.parent.clone().unwrap_or_default()),
             ..called(operation)
@@ -164,7 +163,7 @@ fn span_sent(span: &Span) -> wire::OrchestrationTraceContext {
     }
 }
 
-/// The span that a worker wants kept.
+/// Decodes the span that a worker asks to store.
 pub(crate) fn span(span: wire::OrchestrationTraceContext) -> Result<Span, Malformed> {
     Ok(Span {
         id: span.span_id,

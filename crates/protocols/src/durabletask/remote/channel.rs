@@ -29,15 +29,15 @@ use crate::durabletask::context::MESSAGE_BYTES;
 
 /// How long opening a connection may take.
 const DIAL: Duration = Duration::from_secs(10);
-/// A connection that is silent for so long is asked whether it lives, and given up
-/// if it does not answer in time.
+/// The keep-alive interval of a silent connection, and the time-out after which it is
+/// closed.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 const KEEP_ALIVE_ANSWER: Duration = Duration::from_secs(10);
-/// What may be under way to us before we have read it.
+/// Flow-control windows for data that is received but not read.
 const STREAM_WINDOW: u32 = 4 * 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
 
-/// A way to a task hub. Clones share one connection.
+/// A channel to a task hub. Clones share one connection.
 #[derive(Clone)]
 pub(super) struct Channel {
     inner: Arc<Inner>,
@@ -45,13 +45,13 @@ pub(super) struct Channel {
 
 struct Inner {
     target: Target,
-    /// What every request carries.
+    /// The metadata of every request.
     metadata: Vec<(&'static str, AsciiMetadataValue)>,
     connection: Mutex<Option<SendRequest<tonic::body::Body>>>,
 }
 
 impl Channel {
-    /// A way that is not open yet. A worker gives its name.
+    /// A channel that connects on first use. A worker gives its name.
     pub(super) fn new(target: Target, worker: Option<&str>) -> Result<Self, Status> {
         let text = |text: &str| {
             AsciiMetadataValue::try_from(text)
@@ -76,7 +76,7 @@ impl Channel {
         })
     }
 
-    /// One request, one answer.
+    /// A unary call.
     pub(super) async fn one<Q, A>(&self, method: &'static str, message: Q) -> Result<A, Status>
     where
         Q: Message + Send + Sync + 'static,
@@ -88,7 +88,7 @@ impl Channel {
         answer.await.map(tonic::Response::into_inner)
     }
 
-    /// One request, many answers.
+    /// A server-streaming call.
     pub(super) async fn many<Q, A>(
         &self,
         method: &'static str,
@@ -123,7 +123,7 @@ impl Channel {
         Ok(grpc)
     }
 
-    /// The connection, opened anew if the last one has broken.
+    /// The connection, reopened if it was lost.
     async fn connection(&self) -> Result<SendRequest<tonic::body::Body>, Status> {
         let mut connection = self.inner.connection.lock().await;
         if let Some(open) = connection.as_ref().filter(|open| !open.is_closed()) {
@@ -202,7 +202,7 @@ where
         .initial_connection_window_size(CONNECTION_WINDOW);
     let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
     tokio::spawn(async move {
-        // Whoever has a request under way is told.
+        // Requests in flight fail with this error.
         if let Err(error) = connection.await {
             tracing::debug!(event = "durable.connection_lost", %error);
         }
@@ -210,7 +210,7 @@ where
     Ok(sender)
 }
 
-/// A connection as the library of gRPC wants it.
+/// A connection as a tonic transport.
 struct Pipe(SendRequest<tonic::body::Body>);
 
 impl tower::Service<Request<tonic::body::Body>> for Pipe {

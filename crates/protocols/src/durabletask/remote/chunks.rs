@@ -1,9 +1,9 @@
-//! Results of turns that are too long for one message.
+//! Splits turn results that exceed one message.
 
 use prost::Message;
 use steadfast_wire::durabletask as wire;
 
-/// The longest message that a result is sent in: what servers take by default.
+/// The longest message for a result: the default limit of servers.
 const LONGEST: usize = 3_900_000;
 
 /// A result in parts; all but the last are marked as such.
@@ -16,11 +16,11 @@ fn split(mut whole: wire::OrchestratorResponse, longest: usize) -> Vec<wire::Orc
         return vec![whole];
     }
     let actions = std::mem::take(&mut whole.actions);
-    // What all parts have in common takes room as well.
+    // The common fields take room in every part.
     let room = longest.saturating_sub(whole.encoded_len() + 16);
     let (mut parts, mut bytes) = (vec![Vec::new()], 0);
     for action in actions {
-        // Its tag and its length come in front of an action.
+        // Tag and length precede an action.
         let size = action.encoded_len() + 6;
         if bytes + size > room && bytes > 0 {
             parts.push(Vec::new());
@@ -36,7 +36,7 @@ fn split(mut whole: wire::OrchestratorResponse, longest: usize) -> Vec<wire::Orc
         actions,
         is_partial: index < last,
         chunk_index: i32::try_from(index).ok(),
-        // Only the first part leaves this out.
+        // The first part omits this field.
         num_events_processed: (index > 0).then_some(0),
         ..whole.clone()
     };

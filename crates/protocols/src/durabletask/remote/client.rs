@@ -1,4 +1,4 @@
-//! What a client in Rust asks of a task hub elsewhere.
+//! A Rust client of a remote task hub.
 
 use steadfast_durable::native::{BoxFuture, Caller};
 use steadfast_durable::{
@@ -16,21 +16,21 @@ use crate::durabletask::convert::{
     entity_received, failure_taken, overview_received, status, timestamp, trace_sent,
 };
 
-/// A client of a task hub elsewhere. Clones share one connection, which is opened
-/// when it is needed and again when it breaks.
+/// A client of a remote task hub. Clones share one connection, which is opened on first
+/// use and reopened when it is lost.
 #[derive(Clone)]
 pub struct Client {
     channel: Channel,
 }
 
-/// How often a request that may be sent again is sent.
+/// The attempts for a request that is safe to retry.
 const ATTEMPTS: u32 = 10;
 
 impl Client {
     /// A client of the task hub that a connection string names:
     /// `Endpoint=http://localhost:4001;TaskHub=default`, with `AccessKey=..` if the
-    /// server wants one, and with `Certificates=ca.pem` if its certificate is known
-    /// to nobody else.
+    /// server requires one, and with `Certificates=ca.pem` if a private authority has
+    /// issued its certificate.
     pub fn connect(connection: &str) -> Result<Self> {
         let channel = Channel::new(Target::parse(connection)?, None);
         Ok(Self {
@@ -38,7 +38,7 @@ impl Client {
         })
     }
 
-    /// Sends what counts once however often it is sent, until there is an answer.
+    /// Sends an idempotent request, with retries.
     async fn surely<Q, A>(&self, method: &'static str, message: Q) -> Result<A>
     where
         Q: prost::Message + Clone + Send + Sync + 'static,
@@ -55,7 +55,7 @@ impl Client {
         }
     }
 
-    /// Starts an orchestration; answers its id.
+    /// Starts an orchestration; returns its id.
     pub async fn start(&self, new: NewInstance) -> Result<String> {
         let fresh = || Uuid::new_v4().simple().to_string();
         let task = new.task;
@@ -73,7 +73,7 @@ impl Client {
             input: task.input,
             scheduled_start_timestamp: new.scheduled.map(timestamp),
             orchestration_id_reuse_policy: policy,
-            // The same again is the same start.
+            // The execution id makes a retry idempotent.
             execution_id: Some(new.execution.unwrap_or_else(fresh)),
             tags: task.tags,
             parent_trace_context: task.trace.as_ref().map(trace_sent),
@@ -104,7 +104,7 @@ impl Client {
             .await
     }
 
-    /// Waits, and goes on waiting when the server goes away.
+    /// Waits, and reconnects when the server goes away.
     async fn wait(
         &self,
         method: &'static str,
@@ -128,7 +128,7 @@ impl Client {
         }
     }
 
-    /// Raises an event. It is not sent again by itself: an event counts each time.
+    /// Raises an event, without retries: every attempt would raise another event.
     pub async fn raise(&self, instance: &str, name: &str, input: Option<String>) -> Result<()> {
         let request = wire::RaiseEventRequest {
             instance_id: instance.to_owned(),
@@ -154,17 +154,17 @@ impl Client {
         self.tell("TerminateInstance", request).await
     }
 
-    /// Lets an instance rest.
+    /// Suspends an instance.
     pub async fn suspend(&self, instance: &str, reason: Option<String>) -> Result<()> {
         self.reason("SuspendInstance", instance, reason).await
     }
 
-    /// Lets it go on.
+    /// Resumes an instance.
     pub async fn resume(&self, instance: &str, reason: Option<String>) -> Result<()> {
         self.reason("ResumeInstance", instance, reason).await
     }
 
-    /// Sets a failed instance back to before its failures.
+    /// Rewinds a failed instance to before its failures.
     pub async fn rewind(&self, instance: &str, reason: Option<String>) -> Result<()> {
         self.reason("RewindInstance", instance, reason).await
     }
@@ -189,7 +189,7 @@ impl Client {
         self.surely(method, message).await.map(|_: wire::Empty| ())
     }
 
-    /// Forgets an instance that has ended; answers how many were forgotten.
+    /// Purges an instance that has ended; returns how many were purged.
     pub async fn purge(&self, instance: &str, is_recursive: bool) -> Result<u64> {
         let request = wire::PurgeInstancesRequest {
             request: Some(wire::purge_request::Request::InstanceId(instance.into())),
@@ -200,7 +200,7 @@ impl Client {
         Ok(purged.deleted_instance_count.unsigned_abs().into())
     }
 
-    /// Some of the instances that are wanted.
+    /// One page of the instances that match a query.
     pub async fn list(&self, query: &InstanceQuery) -> Result<Page<Overview>> {
         let statuses = query.statuses.iter();
         let request = wire::InstanceQuery {
@@ -224,14 +224,14 @@ impl Client {
         })
     }
 
-    /// Sends an operation to an entity, and waits until it is certain to be run. The
-    /// same request again counts once, for ten minutes.
+    /// Sends an operation to an entity and waits until it is durable. A repeated request
+    /// is deduplicated for ten minutes.
     pub async fn signal(&self, operation: Operation) -> Result<()> {
         self.tell("SignalEntity", requested(operation)).await
     }
 
-    /// Has an entity run an operation, and waits for what comes of it: one turn, no
-    /// orchestration. The same request again is the same call, for ten minutes.
+    /// Calls an operation of an entity and waits for its result: one turn, without an
+    /// orchestration. A repeated request is deduplicated for ten minutes.
     pub async fn call(
         &self,
         operation: Operation,
@@ -255,7 +255,7 @@ impl Client {
         found.map(entity_received).transpose().map_err(odd)
     }
 
-    /// Some of the entities that are wanted.
+    /// One page of the entities that match a query.
     pub async fn entities(&self, query: &EntityQuery) -> Result<Page<EntityView>> {
         let limit = i32::try_from(query.limit).unwrap_or(i32::MAX);
         let request = wire::EntityQuery {
@@ -294,7 +294,7 @@ fn shown(answer: wire::GetInstanceResponse) -> Result<Option<Overview>> {
     found.map(overview_received).transpose().map_err(odd)
 }
 
-/// What becomes of an older instance. To replace it is nothing that is written.
+/// The reuse action for an existing instance. `Replace` has no action on the wire.
 fn action(reuse: Reuse) -> wire::CreateOrchestrationAction {
     match reuse {
         Reuse::Replace => wire::CreateOrchestrationAction::Error,
@@ -303,7 +303,7 @@ fn action(reuse: Reuse) -> wire::CreateOrchestrationAction {
     }
 }
 
-/// A request that counts once, however often it is sent.
+/// An idempotent request.
 fn requested(operation: Operation) -> wire::SignalEntityRequest {
     let request = Some(operation.request).filter(|id| !id.is_empty());
     wire::SignalEntityRequest {

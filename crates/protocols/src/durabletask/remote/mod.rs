@@ -1,7 +1,7 @@
-//! A worker and a client in Rust, of a server elsewhere.
+//! A Rust worker and client of a remote server.
 //!
-//! They speak what the SDKs speak. The worker runs the same functions as a node
-//! does in its own process: the replay is one and the same.
+//! They speak the protocol of the SDKs. The worker runs functions like an embedded node
+//! does, with the same replay.
 
 mod channel;
 mod chunks;

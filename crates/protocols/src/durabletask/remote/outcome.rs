@@ -1,4 +1,4 @@
-//! What a server has answered, as an error of the engine.
+//! Converts server responses to engine errors.
 
 use std::time::Duration;
 
@@ -8,23 +8,23 @@ use uuid::Uuid;
 
 use crate::durabletask::convert::Malformed;
 
-/// The first and the longest pause before something is tried again.
+/// The first and the longest retry delay.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// A status that is no answer.
+/// The error of a failed call.
 #[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
 pub(super) fn no(status: Status) -> Error {
     Error::told(status.message())
 }
 
-/// An answer that cannot be understood.
+/// The error of a malformed response.
 #[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
 pub(super) fn odd(why: Malformed) -> Error {
-    Error::told(&format!("the server has answered oddly: {why}"))
+    Error::told(&format!("the server sent a malformed response: {why}"))
 }
 
-/// Whether the same may go well if it is sent again.
+/// Whether a retry may succeed.
 pub(super) fn is_passing(status: &Status) -> bool {
     let code = status.code();
     matches!(
@@ -33,7 +33,7 @@ pub(super) fn is_passing(status: &Status) -> bool {
     )
 }
 
-/// Pauses that grow. Many who wait do not come back at the same moment.
+/// Exponential backoff with jitter.
 #[derive(Debug)]
 pub(super) struct Pauses {
     next: Duration,
@@ -52,7 +52,7 @@ impl Pauses {
         tokio::time::sleep(self.next()).await;
     }
 
-    /// Between a half and the whole of a time that doubles.
+    /// Between half and all of a delay that doubles.
     fn next(&mut self) -> Duration {
         let whole = self.next;
         self.next = (whole * 2).min(LONGEST_PAUSE);

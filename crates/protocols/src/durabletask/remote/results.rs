@@ -1,8 +1,8 @@
-//! The results of a worker on their way to the server.
+//! Sends the results of a worker to the server.
 //!
-//! A result that is alone goes as every worker sends it. What waits while others are
-//! under way goes together, in one call that only our servers know; another server says
-//! so once, and is sent one after the other from then on.
+//! A single result uses the standard method. Results that wait while calls are in flight
+//! are batched into one call that only Steadfast servers support; after another server
+//! refuses it once, results are sent one by one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,17 +17,17 @@ use tonic::{Code, Status};
 
 use super::channel::Channel;
 
-/// Calls under way; what comes meanwhile waits and goes together.
+/// Calls in flight; further results wait and are batched.
 const CALLS: usize = 4;
-/// A call that takes longer is not counted as under way.
+/// A call that takes longer does not count against `CALLS`.
 const SLOW: Duration = Duration::from_millis(50);
-/// Results that wait, and the longest call with several of them.
+/// The most waiting results, and the size of a batched call.
 const WAITING: usize = 1024;
 const CALL_BYTES: usize = 1024 * 1024;
 
 type Answer = Result<(), Status>;
 
-/// Takes results. Clones lead to the same calls.
+/// Queues results. Clones share the queue.
 #[derive(Clone)]
 pub(super) struct Results {
     queue: mpsc::Sender<Waiting>,
@@ -39,7 +39,7 @@ struct Waiting {
 }
 
 impl Results {
-    /// Sends what it is given until nobody gives it anything any more.
+    /// Starts the sender, which ends when all clones are dropped.
     pub(super) fn new(channel: Channel) -> Self {
         let (queue, waiting) = mpsc::channel(WAITING);
         let post = Post {
@@ -50,7 +50,7 @@ impl Results {
         Self { queue }
     }
 
-    /// What the server answers to a result.
+    /// Sends a result and returns the server's status.
     pub(super) async fn bring(&self, result: Completed) -> Answer {
         let (answer, answered) = oneshot::channel();
         let gone = || Status::unavailable("the worker ends");
@@ -95,7 +95,7 @@ async fn send(mut waiting: mpsc::Receiver<Waiting>, post: Arc<Post>) {
                 .unzip();
             let sent = post.send(results);
             tokio::pin!(sent);
-            // A call that takes long keeps nobody else waiting.
+            // A slow call does not delay other results.
             let early = tokio::time::timeout(SLOW, &mut sent).await;
             drop(call);
             let heard = match early {
@@ -103,22 +103,22 @@ async fn send(mut waiting: mpsc::Receiver<Waiting>, post: Arc<Post>) {
                 Err(_) => sent.await,
             };
             for (answer, heard) in answers.into_iter().zip(heard) {
-                // Whoever does not wait any more needs no answer.
+                // The worker may have stopped waiting.
                 let _ = answer.send(heard);
             }
         });
     }
 }
 
-/// The way to the server.
+/// Sends results to the server.
 struct Post {
     channel: Channel,
-    /// Whether the server has said that it knows no calls with several.
+    /// Whether the server does not support batched calls.
     takes_one: AtomicBool,
 }
 
 impl Post {
-    /// Sends results and tells what is answered to each.
+    /// Sends results and returns the status of each.
     async fn send(&self, results: Vec<Completed>) -> Vec<Answer> {
         if results.len() > 1 && !self.takes_one.load(Ordering::Relaxed) {
             let status = match self.together(&results).await {
@@ -130,7 +130,7 @@ impl Post {
                     return vec![Err(status); results.len()];
                 }
                 Code::Unimplemented => self.takes_one.store(true, Ordering::Relaxed),
-                // One of them may be the reason: the others are none the worse for it.
+                // One result may cause the error: retry each alone.
                 _ => {}
             }
         }
@@ -147,7 +147,7 @@ impl Post {
         let answer = self.channel.one("CompleteTasks", request).await?;
         let wire::CompleteTasksResponse { answers } = answer;
         if answers.len() != results.len() {
-            return Err(Status::internal("another number of answers than results"));
+            return Err(Status::internal("results and statuses differ in number"));
         }
         let answer = |answer: wire::TaskAnswer| match Code::from(answer.code) {
             Code::Ok => Ok(()),
@@ -180,10 +180,10 @@ mod tests {
     use crate::durabletask::refused;
     use crate::grpc::{one, refuse};
 
-    /// A server that takes activities, and nothing before it is opened.
+    /// A server that accepts activities once its gate is opened.
     struct Server {
         takes_many: bool,
-        /// How many results came with each call.
+        /// The number of results per call.
         calls: Mutex<Vec<usize>>,
         gate: Semaphore,
     }
@@ -193,7 +193,7 @@ mod tests {
         Path(method): Path<String>,
         request: Request,
     ) -> Response {
-        // It was opened for good.
+        // The gate stays open.
         drop(server.gate.acquire().await);
         let own = Arc::clone(&server);
         match method.as_str() {
@@ -227,7 +227,7 @@ mod tests {
         }
     }
 
-    /// Brings results to a server; what each was answered, and how the calls went.
+    /// Sends results to a server; returns the status of each and the sizes of the calls.
     async fn brought(takes_many: bool, results: &[&str]) -> (Vec<Code>, Vec<usize>) {
         let server = Arc::new(Server {
             takes_many,
@@ -249,7 +249,7 @@ mod tests {
             }))
         });
         let open = async {
-            // All of them have been brought when the first is answered.
+            // All results are queued when the first is answered.
             tokio::task::yield_now().await;
             server.gate.add_permits(Semaphore::MAX_PERMITS);
         };

@@ -1,18 +1,18 @@
-//! Where a task hub is, as its users write it.
+//! Parses the connection string of a task hub.
 
 use std::path::PathBuf;
 
 use axum::http::Uri;
 use steadfast_durable::{Error, Result};
 
-/// What a connection string says.
+/// A parsed connection string.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) origin: Uri,
     pub(super) hub: String,
     /// Sent with every request.
     pub(super) key: Option<String>,
-    /// Whose certificates are believed; `None`: those that this machine believes.
+    /// The trusted authorities; `None` uses those of the system.
     pub(super) authorities: Option<PathBuf>,
 }
 
@@ -21,7 +21,7 @@ const PORT: u16 = 4001;
 
 impl Target {
     /// Reads `Endpoint=http://host:port;TaskHub=name;AccessKey=..`, or an endpoint
-    /// alone. `Authentication=None` is what the server prints, and says nothing.
+    /// alone. `Authentication=None`, which the server prints, is ignored.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let text = text.trim();
         if !text.contains('=') {
@@ -87,7 +87,7 @@ fn bad(what: &str) -> Error {
     Error::told(&format!(
         "STF-5101: {:?} in a connection string cannot be understood; write \
          Endpoint=http://localhost:4001;TaskHub=default",
-        // Keys stand in connection strings, but not in front of an equals sign.
+        // The part before the equals sign never holds a secret.
         what.split('=').next().unwrap_or_default()
     ))
 }

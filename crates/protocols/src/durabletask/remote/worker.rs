@@ -1,4 +1,4 @@
-//! A worker in Rust, of a task hub elsewhere.
+//! A Rust worker of a remote task hub.
 
 use std::time::Duration;
 
@@ -20,24 +20,22 @@ use super::results::Results;
 use super::target::Target;
 use crate::durabletask::convert::{actions_sent, batch_result_sent, failure_sent, work_received};
 
-/// A stream that is silent for so long is taken for dead: servers break a silence
-/// after 30 seconds.
+/// A stream that is silent for this long is dead: servers send a ping every 30 seconds.
 const SILENCE: Duration = Duration::from_secs(120);
-/// How often a result is sent until somebody takes it.
+/// The attempts to send a result.
 const ATTEMPTS: u32 = 10;
 
-/// What a worker is made of.
+/// Builds a worker.
 pub struct WorkerBuilder {
     target: Target,
     functions: Functions,
     name: String,
-    /// Turns, activities and batches that it takes at a time.
+    /// The most concurrent turns, activities and batches.
     most: [u16; 3],
 }
 
-/// Runs functions for a task hub elsewhere until it is dropped. What is under way
-/// then is run again by somebody else. It comes back by itself when the connection
-/// breaks.
+/// Runs functions for a remote task hub until it is dropped. Work items in flight are
+/// then dispatched to another worker. It reconnects when the connection is lost.
 pub struct Worker {
     leaving: CancellationToken,
     is_up: watch::Receiver<bool>,
@@ -56,14 +54,14 @@ impl Worker {
         })
     }
 
-    /// Waits until the server gives work.
+    /// Waits until the work stream is open.
     pub async fn ready(&self) {
         let mut is_up = self.is_up.clone();
         // The sender lives as long as the task that dials.
         let _ = is_up.wait_for(|is_up| *is_up).await;
     }
 
-    /// Begins nothing more, waits for what is under way, and goes.
+    /// Takes no more work, waits for work in flight, and stops.
     pub async fn leave(mut self, limit: Duration) {
         self.leaving.cancel();
         let _ = tokio::time::timeout(limit, &mut self.task).await;
@@ -85,22 +83,22 @@ impl WorkerBuilder {
         self
     }
 
-    /// How it is called in the server's logs.
+    /// Its name in the server's logs.
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
         self
     }
 
-    /// How many turns of orchestrations, activities and batches of operations it
-    /// takes at a time; 0 is what the server thinks best.
+    /// The most concurrent orchestration turns, activities and operation batches; 0 uses
+    /// the server's default.
     #[must_use]
     pub fn at_a_time(mut self, turns: u16, activities: u16, batches: u16) -> Self {
         self.most = [turns, activities, batches];
         self
     }
 
-    /// Begins to take work.
+    /// Starts to take work.
     pub fn start(self) -> Result<Worker> {
         let leaving = CancellationToken::new();
         let (told, is_up) = watch::channel(false);
@@ -182,8 +180,8 @@ impl Dialing {
                 running.spawn(async move { bench.run(token, request).await });
             }
         }
-        // The stream stays open meanwhile: whatever is under way would be given to
-        // somebody else otherwise.
+        // The stream stays open: closing it would return the work in flight to other
+        // workers.
         while running.join_next().await.is_some() {}
         Ok(())
     }
@@ -202,7 +200,7 @@ impl Dialing {
         let mut orchestrations = named(filters.orchestrations);
         let (activities, entities) = (named(filters.activities), filters.entities);
         if orchestrations.is_empty() && activities.is_empty() && entities.is_empty() {
-            // To name nothing is to take everything; no orchestration has this name.
+            // An empty filter matches everything; no orchestration has the empty name.
             orchestrations.push(wire::VersionFilter::default());
         }
         let [turns, most_activities, batches] = self.most.map(i32::from);
@@ -227,7 +225,7 @@ impl Dialing {
     }
 }
 
-/// What runs one item after the other, many at a time.
+/// Runs work items concurrently.
 #[derive(Clone)]
 struct Bench {
     channel: Channel,
@@ -235,7 +233,7 @@ struct Bench {
     runner: Runner,
 }
 
-/// Where a result belongs.
+/// The work item that a result belongs to.
 struct Place {
     token: String,
     instance: String,
@@ -245,13 +243,13 @@ struct Place {
 impl Bench {
     async fn run(&self, token: String, request: Request) {
         if let Err(status) = self.done(token, request).await {
-            // The server gives it out again.
+            // The server dispatches it again.
             let why = status.message();
             tracing::warn!(event = "durable.result_not_taken", why);
         }
     }
 
-    /// Does the work and brings its result in.
+    /// Runs the work item and sends its result.
     async fn done(&self, token: String, request: Request) -> std::result::Result<(), Status> {
         let place = place(token, &request);
         let fetched = match &request {
@@ -276,7 +274,7 @@ impl Bench {
         }
     }
 
-    /// A history that is too long to come with its turn.
+    /// Fetches a history that is too long for its work item.
     async fn history(
         &self,
         turn: &wire::OrchestratorRequest,
@@ -335,9 +333,9 @@ impl Bench {
         self.bring(Completed::Activity(done)).await
     }
 
-    /// Code that does not fit the history is no failure of the instance: it waits
-    /// for the code that does. A worker without the right to suspend it gives the
-    /// turn back, and it comes again later.
+    /// A code mismatch does not fail the instance: it is suspended until matching code is
+    /// deployed. A worker without the right to suspend abandons the turn, which is
+    /// dispatched again later.
     async fn suspend(&self, place: Place, mismatch: String) -> std::result::Result<(), Status> {
         tracing::error!(
             event = "durable.code_changed",
@@ -358,12 +356,12 @@ impl Bench {
         suspended
     }
 
-    /// Brings a result in.
+    /// Sends a result.
     async fn bring(&self, result: Completed) -> std::result::Result<(), Status> {
         surely(|| self.results.bring(result.clone())).await
     }
 
-    /// Tells the server something.
+    /// Calls a method of the server.
     async fn tell<Q>(&self, method: &'static str, message: Q) -> std::result::Result<(), Status>
     where
         Q: prost::Message + Clone + Send + Sync + 'static,
@@ -376,7 +374,7 @@ impl Bench {
     }
 }
 
-/// Sends something that counts once, until somebody takes it.
+/// Sends an idempotent request, with retries.
 async fn surely<F>(send: impl Fn() -> F) -> std::result::Result<(), Status>
 where
     F: Future<Output = std::result::Result<(), Status>>,

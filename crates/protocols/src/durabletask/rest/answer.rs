@@ -1,4 +1,4 @@
-//! Answers, and the links that come with them.
+//! Responses and the links in them.
 
 use axum::Json;
 use axum::http::header::{HeaderValue, LOCATION, RETRY_AFTER};
@@ -22,13 +22,13 @@ pub(super) fn with(
     response
 }
 
-/// A page of a list, and where the next one begins.
+/// A page of a list with its continuation token.
 pub(super) fn page(items: Vec<Value>, next: Option<String>) -> Response {
     let next = next.map(|next| (HeaderName::from_static(CONTINUATION), next));
     with(StatusCode::OK, Value::Array(items), next)
 }
 
-/// What can be asked of an instance from now on, and where.
+/// The response to a start: the management links of the instance.
 pub(super) fn begun(asked: &Asked, instance: &str) -> Response {
     let links = links(asked, instance);
     let place = links["statusQueryGetUri"].as_str().unwrap_or_default();
@@ -36,7 +36,7 @@ pub(super) fn begun(asked: &Asked, instance: &str) -> Response {
     with(StatusCode::ACCEPTED, links.clone(), headers)
 }
 
-/// Where the status of an instance stands.
+/// The status URL of an instance.
 pub(super) fn status_link(asked: &Asked, instance: &str) -> String {
     asked.link(&format!("/instances/{}", encoded(instance)), "")
 }

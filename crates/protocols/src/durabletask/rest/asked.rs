@@ -1,4 +1,4 @@
-//! A request, read.
+//! A parsed REST request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,13 +17,13 @@ use crate::access::{Area, Follow, Pass, Proof, Right};
 use crate::durabletask::context::{Context, DEFAULT_HUB, allow, permit};
 use crate::http::Client;
 
-/// Where everything lies.
+/// The base path.
 pub const BASE: &str = "/runtime/webhooks/durabletask";
 
-/// The header that says where the next page begins.
+/// The header with the continuation token.
 pub(super) const CONTINUATION: &str = "x-ms-continuation-token";
 
-/// A request: its query, its body, and the task hub that it is about.
+/// A request: its query, its body and its task hub.
 pub(super) struct Asked {
     pub(super) context: Arc<Context>,
     pub(super) hub: TaskHub,
@@ -32,12 +32,12 @@ pub(super) struct Asked {
     pub(super) body: Bytes,
     /// Scheme and host, as the client sees them.
     origin: String,
-    /// What the client has proved, and the rights of which it uses one.
+    /// The verified pass, and the rights of which the route needs one.
     proof: Option<(Pass, &'static [Right])>,
 }
 
 impl Asked {
-    /// Reads a request of somebody who may do this. `read` has the body come.
+    /// Parses and authorises a request. The caller adds the body.
     pub(super) fn new(
         context: &Arc<Context>,
         scheme: &str,
@@ -69,7 +69,7 @@ impl Asked {
         })
     }
 
-    /// Follows the proof of a client that waits.
+    /// Watches the pass of a waiting client for revocation.
     pub(super) fn follow(&self) -> Option<Follow> {
         let (access, (pass, rights)) = (self.context.access.as_ref()?, self.proof.as_ref()?);
         let hub = Some(self.hub.name());
@@ -81,7 +81,7 @@ impl Asked {
         find(&self.query, name)
     }
 
-    /// A parameter that is yes or no.
+    /// A Boolean parameter.
     pub(super) fn flag(&self, name: &str, usual: bool) -> Result<bool, Fault> {
         match self.get(name).map(str::to_ascii_lowercase).as_deref() {
             None | Some("") => Ok(usual),
@@ -91,7 +91,7 @@ impl Asked {
         }
     }
 
-    /// A parameter that is a moment.
+    /// A time parameter.
     pub(super) fn time(&self, name: &str) -> Result<Option<Moment>, Fault> {
         let bad = || {
             Fault::bad(format!(
@@ -103,7 +103,7 @@ impl Asked {
         Ok(time.transpose()?.map(Into::into))
     }
 
-    /// How many items a page shall have; 0 if nobody says so.
+    /// The page size; 0 if absent.
     pub(super) fn top(&self) -> Result<usize, Fault> {
         match self.get("top").map(str::parse) {
             None => Ok(0),
@@ -112,13 +112,13 @@ impl Asked {
         }
     }
 
-    /// Where the page begins.
+    /// The continuation token.
     pub(super) fn cursor(&self) -> Option<String> {
         let value = self.headers.get(CONTINUATION)?.to_str().ok()?;
         (!value.is_empty()).then(|| value.to_owned())
     }
 
-    /// How long the client would wait for an end, if at all.
+    /// How long the client waits for the end of the instance.
     pub(super) fn patience(&self) -> Result<Option<Duration>, Fault> {
         let Some(text) = self.get("timeout").filter(|text| !text.is_empty()) else {
             return Ok(None);
@@ -134,7 +134,7 @@ impl Asked {
         }
     }
 
-    /// States in a list. `None` if they are all states that nothing has.
+    /// The status filter. `None` if no instance can match it.
     pub(super) fn statuses(&self) -> Result<Option<Vec<Status>>, Fault> {
         let text = self.get("runtimeStatus").unwrap_or_default();
         let words = text
@@ -168,7 +168,7 @@ impl Asked {
         Ok(Some(text.to_owned()))
     }
 
-    /// Whether the body calls itself JSON.
+    /// Whether the content type is JSON.
     pub(super) fn is_json(&self) -> bool {
         let kind = self.headers.get(CONTENT_TYPE);
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
@@ -176,7 +176,7 @@ impl Asked {
         kind.eq_ignore_ascii_case("application/json")
     }
 
-    /// An address below the base, with what every request needs.
+    /// A URL below the base path, with the common parameters.
     pub(super) fn link(&self, path: &str, query: &str) -> String {
         let connection = self.get("connection").unwrap_or("Storage");
         let mut link = format!(
@@ -193,7 +193,7 @@ impl Asked {
     }
 }
 
-/// A text that stands in an address.
+/// Percent-encodes a text for a URL.
 pub(super) fn encoded(text: &str) -> String {
     percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
 }
@@ -203,7 +203,7 @@ fn find<'a>(query: &'a [(String, String)], name: &str) -> Option<&'a str> {
     found.map(|(_, value)| value.as_str())
 }
 
-/// Whether a request may do this: by its header, or by a key in its query.
+/// Authorises a request by its header, or by a key in its query.
 fn admit(
     context: &Context,
     headers: &HeaderMap,

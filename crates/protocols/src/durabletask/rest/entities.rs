@@ -19,7 +19,7 @@ fn id(name: &str, key: &str) -> String {
     format!("@{name}@{key}")
 }
 
-/// What is asked of an entity.
+/// The operation of a request to an entity.
 fn operation(asked: &Asked, name: &str, key: &str) -> Result<Operation, Fault> {
     let input = match asked.is_json() {
         true => asked.json()?,
@@ -46,7 +46,7 @@ fn text(body: &[u8]) -> Result<Option<String>, Fault> {
     })
 }
 
-/// The same request again is the same request: whoever says so gives it an id.
+/// The id that deduplicates a repeated request, from `Idempotency-Key`.
 fn request(asked: &Asked) -> Result<String, Fault> {
     let Some(key) = asked.headers.get("idempotency-key") else {
         return Ok(String::new());
@@ -96,8 +96,8 @@ pub(super) async fn locks(asked: &Asked) -> Answer {
     Ok(Json(Value::Array(shown)).into_response())
 }
 
-/// Takes a lock from its holder. Whoever does so names the critical section, so that
-/// nobody takes away a lock that he has not looked at.
+/// Releases a lock by force. The caller names the critical section, so that it cannot
+/// release a lock that was acquired since it looked.
 pub(super) async fn release(asked: &Asked, name: &str, key: &str) -> Answer {
     let section = asked.get("section").filter(|section| !section.is_empty());
     let section = section.ok_or_else(|| Fault::bad("'section' is needed: see /locks"))?;

@@ -1,4 +1,4 @@
-//! Why a request was not done; the one table to statuses.
+//! Maps errors to HTTP statuses, in one table.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -11,7 +11,7 @@ use steadfast_durable::{Error, ErrorKind, Failure};
 use crate::access::{Denied, Reason};
 use crate::http::{RETRY_SECONDS, Unread};
 
-/// A status, a stable code and words.
+/// A status, a stable code and a message.
 #[derive(Debug)]
 pub(super) struct Fault {
     status: StatusCode,
@@ -30,7 +30,7 @@ impl Fault {
         }
     }
 
-    /// The request cannot be understood.
+    /// The request is malformed.
     pub(super) fn bad(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "STF-6050", message)
     }

@@ -7,7 +7,7 @@ use steadfast_durable::{
 };
 use steadfast_jobs::iso::{format_seconds, format_time};
 
-/// A payload as the JSON that it is, or as a text.
+/// A payload as JSON, or as a string if it is not JSON.
 pub(super) fn payload(text: Option<&str>) -> Value {
     let Some(text) = text else {
         return Value::Null;
@@ -64,7 +64,7 @@ pub(super) fn entity(view: &EntityView, is_state_shown: bool) -> Value {
     shown
 }
 
-/// A lock that somebody holds.
+/// A held lock.
 pub(super) fn lock(lock: &LockView) -> Value {
     json!({
         "entityId": lock.entity,
@@ -75,13 +75,13 @@ pub(super) fn lock(lock: &LockView) -> Value {
     })
 }
 
-/// What an instance waits for, for programs and in a sentence.
+/// What an instance waits for, as a code and as a sentence.
 pub(super) fn why(why: &Why) -> Value {
     let said = |state: &str, text: String| json!({"state": state, "text": text});
     match why {
         Why::Unknown => said("unknown", "there is no such instance".into()),
         Why::Ended(status) => said("ended", format!("it has ended: {status:?}")),
-        Why::Suspended => said("suspended", "somebody has suspended it".into()),
+        Why::Suspended => said("suspended", "it is suspended".into()),
         Why::Starts(at) => said("scheduled", format!("it starts at {}", precise(*at))),
         Why::NoWorker { name } => {
             let text = format!("no worker that is connected has code for '{name}'");
@@ -127,7 +127,7 @@ pub(super) fn event(event: &Event, is_output_shown: bool) -> Value {
     Value::Object(fields)
 }
 
-/// The name of an event, and what it tells.
+/// The name of an event and its fields.
 fn told(what: &What) -> (&'static str, Map<String, Value>) {
     let (kind, fields) = match what {
         What::Started(start) => ("ExecutionStarted", task(&start.task)),

@@ -33,7 +33,7 @@ pub(super) async fn start(asked: &Asked, name: String, instance: Option<String>)
     ended_or_begun(asked, &instance, patience).await
 }
 
-/// The end of an instance if it comes in time, or where to ask for it.
+/// The result of an instance if it ends in time, or the links to query it.
 async fn ended_or_begun(asked: &Asked, instance: &str, patience: Option<Duration>) -> Answer {
     let Some(patience) = patience else {
         return Ok(begun(asked, instance));
@@ -48,7 +48,7 @@ async fn ended_or_begun(asked: &Asked, instance: &str, patience: Option<Duration
     Ok(Json(shown).into_response())
 }
 
-/// The end of an instance, if it comes in time and the node stays.
+/// The result of an instance, if it ends in time and the node does not drain.
 async fn ended(
     asked: &Asked,
     instance: &str,

@@ -1,4 +1,4 @@
-//! What a path names.
+//! The resource that a path names.
 
 use percent_encoding::percent_decode_str;
 
@@ -39,7 +39,7 @@ pub(super) enum Place {
     },
 }
 
-/// What can be done to an instance.
+/// An action on an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     Terminate,
@@ -58,7 +58,7 @@ const VERBS: [(&str, Verb); 5] = [
 ];
 
 impl Place {
-    /// Reads the part of a path behind the base.
+    /// Parses a path relative to the base path.
     pub(super) fn read(path: &str) -> Option<Self> {
         let parts = path.trim_end_matches('/').split('/').map(decoded);
         let parts = parts.collect::<Option<Vec<_>>>()?;
@@ -144,7 +144,7 @@ fn verb(word: &str) -> Option<Verb> {
     found.map(|(_, verb)| *verb)
 }
 
-/// A key; the sign for the empty one is a dollar.
+/// A key; a dollar sign stands for the empty key.
 fn key(text: &str) -> String {
     match text {
         "$" => String::new(),

@@ -1,7 +1,7 @@
-//! From a request to what answers it.
+//! Dispatches requests to their handlers.
 //!
-//! A known route that is asked in another way than it can be is not found, as
-//! Durable Functions has it; so one handler takes everything below the base.
+//! A known route with an unsupported method is 404, as in Durable Functions; so one
+//! handler serves everything below the base path.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ use crate::access::{Right, ended};
 use crate::durabletask::context::Context;
 use crate::http::{Client, read};
 
-/// What all requests share.
+/// State shared by all requests.
 #[derive(Clone)]
 struct Face {
     context: Arc<Context>,
-    /// Which scheme our addresses have, unless a trusted proxy says so.
+    /// The scheme of links, unless a trusted proxy reports another one.
     scheme: &'static str,
 }
 
@@ -70,8 +70,8 @@ const LOOK: &[Right] = &[Right::Listen, Right::Read];
 const SEND: &[Right] = &[Right::Send];
 const MANAGE: &[Right] = &[Right::Manage];
 
-/// Every route below the base, and what its caller must be allowed to do: one of these.
-/// A route that is not here is not offered.
+/// Every route below the base path with its rights: the caller needs one of them. Other
+/// routes are not offered.
 pub static ROUTES: [(Method, &str, &[Right]); 21] = [
     (Method::POST, "orchestrators/{name}", SEND),
     (Method::POST, "orchestrators/{name}/{id}", SEND),

@@ -71,7 +71,7 @@ fn a_closed_connection_costs_no_other_one_its_place() {
     large.keep(90).unwrap();
     small.keep(70).unwrap();
     assert_eq!(large.closed_for(), Some(Cause::Memory));
-    // It has not gone yet, and what it says now does not count.
+    // Its task still runs, and what it reports now does not count.
     large.keep(95).unwrap();
     small.keep(80).unwrap();
     small.keep(100).unwrap();
@@ -148,17 +148,17 @@ fn waiting_requests_count_until_they_are_answered() {
     let sum = || governor.unproven_bytes.load(Ordering::SeqCst);
     assert_eq!(sum(), limits::CONNECTION_UNPROVEN_BYTES);
     let sum = || sum() - limits::CONNECTION_UNPROVEN_BYTES;
-    // A head that is not complete; more than one is what is left of a refused body.
+    // An incomplete head; more than one is the rest of a rejected body.
     own.charge(1000).unwrap();
     assert_eq!(sum(), 2000);
     own.charge(10 * limits::HTTP_HEAD_BYTES).unwrap();
     assert_eq!(sum(), 2 * limits::HTTP_HEAD_BYTES);
     let first = own.wait(100);
     assert_eq!(sum(), limits::REQUEST_UNPROVEN_BYTES + 100);
-    // The body of a request that waits.
+    // The body of a pending request.
     own.charge(1000).unwrap();
     assert_eq!(sum(), limits::REQUEST_UNPROVEN_BYTES + 1100);
-    // An answer that is not read does not keep the client from being read.
+    // An unread response does not stop reads from the client.
     own.hold(limits::UNPROVEN_BYTES).unwrap_err();
     assert!(!own.is_exhausted());
     own.release(limits::UNPROVEN_BYTES);

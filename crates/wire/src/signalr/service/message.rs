@@ -1,22 +1,22 @@
-//! What app servers and the service say to one another.
+//! Messages between app servers and the service.
 
 use bytes::Bytes;
 
 /// Framed hub messages by the name of their protocol.
 pub type Payloads = Vec<(String, Bytes)>;
 
-/// One message. What is not used by the other side is left out.
+/// One message. Fields that the other side does not use are left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// 1: an app server introduces itself.
     Handshake(Handshake),
-    /// 2: what the service answers; an error is not empty.
+    /// 2: the service's response; an empty error means success.
     Welcome { error: String, id: Option<String> },
-    /// 3: keys and values, one after another.
+    /// 3: alternating keys and values.
     Ping(Vec<String>),
-    /// 4: a client moves in.
+    /// 4: a client is opened.
     Open(Open),
-    /// 5: a client has gone, or must go.
+    /// 5: a client has closed, or must close.
     Close(Close),
     /// 6: to or from a client.
     Data(Data),
@@ -36,7 +36,7 @@ pub enum Message {
         group: Option<String>,
         ack: Option<i64>,
     },
-    /// 15: the service has no use for this server.
+    /// 15: the service refuses this server.
     Fault(String),
     /// 16 and 26.
     UserJoin {
@@ -55,7 +55,7 @@ pub enum Message {
     Ack(Ack),
     /// 21, 23, 24, 25.
     Check { of: Check, ack: i64 },
-    /// 22: something has happened to an object.
+    /// 22: an event of an object.
     Event {
         object: i64,
         id: String,
@@ -73,50 +73,50 @@ pub enum Message {
     },
     /// 30 to 33.
     CloseMany(CloseMany),
-    /// 34: a call whose answer is wanted.
+    /// 34: a call that expects a result.
     Ask(Question),
-    /// 35 and 36: the answer, or why there is none.
+    /// 35 and 36: the result, or an error.
     Answer(Completion),
-    /// 37: where an answer will come from.
+    /// 37: the node from which a result will come.
     Mapping {
         id: String,
         connection: String,
         instance: String,
     },
-    /// 38: a client has come back; what was half received is void.
+    /// 38: a client has reconnected; incomplete messages are void.
     Reconnect { connection: String },
     /// 39.
     Flow(Flow),
-    /// 40: who is in a group.
+    /// 40: the members of a group.
     Members {
         group: String,
         ack: i64,
         most: Option<i64>,
         token: Option<String>,
     },
-    /// Something newer, to be ignored.
+    /// An unknown type, to be ignored.
     Unknown(i64),
 }
 
-/// How an app server introduces itself.
+/// The handshake of an app server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Handshake {
     pub version: i64,
-    /// 0 carries clients, 1 was asked for, 2 only sends.
+    /// 0 carries clients, 1 was requested by the service, 2 only sends.
     pub kind: i64,
     pub target: String,
     /// 0 never, 1 on shutdown, 2 always.
     pub migration: i64,
     pub is_stateful: bool,
-    /// How many elements came: newer servers send more.
+    /// The number of received elements: newer servers send more.
     pub elements: usize,
 }
 
-/// A client that moves in.
+/// A client that is opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Open {
     pub connection: String,
-    /// A name may come more than once.
+    /// A name may occur more than once.
     pub claims: Vec<(String, String)>,
     pub headers: Vec<(String, Vec<String>)>,
     /// With `?`.
@@ -142,7 +142,7 @@ pub struct Data {
     pub is_partial: bool,
 }
 
-/// Whom a message is for.
+/// The recipients of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     Connections(Vec<String>),
@@ -165,7 +165,7 @@ pub struct GroupData {
     pub caller: Option<String>,
 }
 
-/// What came of something.
+/// The result of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ack {
     pub id: i64,
@@ -182,7 +182,7 @@ pub mod status {
     pub const FAILED: i64 = 4;
 }
 
-/// What is asked about.
+/// The subject of an existence check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Check {
     UserInGroup { user: String, group: String },
@@ -191,10 +191,10 @@ pub enum Check {
     User(String),
 }
 
-/// Several clients that must go.
+/// A request to close several clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CloseMany {
-    /// One connection, or all of a user or group; all if none is named.
+    /// One connection, or all of a user or group; all clients if none is named.
     pub connection: Option<String>,
     pub user: Option<String>,
     pub group: Option<String>,
@@ -203,7 +203,7 @@ pub struct CloseMany {
     pub ack: i64,
 }
 
-/// A call whose answer is wanted.
+/// A call to a client that expects a result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
     pub id: String,
@@ -212,7 +212,7 @@ pub struct Question {
     pub payloads: Payloads,
 }
 
-/// An answer, or why there is none.
+/// The result of a call, or an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
     pub id: String,
@@ -222,22 +222,22 @@ pub struct Completion {
     pub outcome: Result<(String, Bytes), String>,
 }
 
-/// Whether messages of a client, or of a server, may flow.
+/// Flow control of a client or a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flow {
     pub id: String,
-    /// Of a server connection rather than a client.
+    /// Applies to a server connection rather than a client.
     pub is_server: bool,
     pub kind: FlowKind,
 }
 
-/// What is to happen, or has.
+/// The requested or confirmed change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowKind {
     Pause,
     Paused,
     Resume,
     Offline,
-    /// Something newer.
+    /// An unknown kind.
     Other(i64),
 }

@@ -1,7 +1,7 @@
 //! Messages between the service and app servers, version 1.
 //!
-//! A stream of MessagePack arrays, each with its length in front. Elements were
-//! added over time: shorter arrays are read, and further elements ignored.
+//! A stream of MessagePack arrays, each with a length prefix. Elements were added
+//! over time: shorter arrays are accepted, and further elements ignored.
 
 mod message;
 mod read;

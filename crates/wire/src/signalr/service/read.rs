@@ -1,4 +1,4 @@
-//! Messages of app servers, read.
+//! Reads messages of the service protocol.
 
 use bytes::Bytes;
 
@@ -9,10 +9,10 @@ use super::message::{
     Open, Payloads, Question, Target,
 };
 
-/// Names and values that one message may hold.
+/// The maximum number of names and values in one message.
 const SEVERAL: usize = 100_000;
 
-/// Reads a message without its length.
+/// Reads a message without its length prefix.
 pub fn read(body: &Bytes) -> Result<Message> {
     let mut reader = Reader::new(body);
     let count = reader.array()?;
@@ -28,14 +28,14 @@ pub fn read(body: &Bytes) -> Result<Message> {
     fields.message(kind, count)
 }
 
-/// The elements of an array, of which some may be missing.
+/// The elements of an array, some of which may be missing.
 struct Fields<'a> {
     body: &'a Bytes,
     reader: Reader<'a>,
     left: usize,
 }
 
-/// What was said beside the message.
+/// Optional fields beside the message.
 #[derive(Default)]
 struct Extension {
     ttl_s: Option<i64>,
@@ -285,7 +285,7 @@ impl Fields<'_> {
         }))
     }
 
-    /// One element, if it is there.
+    /// Reads one element, if present.
     fn take<T: Default>(&mut self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
         if self.left == 0 {
             return Ok(T::default());

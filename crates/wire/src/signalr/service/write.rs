@@ -1,7 +1,7 @@
-//! Messages of app servers, written.
+//! Writes messages of the service protocol.
 //!
-//! Keys beside a message go only where every server expects them: some do not skip
-//! what they do not know.
+//! Optional fields are written only where every server expects them, because some do
+//! not skip unknown ones.
 
 use bytes::Bytes;
 
@@ -9,15 +9,15 @@ use super::super::frame::counted;
 use super::super::pack;
 use super::message::{Check, FlowKind, Message, Payloads, Target};
 
-/// Writes a message with its length.
+/// Writes a message with its length prefix.
 pub fn write(message: &Message) -> Bytes {
     let mut out = Vec::new();
     body(&mut out, message);
     counted(&out)
 }
 
-/// Who is in a group, as the payload of an acknowledgement: connections with their
-/// users, and what to ask for next.
+/// Members of a group, as the payload of an acknowledgement: connections with their
+/// users, and the token of the next page.
 pub fn members(members: &[(String, Option<String>)], token: Option<&str>) -> Bytes {
     let mut out = Vec::new();
     pack::array(&mut out, 2);
@@ -143,7 +143,7 @@ fn body(out: &mut Vec<u8>, message: &Message) {
     }
 }
 
-/// What is said less often.
+/// Writes the rarer messages.
 fn rest(out: &mut Vec<u8>, message: &Message) {
     match message {
         Message::KeyRequest { kid } => {
@@ -257,7 +257,7 @@ fn rest(out: &mut Vec<u8>, message: &Message) {
             }
             pack::text_or_nil(out, token.as_deref());
         }
-        // Whatever is not known is passed on as its type alone.
+        // Unknown messages are written as their type alone.
         Message::Unknown(kind) => head(out, 1, *kind),
         _ => unreachable!("the other kinds are written by the caller"),
     }
@@ -359,7 +359,7 @@ fn head(out: &mut Vec<u8>, count: usize, kind: i64) {
     int(out, kind);
 }
 
-/// An empty map, where something could be said beside a message.
+/// An empty map in place of optional fields.
 fn nothing(out: &mut Vec<u8>) {
     pack::map(out, 0);
 }
