@@ -13,13 +13,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use steadfast::Node;
-use steadfast::collections::{Dictionary, Query, Scheme, SlotKey};
+use steadfast::collections::{Dictionary, DictionaryQuery, Scheme, SlotKey};
 use steadfast::config::{Config, Layers};
 use steadfast::events::{
-    Batch, Blobs, Conditions, Context, Definition, Guarantee, Handled, Handler, Processor,
-    ProcessorOptions, Put, Received, Stamp, Wish, partition_of,
+    Blobs, Conditions, Context, EventDataBatch, EventHubDefinition, Guarantee, Handler,
+    HandlerResult, Processor, ProcessorOptions, ProducerOptions, ProducerSequence, PutBlobRequest,
+    ReceivedEvent, partition_of,
 };
-use steadfast::ownership::strategy::{Strategy, Timing};
+use steadfast::ownership::strategy::{GroupTiming, Strategy};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -39,7 +40,7 @@ struct Aggregate {
 impl Handler for Aggregate {
     /// The checkpoint is in the same transaction. The page is written before the commit: if
     /// the commit fails, the events are delivered again and the page is written again.
-    async fn handle(&self, events: &[Received], context: &mut Context<'_>) -> Handled {
+    async fn handle(&self, events: &[ReceivedEvent], context: &mut Context<'_>) -> HandlerResult {
         let name = format!("aggregate/{}.json", context.partition());
         let houses: Dictionary<u32, (u32, u32)> = context.state()?.get_or_add("houses").await?;
         let tx = context.transaction()?;
@@ -51,16 +52,16 @@ impl Handler for Aggregate {
             houses.set(tx, house, (reports + 1, sum + warmth)).await?;
         }
         let mut page = serde_json::Map::new();
-        for (house, sum) in houses.entries(tx, Query::all()).await? {
+        for (house, sum) in houses.entries(tx, DictionaryQuery::all()).await? {
             let (reports, warmth) = *sum;
             let aggregate = serde_json::json!({"reports": reports, "warmth": warmth});
             page.insert(house.to_string(), aggregate);
         }
-        let put = Put {
+        let put = PutBlobRequest {
             name,
             body: serde_json::to_vec(&page)?.into(),
             content_type: "application/json".into(),
-            ..Put::default()
+            ..PutBlobRequest::default()
         };
         self.pages.put(PAGES, put, Conditions::default()).await?;
         Ok(())
@@ -72,7 +73,7 @@ impl Handler for Aggregate {
 async fn consumer(node: &Node) -> Outcome<Processor> {
     let options = ProcessorOptions {
         guarantee: Guarantee::ExactlyOnce(Arc::clone(node.replicas())),
-        timing: Timing::new(Duration::from_millis(200), Duration::from_millis(1200)),
+        timing: GroupTiming::new(Duration::from_millis(200), Duration::from_millis(1200)),
         strategy: Strategy::GREEDY,
         batch: 2000,
         ..ProcessorOptions::default()
@@ -94,9 +95,9 @@ async fn report(node: &Node, partition: u32) -> Outcome<()> {
         Box::pin(async move { Ok(known.get(tx, &partition).await?.map(|id| *id)) })
     });
     let sender = node.event_hubs().sender("houses", Some(partition)).await?;
-    let wish = Wish {
+    let wish = ProducerOptions {
         id: id.await?,
-        ..Wish::default()
+        ..ProducerOptions::default()
     };
     let producer = sender.producer(wish).await?;
     let keep = slot.run(|tx| {
@@ -109,11 +110,11 @@ async fn report(node: &Node, partition: u32) -> Outcome<()> {
     let mut first = usize::try_from(producer.last + 1)?;
     while first < here.len() {
         let these = &here[first..here.len().min(first + AT_ONCE)];
-        let mut batch = Batch::new();
+        let mut batch = EventDataBatch::new();
         for house in these {
             batch.push(format!("{house} {}", house % 40).as_bytes())?;
         }
-        let stamp = Stamp {
+        let stamp = ProducerSequence {
             id: producer.id,
             epoch: producer.epoch,
             first: i32::try_from(first)?,
@@ -132,7 +133,7 @@ async fn report(node: &Node, partition: u32) -> Outcome<()> {
 /// Waits until the checkpoints cover every report.
 async fn counted(node: &Node) -> Outcome<()> {
     loop {
-        let standings = node.event_hubs().standings("houses", "$Default").await?;
+        let standings = node.event_hubs().group_status("houses", "$Default").await?;
         if standings.iter().all(|one| one.lag == 0) {
             return Ok(());
         }
@@ -170,7 +171,7 @@ async fn main() -> Outcome<()> {
         .data(folder)
         .serve()
         .development()
-        .event_hub(Definition::new("houses", PARTITIONS))
+        .event_hub(EventHubDefinition::new("houses", PARTITIONS))
         .start()
         .await?;
     if node.blobs().container(PAGES).await.is_err() {

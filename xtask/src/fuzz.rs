@@ -80,7 +80,7 @@ pub(crate) fn soak(workspace: &Workspace, options: &Options, seed: Option<u64>) 
     let work = || {
         // The guard must not be held while the target runs.
         while let Some(target) = { lock(&waiting).next() } {
-            let done = Places::new(workspace, &folder, &target).and_then(|places| {
+            let done = TargetFolders::new(workspace, &folder, &target).and_then(|places| {
                 let row = fuzz(&program, &target, &places, seconds, seed)?;
                 println!("{row}");
                 if options.keep {
@@ -131,7 +131,7 @@ fn chosen(program: &Path, name: Option<&str>) -> Result<Vec<String>> {
 }
 
 /// The folders of one target.
-struct Places {
+struct TargetFolders {
     /// Inputs of this and of earlier runs.
     found: PathBuf,
     /// Inputs in the repository.
@@ -141,7 +141,7 @@ struct Places {
     log: PathBuf,
 }
 
-impl Places {
+impl TargetFolders {
     fn new(workspace: &Workspace, folder: &Path, target: &str) -> Result<Self> {
         let places = Self {
             found: folder.join("found").join(target),
@@ -164,7 +164,13 @@ impl Places {
 }
 
 /// Fuzzes one target until its time is over. Each start after a failure has another seed.
-fn fuzz(program: &Path, target: &str, places: &Places, seconds: u64, seed: u64) -> Result<Row> {
+fn fuzz(
+    program: &Path,
+    target: &str,
+    places: &TargetFolders,
+    seconds: u64,
+    seed: u64,
+) -> Result<Row> {
     let log = File::create(&places.log).context("cannot make the log")?;
     let shown = places.log.display();
     eprintln!("fuzzing {target} for {seconds} s, log in {shown}");
@@ -217,7 +223,7 @@ fn seconds_of(file: &Metadata) -> u64 {
 
 /// Copies a minimal set of inputs that reach new edges into the corpus. The hit count of an
 /// edge is ignored: it would keep ten times as many inputs.
-fn keep(program: &Path, target: &str, places: &Places) -> Result<()> {
+fn keep(program: &Path, target: &str, places: &TargetFolders) -> Result<()> {
     let log = File::create(places.log.with_extension("kept")).context("cannot make the log")?;
     let mut command = Command::new(program);
     command

@@ -249,9 +249,10 @@ fn exists(workspace: &Workspace, soak: &Soak) -> Result<()> {
 fn cargo_test(workspace: &Workspace, soak: &Soak) -> Command {
     let mut command = workspace.cargo();
     command.args(["test", "--locked"]);
-    match soak.amount.1 >= VERY_OFTEN {
-        true => command.args(["--release", "--package", soak.package]),
-        false => command.arg("--workspace"),
+    if soak.amount.1 >= VERY_OFTEN {
+        command.args(["--release", "--package", soak.package])
+    } else {
+        command.arg("--workspace")
     };
     match soak.test {
         "" => command.arg("--lib"),

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, Stream, Table};
+use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, StreamId, TableId};
 use steadfast_storage::Result;
 use steadfast_storage::engine::{
-    Acquired, Engine, Entry, EventBatch, Flush, Outcome, Record, Row, Scan, Start, Swap,
+    AcquireOutcome, CasOutcome, Engine, Entry, EventBatch, Flush, Outcome, ReadPosition, Record,
+    Scan, TableRow,
 };
 use tokio::sync::watch;
 
@@ -51,7 +52,12 @@ impl Counting {
 
 #[async_trait]
 impl Engine for Counting {
-    async fn acquire(&self, partition: Partition, owner: Owner, expect: Epoch) -> Result<Acquired> {
+    async fn acquire(
+        &self,
+        partition: Partition,
+        owner: Owner,
+        expect: Epoch,
+    ) -> Result<AcquireOutcome> {
         self.engine.acquire(partition, owner, expect).await
     }
 
@@ -84,18 +90,23 @@ impl Engine for Counting {
         self.engine.flush(flush).await
     }
 
-    async fn get(&self, partition: Partition, table: Table, key: &[u8]) -> Result<Option<Bytes>> {
+    async fn get(&self, partition: Partition, table: TableId, key: &[u8]) -> Result<Option<Bytes>> {
         self.engine.get(partition, table, key).await
     }
 
-    async fn scan(&self, partition: Partition, table: Table, range: Scan) -> Result<Vec<Row>> {
+    async fn scan(
+        &self,
+        partition: Partition,
+        table: TableId,
+        range: Scan,
+    ) -> Result<Vec<TableRow>> {
         self.engine.scan(partition, table, range).await
     }
 
     async fn scan_keys(
         &self,
         partition: Partition,
-        table: Table,
+        table: TableId,
         range: Scan,
     ) -> Result<Vec<Bytes>> {
         self.engine.scan_keys(partition, table, range).await
@@ -104,15 +115,15 @@ impl Engine for Counting {
     async fn read_events(
         &self,
         partition: Partition,
-        stream: Stream,
-        from: Start,
+        stream: StreamId,
+        from: ReadPosition,
         max_bytes: usize,
     ) -> Result<Vec<EventBatch>> {
         let engine = &self.engine;
         engine.read_events(partition, stream, from, max_bytes).await
     }
 
-    async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<Swap> {
+    async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<CasOutcome> {
         self.engine.cas(key, expect, value).await
     }
 

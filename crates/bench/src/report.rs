@@ -33,19 +33,19 @@ pub struct Values(Vec<(String, Vec<f64>)>);
 
 /// Goals, in the order in which they were first recorded.
 #[derive(Default)]
-pub struct Goals(Vec<Goal>);
+pub struct Goals(Vec<ReportGoal>);
 
 /// A value with a bound.
-struct Goal {
+struct ReportGoal {
     name: String,
     unit: &'static str,
-    bound: Bound,
+    bound: GoalBound,
     rounds: Vec<f64>,
 }
 
 /// The bound of a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Bound {
+pub enum GoalBound {
     /// This or more.
     AtLeast(f64),
     /// This or less.
@@ -101,13 +101,13 @@ impl Goals {
         &mut self,
         name: impl Into<String>,
         unit: &'static str,
-        bound: Bound,
+        bound: GoalBound,
         value: f64,
     ) {
         let name = name.into();
         match self.0.iter_mut().find(|goal| goal.name == name) {
             Some(goal) => goal.rounds.push(value),
-            None => self.0.push(Goal {
+            None => self.0.push(ReportGoal {
                 name,
                 unit,
                 bound,
@@ -117,7 +117,7 @@ impl Goals {
     }
 }
 
-impl Goal {
+impl ReportGoal {
     fn value(&self) -> f64 {
         median(&self.rounds)
     }
@@ -125,9 +125,9 @@ impl Goal {
     fn is_met(&self) -> bool {
         let value = self.value();
         match self.bound {
-            Bound::AtLeast(goal) => value >= goal,
-            Bound::AtMost(goal) => value <= goal,
-            Bound::Below(goal) => value < goal,
+            GoalBound::AtLeast(goal) => value >= goal,
+            GoalBound::AtMost(goal) => value <= goal,
+            GoalBound::Below(goal) => value < goal,
         }
     }
 }
@@ -148,7 +148,7 @@ impl Serialize for Goals {
     }
 }
 
-impl Serialize for Goal {
+impl Serialize for ReportGoal {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut object = serializer.serialize_struct("Goal", 5)?;
         object.serialize_field("name", &self.name)?;
@@ -160,7 +160,7 @@ impl Serialize for Goal {
     }
 }
 
-impl fmt::Display for Bound {
+impl fmt::Display for GoalBound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::AtLeast(goal) => write!(f, ">= {goal}"),
@@ -178,12 +178,9 @@ impl fmt::Display for Report {
         self.limits.fmt(f)?;
         writeln!(f, "\nGoals")?;
         for goal in &self.goals.0 {
-            let met = match goal.is_met() {
-                true => "met",
-                false => "MISSED",
-            };
+            let met = if goal.is_met() { "met" } else { "MISSED" };
             let (name, bound) = (&goal.name, goal.bound.to_string());
-            let (value, unit) = (Shown(goal.value()), goal.unit);
+            let (value, unit) = (DisplayNumber(goal.value()), goal.unit);
             writeln!(f, "  {name:<48} {value:>12}  {bound:<8} {unit:<8} {met}")?;
         }
         writeln!(f, "\nFigures")?;
@@ -194,16 +191,16 @@ impl fmt::Display for Report {
 impl fmt::Display for Values {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, value) in self.medians() {
-            writeln!(f, "  {name:<48} {:>12}", Shown(value))?;
+            writeln!(f, "  {name:<48} {:>12}", DisplayNumber(value))?;
         }
         Ok(())
     }
 }
 
 /// A number with the digits that matter.
-struct Shown(f64);
+struct DisplayNumber(f64);
 
-impl fmt::Display for Shown {
+impl fmt::Display for DisplayNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let decimals = match self.0.abs() {
             value if value >= 100.0 => 0,
@@ -223,7 +220,7 @@ mod tests {
         let mut report = Report::new("test", Machine::look(std::path::Path::new(".")));
         for value in [3.0, 1.0, 2.0] {
             report.limits.record("sync_us", value);
-            let bound = Bound::AtMost(1.5);
+            let bound = GoalBound::AtMost(1.5);
             report.goals.record("ratio", "x", bound, value);
         }
         report.figures.record("rss_mb", 10.0);
@@ -252,14 +249,14 @@ mod tests {
 
     #[test]
     fn bounds_hold_at_their_edge() {
-        let goal = |bound| Goal {
+        let goal = |bound| ReportGoal {
             name: String::new(),
             unit: "",
             bound,
             rounds: vec![2.0],
         };
-        assert!(goal(Bound::AtLeast(2.0)).is_met());
-        assert!(goal(Bound::AtMost(2.0)).is_met());
-        assert!(!goal(Bound::Below(2.0)).is_met());
+        assert!(goal(GoalBound::AtLeast(2.0)).is_met());
+        assert!(goal(GoalBound::AtMost(2.0)).is_met());
+        assert!(!goal(GoalBound::Below(2.0)).is_met());
     }
 }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use steadfast_core::id::Table;
-use steadfast_storage::{Kind, Ledger, Writes};
+use steadfast_core::id::TableId;
+use steadfast_storage::{ErrorKind, Ledger, Writes};
 
 use crate::samples::Samples;
 use crate::stopwatch::Stopwatch;
 
-const ROWS: Table = Table(5);
+const ROWS: TableId = TableId(5);
 
 /// The size of a row without its key.
 pub(crate) const VALUE_BYTES: usize = 192;
@@ -69,7 +69,7 @@ async fn commit(
         let waited = Stopwatch::start();
         match ledger.commit(writes).await {
             Ok(_) => latencies.push(waited.elapsed()),
-            Err(error) if matches!(error.kind(), Kind::Throttled { .. }) => {
+            Err(error) if matches!(error.kind(), ErrorKind::Throttled { .. }) => {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             Err(error) => return Err(error.into()),

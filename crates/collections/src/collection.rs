@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
-use steadfast_core::id::{Stream, Table};
+use steadfast_core::codec::{ByteReader, DecodeError, put_bytes, put_varint};
+use steadfast_core::id::{StreamId, TableId};
 
 use crate::error::{Error, Result};
-use crate::items::Items;
-use crate::notice::Feed;
+use crate::items::FreeItems;
+use crate::notice::RowNoticeChannel;
 
 /// What a collection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum Shape {
 
 impl Shape {
     /// Its name for users.
-    pub fn word(self) -> &'static str {
+    pub fn label(self) -> &'static str {
         match self {
             Self::Dictionary => "dictionary",
             Self::Queue => "queue",
@@ -36,7 +36,7 @@ impl Shape {
         }
     }
 
-    fn from_byte(byte: u8) -> std::result::Result<Self, Malformed> {
+    fn from_byte(byte: u8) -> std::result::Result<Self, DecodeError> {
         let all = [
             Self::Dictionary,
             Self::Queue,
@@ -45,7 +45,7 @@ impl Shape {
         ];
         all.into_iter()
             .find(|shape| *shape as u8 == byte)
-            .ok_or(Malformed)
+            .ok_or(DecodeError)
     }
 }
 
@@ -65,7 +65,7 @@ pub(crate) const CODEC: u32 = 1;
 
 impl std::fmt::Display for Description {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} of ", self.shape.word())?;
+        write!(f, "{} of ", self.shape.label())?;
         if !self.key_type.is_empty() {
             write!(f, "{} to ", self.key_type)?;
         }
@@ -78,27 +78,27 @@ impl std::fmt::Display for Description {
 }
 
 pub(crate) struct Collection {
-    pub(crate) table: Table,
+    pub(crate) table: TableId,
     pub(crate) scope: String,
     pub(crate) name: String,
     pub(crate) what: Description,
     /// Cached values of another version are void.
     version: AtomicU64,
     count: AtomicI64,
-    life: Mutex<Life>,
+    life: Mutex<CollectionStage>,
     /// Whether stored keys were compared with the key type of this process.
     keys_checked: AtomicBool,
     /// Why the stored keys are not those of the key type, if they are not.
     foreign_keys: OnceLock<Error>,
     /// What a concurrent queue holds.
-    pub(crate) items: Items,
+    pub(crate) items: FreeItems,
     /// Subscribers to changes.
-    pub(crate) feed: Feed,
+    pub(crate) feed: RowNoticeChannel,
 }
 
 /// Who may use a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Life {
+pub(crate) enum CollectionStage {
     /// The transaction that creates it.
     Creating(u64),
     Live,
@@ -110,11 +110,11 @@ const FORMAT: u8 = 1;
 
 impl Collection {
     pub(crate) fn new(
-        table: Table,
+        table: TableId,
         scope: &str,
         name: &str,
         what: Description,
-        life: Life,
+        life: CollectionStage,
         count: i64,
     ) -> Self {
         Self {
@@ -126,16 +126,16 @@ impl Collection {
             count: AtomicI64::new(count),
             life: Mutex::new(life),
             // What this process creates it also encodes.
-            keys_checked: AtomicBool::new(life != Life::Live),
+            keys_checked: AtomicBool::new(life != CollectionStage::Live),
             foreign_keys: OnceLock::new(),
-            items: Items::default(),
-            feed: Feed::default(),
+            items: FreeItems::default(),
+            feed: RowNoticeChannel::default(),
         }
     }
 
     /// The stream of a log.
-    pub(crate) fn stream(&self) -> Stream {
-        Stream(self.table.0)
+    pub(crate) fn stream(&self) -> StreamId {
+        StreamId(self.table.0)
     }
 
     pub(crate) fn version(&self) -> u64 {
@@ -143,7 +143,7 @@ impl Collection {
     }
 
     /// Makes everything that is cached void.
-    pub(crate) fn forget(&self) {
+    pub(crate) fn invalidate_cache(&self) {
         self.version.fetch_add(1, Ordering::AcqRel);
         self.count.store(0, Ordering::Relaxed);
         self.items.clear();
@@ -171,16 +171,16 @@ impl Collection {
     }
 
     /// Disables the collection: from now on every operation fails with this error.
-    pub(crate) fn shut(&self, error: Error) {
+    pub(crate) fn disable(&self, error: Error) {
         // The first reason stays.
         let _ = self.foreign_keys.set(error);
     }
 
-    pub(crate) fn life(&self) -> Life {
+    pub(crate) fn life(&self) -> CollectionStage {
         *self.life.lock()
     }
 
-    pub(crate) fn set_life(&self, life: Life) {
+    pub(crate) fn set_life(&self, life: CollectionStage) {
         *self.life.lock() = life;
     }
 
@@ -197,12 +197,12 @@ impl Collection {
 }
 
 /// Reads a registry row.
-pub(crate) fn decode(bytes: Bytes) -> std::result::Result<(Table, Description), Malformed> {
-    let mut reader = Reader::new(bytes);
+pub(crate) fn decode(bytes: Bytes) -> std::result::Result<(TableId, Description), DecodeError> {
+    let mut reader = ByteReader::new(bytes);
     if reader.byte()? != FORMAT {
-        return Err(Malformed);
+        return Err(DecodeError);
     }
-    let table = Table(reader.varint_u32()?);
+    let table = TableId(reader.varint_u32()?);
     let shape = Shape::from_byte(reader.byte()?)?;
     let what = Description {
         shape,
@@ -213,6 +213,6 @@ pub(crate) fn decode(bytes: Bytes) -> std::result::Result<(Table, Description), 
     Ok((table, what))
 }
 
-fn text(bytes: &Bytes) -> std::result::Result<String, Malformed> {
-    String::from_utf8(bytes.to_vec()).map_err(|_| Malformed)
+fn text(bytes: &Bytes) -> std::result::Result<String, DecodeError> {
+    String::from_utf8(bytes.to_vec()).map_err(|_| DecodeError)
 }

@@ -7,17 +7,17 @@
 
 use parking_lot::Mutex;
 use steadfast_core::id::Lsn;
-use steadfast_core::task::named;
+use steadfast_core::task::name_task;
 use steadfast_storage::{Ledger, Result, Writes};
 use tokio::sync::mpsc;
 
 /// The callback that gets the outcome of a commit.
-type Finish = Box<dyn FnOnce(Result<Lsn>) + Send>;
+type FinishCallback = Box<dyn FnOnce(Result<Lsn>) + Send>;
 
 /// The queue of commits that wait for their outcome.
 pub(crate) struct Committer {
     // At most as many as there are transactions: each has handed over its own.
-    queue: Mutex<mpsc::UnboundedSender<(Lsn, Finish)>>,
+    queue: Mutex<mpsc::UnboundedSender<(Lsn, FinishCallback)>>,
     ledger: Ledger,
 }
 
@@ -25,7 +25,7 @@ impl Committer {
     /// Starts on the current runtime; ends when it is dropped and all is finished.
     pub(crate) fn start(ledger: Ledger) -> Self {
         let (sender, receiver) = mpsc::unbounded_channel();
-        tokio::spawn(named(run(ledger.clone(), receiver)));
+        tokio::spawn(name_task(run(ledger.clone(), receiver)));
         Self {
             queue: Mutex::new(sender),
             ledger,
@@ -33,7 +33,7 @@ impl Committer {
     }
 
     /// Stages a transaction; `finish` is called with its outcome, in log order.
-    pub(crate) fn commit(&self, writes: Writes, finish: Finish) {
+    pub(crate) fn commit(&self, writes: Writes, finish: FinishCallback) {
         let queue = self.queue.lock();
         let refused = match self.ledger.stage(writes) {
             Ok(staged) => match queue.send((staged.lsn, finish)) {
@@ -41,7 +41,7 @@ impl Committer {
                 // The runtime is shutting down: the outcome of the commit is unknown.
                 Err(unsent) => {
                     let partition = self.ledger.partition();
-                    let kind = steadfast_storage::Kind::OutcomeUnknown { partition };
+                    let kind = steadfast_storage::ErrorKind::OutcomeUnknown { partition };
                     (steadfast_storage::Error::new(kind), unsent.0.1)
                 }
             },
@@ -53,7 +53,7 @@ impl Committer {
     }
 }
 
-async fn run(ledger: Ledger, mut queue: mpsc::UnboundedReceiver<(Lsn, Finish)>) {
+async fn run(ledger: Ledger, mut queue: mpsc::UnboundedReceiver<(Lsn, FinishCallback)>) {
     while let Some((lsn, finish)) = queue.recv().await {
         let outcome = ledger.wait(lsn).await;
         finish(outcome.map(|()| lsn));

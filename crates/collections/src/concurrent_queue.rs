@@ -14,19 +14,19 @@ use steadfast_storage::engine::Scan;
 
 use crate::collection::{CODEC, Collection, Description, Shape};
 use crate::error::{Error, Result};
-use crate::items::Place;
-use crate::lock::mode::Mode;
-use crate::open::{Handle, Part, sealed};
-use crate::options::{Patience, Timeout};
+use crate::handle::{CollectionBinding, Handle, sealed};
+use crate::items::ItemPosition;
+use crate::lock::mode::LockStrength;
+use crate::options::{Timeout, WaitDeadline};
 use crate::rows;
 use crate::schema::envelope::encode_value;
 use crate::schema::record::Record;
-use crate::stored::Stored;
+use crate::stored_value::StoredValue;
 use crate::transaction::Tx;
 
 /// A reliable concurrent queue. Clones are the same queue.
 pub struct ConcurrentQueue<V> {
-    part: Part,
+    part: CollectionBinding,
     value: PhantomData<fn() -> V>,
 }
 
@@ -35,13 +35,13 @@ impl<V: Record> ConcurrentQueue<V> {
     pub async fn enqueue(&self, tx: &mut Tx<'_>, value: V) -> Result<()> {
         self.enter(tx).await?;
         let collection = &self.part.collection;
-        let bytes = encode_value(&value, tx.home.write_version.get());
+        let bytes = encode_value(&value, tx.inner.write_version.get());
         let bytes = bytes.map_err(|error| Error::schema(error, &collection.name))?;
         tx.writes.enqueue(collection, bytes)
     }
 
     /// Takes an item that no other transaction has taken; `None` at once if there is none.
-    pub async fn try_dequeue(&self, tx: &mut Tx<'_>) -> Result<Option<Stored<V>>> {
+    pub async fn try_dequeue(&self, tx: &mut Tx<'_>) -> Result<Option<StoredValue<V>>> {
         self.enter(tx).await?;
         self.load().await?;
         let collection = &self.part.collection;
@@ -49,7 +49,7 @@ impl<V: Record> ConcurrentQueue<V> {
             let Some(place) = collection.items.take() else {
                 return Ok(None);
             };
-            let mut taken = Taken {
+            let mut taken = DequeueGuard {
                 queue: collection,
                 place: Some(place),
             };
@@ -61,7 +61,7 @@ impl<V: Record> ConcurrentQueue<V> {
             let value = rows::decode(collection, &bytes)?;
             tx.writes.take(collection, place)?;
             taken.place = None;
-            return Ok(Some(Stored(Arc::new(value))));
+            return Ok(Some(StoredValue(Arc::new(value))));
         }
     }
 
@@ -80,9 +80,10 @@ impl<V: Record> ConcurrentQueue<V> {
     async fn enter(&self, tx: &mut Tx<'_>) -> Result<()> {
         self.part.check(tx)?;
         tx.check_write()?;
-        let mut patience = Patience::new(Timeout::default());
+        let mut patience = WaitDeadline::new(Timeout::default());
         let collection = &self.part.collection;
-        tx.enter(collection, Mode::Shared, &mut patience).await
+        tx.enter(collection, LockStrength::Shared, &mut patience)
+            .await
     }
 
     /// Reads which items there are, once.
@@ -91,7 +92,7 @@ impl<V: Record> ConcurrentQueue<V> {
         if collection.items.is_loaded() {
             return Ok(());
         }
-        let state = self.part.home.source.pin(0).await?;
+        let state = self.part.inner.source.pin(0).await?;
         let mut places = Vec::new();
         let mut range = Scan::all(limits::SCAN_ROWS);
         loop {
@@ -100,7 +101,10 @@ impl<V: Record> ConcurrentQueue<V> {
                 break;
             };
             range.from = Bound::Excluded(last.key.clone());
-            places.extend(page.iter().filter_map(|row| Place::from_key(&row.key)));
+            places.extend(
+                page.iter()
+                    .filter_map(|row| ItemPosition::from_key(&row.key)),
+            );
         }
         collection.items.load(places);
         Ok(())
@@ -108,12 +112,12 @@ impl<V: Record> ConcurrentQueue<V> {
 }
 
 /// An item on its way from the queue to the transaction; dropping the guard returns it.
-struct Taken<'a> {
+struct DequeueGuard<'a> {
     queue: &'a Collection,
-    place: Option<Place>,
+    place: Option<ItemPosition>,
 }
 
-impl Drop for Taken<'_> {
+impl Drop for DequeueGuard<'_> {
     fn drop(&mut self) {
         if let Some(place) = self.place {
             self.queue.items.put(place);
@@ -142,7 +146,7 @@ impl<V: Record> Handle for ConcurrentQueue<V> {
         }
     }
 
-    fn attach(part: Part) -> Self {
+    fn attach(part: CollectionBinding) -> Self {
         Self {
             part,
             value: PhantomData,

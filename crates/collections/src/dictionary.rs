@@ -8,34 +8,34 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::collection::{CODEC, Description, Shape};
-use crate::error::{Error, Kind, Result};
-use crate::keys;
-use crate::lock::mode::Mode;
-use crate::open::{Handle, Part, sealed};
-use crate::options::{Opt, Patience};
+use crate::error::{Error, ErrorKind, Result};
+use crate::handle::{CollectionBinding, Handle, sealed};
+use crate::lock::mode::LockStrength;
+use crate::options::{OperationOptions, WaitDeadline};
 use crate::rows;
 use crate::schema::key::Key;
 use crate::schema::ordered::KeyWriter;
 use crate::schema::record::Record;
-use crate::stored::Stored;
+use crate::stored_keys;
+use crate::stored_value::StoredValue;
 use crate::transaction::Tx;
 
 /// A reliable dictionary. Clones are the same dictionary.
 pub struct Dictionary<K, V> {
-    pub(crate) part: Part,
+    pub(crate) part: CollectionBinding,
     types: PhantomData<fn() -> (K, V)>,
 }
 
 /// A dictionary with options for its operations.
-pub struct View<'a, K, V> {
+pub struct DictionaryView<'a, K, V> {
     dictionary: &'a Dictionary<K, V>,
-    options: Opt,
+    options: OperationOptions,
 }
 
 impl<K: Key, V: Record> Dictionary<K, V> {
     /// The same dictionary with another time-out or lock mode.
-    pub fn with(&self, options: Opt) -> View<'_, K, V> {
-        View {
+    pub fn with(&self, options: OperationOptions) -> DictionaryView<'_, K, V> {
+        DictionaryView {
             dictionary: self,
             options,
         }
@@ -43,33 +43,41 @@ impl<K: Key, V: Record> Dictionary<K, V> {
 
     /// Adds a key; it must not be there.
     pub async fn add(&self, tx: &mut Tx<'_>, key: K, value: V) -> Result<()> {
-        self.with(Opt::default()).add(tx, key, value).await
+        self.with(OperationOptions::default())
+            .add(tx, key, value)
+            .await
     }
 
     /// Adds a key unless it is there; returns whether it was added.
     pub async fn try_add(&self, tx: &mut Tx<'_>, key: K, value: V) -> Result<bool> {
-        self.with(Opt::default()).try_add(tx, key, value).await
+        self.with(OperationOptions::default())
+            .try_add(tx, key, value)
+            .await
     }
 
     /// Sets the value of a key, whether it is there or not.
     pub async fn set(&self, tx: &mut Tx<'_>, key: K, value: V) -> Result<()> {
-        self.with(Opt::default()).set(tx, key, value).await
+        self.with(OperationOptions::default())
+            .set(tx, key, value)
+            .await
     }
 
     /// Locks a key for a write that follows, whether it is there or not. Transactions
     /// that lock their keys in one order never wait for one another in a ring.
     pub async fn lock(&self, tx: &mut Tx<'_>, key: &K) -> Result<()> {
-        self.with(Opt::default()).lock(tx, key).await
+        self.with(OperationOptions::default()).lock(tx, key).await
     }
 
     /// The value of a key.
-    pub async fn get(&self, tx: &mut Tx<'_>, key: &K) -> Result<Option<Stored<V>>> {
-        self.with(Opt::default()).get(tx, key).await
+    pub async fn get(&self, tx: &mut Tx<'_>, key: &K) -> Result<Option<StoredValue<V>>> {
+        self.with(OperationOptions::default()).get(tx, key).await
     }
 
     /// Whether a key is there.
     pub async fn contains(&self, tx: &mut Tx<'_>, key: &K) -> Result<bool> {
-        self.with(Opt::default()).contains(tx, key).await
+        self.with(OperationOptions::default())
+            .contains(tx, key)
+            .await
     }
 
     /// The value of a key; if it is not there, it is added.
@@ -78,8 +86,10 @@ impl<K: Key, V: Record> Dictionary<K, V> {
         tx: &mut Tx<'_>,
         key: K,
         value: impl FnOnce() -> V,
-    ) -> Result<Stored<V>> {
-        self.with(Opt::default()).get_or_add(tx, key, value).await
+    ) -> Result<StoredValue<V>> {
+        self.with(OperationOptions::default())
+            .get_or_add(tx, key, value)
+            .await
     }
 
     /// Adds a key or changes its value; returns the new value.
@@ -89,8 +99,8 @@ impl<K: Key, V: Record> Dictionary<K, V> {
         key: K,
         add: impl FnOnce() -> V,
         update: impl FnOnce(&V) -> V,
-    ) -> Result<Stored<V>> {
-        let view = self.with(Opt::default());
+    ) -> Result<StoredValue<V>> {
+        let view = self.with(OperationOptions::default());
         view.add_or_update(tx, key, add, update).await
     }
 
@@ -101,7 +111,9 @@ impl<K: Key, V: Record> Dictionary<K, V> {
         key: &K,
         update: impl FnOnce(&V) -> V,
     ) -> Result<bool> {
-        self.with(Opt::default()).update(tx, key, update).await
+        self.with(OperationOptions::default())
+            .update(tx, key, update)
+            .await
     }
 
     /// Replaces a value if it still is what the caller expects.
@@ -109,19 +121,21 @@ impl<K: Key, V: Record> Dictionary<K, V> {
     where
         V: PartialEq,
     {
-        let view = self.with(Opt::default());
+        let view = self.with(OperationOptions::default());
         view.try_update(tx, key, value, expected).await
     }
 
     /// Removes a key; returns the value that it had.
-    pub async fn try_remove(&self, tx: &mut Tx<'_>, key: &K) -> Result<Option<Stored<V>>> {
-        self.with(Opt::default()).try_remove(tx, key).await
+    pub async fn try_remove(&self, tx: &mut Tx<'_>, key: &K) -> Result<Option<StoredValue<V>>> {
+        self.with(OperationOptions::default())
+            .try_remove(tx, key)
+            .await
     }
 
     /// Removes all keys, at once and for good: not part of any transaction. Waits
     /// for every transaction that has used the dictionary.
     pub async fn clear(&self) -> Result<()> {
-        self.with(Opt::default()).clear().await
+        self.with(OperationOptions::default()).clear().await
     }
 
     /// About how many keys there are. Reads no rows and takes no lock.
@@ -135,21 +149,22 @@ impl<K: Key, V: Record> Dictionary<K, V> {
     }
 }
 
-impl<K: Key, V: Record> View<'_, K, V> {
+impl<K: Key, V: Record> DictionaryView<'_, K, V> {
     /// See [`Dictionary::add`].
     pub async fn add(&self, tx: &mut Tx<'_>, key: K, value: V) -> Result<()> {
-        match self.try_add(tx, key, value).await? {
-            true => Ok(()),
-            false => Err(Error::new(Kind::KeyExists {
+        if self.try_add(tx, key, value).await? {
+            Ok(())
+        } else {
+            Err(Error::new(ErrorKind::KeyExists {
                 collection: self.dictionary.name().to_owned(),
-            })),
+            }))
         }
     }
 
     /// See [`Dictionary::try_add`].
     pub async fn try_add(&self, tx: &mut Tx<'_>, key: K, value: V) -> Result<bool> {
         let mut row = self.write(tx, &key).await?;
-        if row.exists(tx, Mode::Exclusive).await? {
+        if row.exists(tx, LockStrength::Exclusive).await? {
             return row.done(tx, false);
         }
         row.put(tx, value, false)?;
@@ -159,7 +174,7 @@ impl<K: Key, V: Record> View<'_, K, V> {
     /// See [`Dictionary::set`].
     pub async fn set(&self, tx: &mut Tx<'_>, key: K, value: V) -> Result<()> {
         let mut row = self.write(tx, &key).await?;
-        let existed = row.exists(tx, Mode::Exclusive).await?;
+        let existed = row.exists(tx, LockStrength::Exclusive).await?;
         row.put(tx, value, existed)?;
         row.done(tx, ())
     }
@@ -167,12 +182,12 @@ impl<K: Key, V: Record> View<'_, K, V> {
     /// See [`Dictionary::lock`].
     pub async fn lock(&self, tx: &mut Tx<'_>, key: &K) -> Result<()> {
         let mut row = self.write(tx, key).await?;
-        row.exists(tx, Mode::Exclusive).await?;
+        row.exists(tx, LockStrength::Exclusive).await?;
         row.done(tx, ())
     }
 
     /// See [`Dictionary::get`].
-    pub async fn get(&self, tx: &mut Tx<'_>, key: &K) -> Result<Option<Stored<V>>> {
+    pub async fn get(&self, tx: &mut Tx<'_>, key: &K) -> Result<Option<StoredValue<V>>> {
         let mut row = self.row(tx, key).await?;
         let value = row.read(tx, self.options.lock.mode()).await?;
         row.done(tx, value)
@@ -191,12 +206,12 @@ impl<K: Key, V: Record> View<'_, K, V> {
         tx: &mut Tx<'_>,
         key: K,
         value: impl FnOnce() -> V,
-    ) -> Result<Stored<V>> {
+    ) -> Result<StoredValue<V>> {
         let mut row = self.write(tx, &key).await?;
-        if let Some(found) = row.read(tx, Mode::Update).await? {
+        if let Some(found) = row.read(tx, LockStrength::Update).await? {
             return row.done(tx, found);
         }
-        row.exists(tx, Mode::Exclusive).await?;
+        row.exists(tx, LockStrength::Exclusive).await?;
         let value = tx.guarded(value);
         let stored = row.put(tx, value, false)?;
         row.done(tx, stored)
@@ -209,9 +224,9 @@ impl<K: Key, V: Record> View<'_, K, V> {
         key: K,
         add: impl FnOnce() -> V,
         update: impl FnOnce(&V) -> V,
-    ) -> Result<Stored<V>> {
+    ) -> Result<StoredValue<V>> {
         let mut row = self.write(tx, &key).await?;
-        let old = row.read(tx, Mode::Exclusive).await?;
+        let old = row.read(tx, LockStrength::Exclusive).await?;
         let value = match &old {
             Some(old) => changed(tx, old, update),
             None => tx.guarded(add),
@@ -228,7 +243,7 @@ impl<K: Key, V: Record> View<'_, K, V> {
         update: impl FnOnce(&V) -> V,
     ) -> Result<bool> {
         let mut row = self.write(tx, key).await?;
-        let Some(old) = row.read(tx, Mode::Exclusive).await? else {
+        let Some(old) = row.read(tx, LockStrength::Exclusive).await? else {
             return row.done(tx, false);
         };
         let value = changed(tx, &old, update);
@@ -242,7 +257,7 @@ impl<K: Key, V: Record> View<'_, K, V> {
         V: PartialEq,
     {
         let mut row = self.write(tx, key).await?;
-        let old = row.read::<V>(tx, Mode::Exclusive).await?;
+        let old = row.read::<V>(tx, LockStrength::Exclusive).await?;
         let Some(old) = old.filter(|old| **old == *expected) else {
             return row.done(tx, false);
         };
@@ -253,9 +268,9 @@ impl<K: Key, V: Record> View<'_, K, V> {
     }
 
     /// See [`Dictionary::try_remove`].
-    pub async fn try_remove(&self, tx: &mut Tx<'_>, key: &K) -> Result<Option<Stored<V>>> {
+    pub async fn try_remove(&self, tx: &mut Tx<'_>, key: &K) -> Result<Option<StoredValue<V>>> {
         let mut row = self.write(tx, key).await?;
-        let old = row.read(tx, Mode::Exclusive).await?;
+        let old = row.read(tx, LockStrength::Exclusive).await?;
         if old.is_some() {
             rows::remove(tx, &row.part.collection, &row.key, true)?;
         }
@@ -268,23 +283,23 @@ impl<K: Key, V: Record> View<'_, K, V> {
     }
 
     /// A row to be written.
-    async fn write(&self, tx: &mut Tx<'_>, key: &K) -> Result<Row<'_>> {
+    async fn write(&self, tx: &mut Tx<'_>, key: &K) -> Result<RowAccess<'_>> {
         tx.check_write()?;
         self.row(tx, key).await
     }
 
     /// A row, not locked yet, of a collection that is entered.
-    async fn row(&self, tx: &mut Tx<'_>, key: &K) -> Result<Row<'_>> {
+    async fn row(&self, tx: &mut Tx<'_>, key: &K) -> Result<RowAccess<'_>> {
         let part = &self.dictionary.part;
         part.check(tx)?;
-        let mut patience = Patience::new(self.options.timeout);
-        tx.enter(&part.collection, Mode::Shared, &mut patience)
+        let mut patience = WaitDeadline::new(self.options.timeout);
+        tx.enter(&part.collection, LockStrength::Shared, &mut patience)
             .await?;
         let mut to = KeyWriter::reusing(std::mem::take(&mut tx.key));
         key.write_row(&mut to);
         let key = to.finish();
         let key = key.map_err(|error| Error::schema(error, &part.collection.name))?;
-        Ok(Row {
+        Ok(RowAccess {
             part,
             key,
             patience,
@@ -293,24 +308,28 @@ impl<K: Key, V: Record> View<'_, K, V> {
 }
 
 /// One row in the course of one operation.
-struct Row<'a> {
-    part: &'a Part,
+struct RowAccess<'a> {
+    part: &'a CollectionBinding,
     key: Vec<u8>,
-    patience: Patience,
+    patience: WaitDeadline,
 }
 
-impl Row<'_> {
-    async fn read<V: Record>(&mut self, tx: &mut Tx<'_>, mode: Mode) -> Result<Option<Stored<V>>> {
+impl RowAccess<'_> {
+    async fn read<V: Record>(
+        &mut self,
+        tx: &mut Tx<'_>,
+        mode: LockStrength,
+    ) -> Result<Option<StoredValue<V>>> {
         let collection = &self.part.collection;
         rows::read(tx, collection, &self.key, mode, &mut self.patience).await
     }
 
-    async fn exists(&mut self, tx: &mut Tx<'_>, mode: Mode) -> Result<bool> {
+    async fn exists(&mut self, tx: &mut Tx<'_>, mode: LockStrength) -> Result<bool> {
         let collection = &self.part.collection;
         rows::exists(tx, collection, &self.key, mode, &mut self.patience).await
     }
 
-    fn put<V: Record>(&self, tx: &mut Tx<'_>, value: V, existed: bool) -> Result<Stored<V>> {
+    fn put<V: Record>(&self, tx: &mut Tx<'_>, value: V, existed: bool) -> Result<StoredValue<V>> {
         let collection = &self.part.collection;
         rows::write(tx, collection, &self.key, value, existed, true)
     }
@@ -324,18 +343,18 @@ impl Row<'_> {
 
 /// The value that a closure makes of the old one, with what this code does not
 /// know of it.
-fn changed<V: Record>(tx: &mut Tx<'_>, old: &Stored<V>, update: impl FnOnce(&V) -> V) -> V {
+fn changed<V: Record>(tx: &mut Tx<'_>, old: &StoredValue<V>, update: impl FnOnce(&V) -> V) -> V {
     let mut value = tx.guarded(|| update(old));
     value.inherit(old);
     value
 }
 
 /// Empties a collection in a transaction of its own.
-pub(crate) async fn clear(part: &Part, options: Opt) -> Result<()> {
-    let mut tx = Tx::begin(&part.home);
+pub(crate) async fn clear(part: &CollectionBinding, options: OperationOptions) -> Result<()> {
+    let mut tx = Tx::begin(&part.inner);
     tx.check_write()?;
-    let mut patience = Patience::new(options.timeout);
-    tx.enter(&part.collection, Mode::Exclusive, &mut patience)
+    let mut patience = WaitDeadline::new(options.timeout);
+    tx.enter(&part.collection, LockStrength::Exclusive, &mut patience)
         .await?;
     tx.writes.cleared = Some(Arc::clone(&part.collection));
     tx.commit().await.map(drop)
@@ -362,14 +381,14 @@ impl<K: Key, V: Record> Handle for Dictionary<K, V> {
         }
     }
 
-    fn attach(part: Part) -> Self {
+    fn attach(part: CollectionBinding) -> Self {
         Self {
             part,
             types: PhantomData,
         }
     }
 
-    async fn check_stored(part: &Part) -> Result<()> {
-        keys::check::<K>(part).await
+    async fn check_stored(part: &CollectionBinding) -> Result<()> {
+        stored_keys::check::<K>(part).await
     }
 }

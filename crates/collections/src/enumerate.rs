@@ -8,32 +8,32 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use steadfast_core::id::{Lsn, Table};
+use steadfast_core::id::{Lsn, TableId};
 
 use crate::dictionary::Dictionary;
 use crate::error::{Error, Result};
-use crate::lock::resident::Value;
-use crate::notice::{Heard, Listener, RowChange, RowNotice};
+use crate::lock::resident::DecodedValue;
+use crate::notice::{NoticeSubscription, RowChange, RowNotice, SubscriptionEvent};
 use crate::rows;
-use crate::scan::{Found, Position, Want, beginning_with, runs};
+use crate::scan::{PageContent, ScanPosition, ScannedRow, beginning_with, value_ranges};
 use crate::schema::key::{Key, decode_key, encode_key};
 use crate::schema::record::Record;
-use crate::stored::Stored;
+use crate::stored_value::StoredValue;
 use crate::transaction::Tx;
 
 /// Rows in one page unless the query says otherwise.
 const PAGE: usize = 1_000;
 
 /// Which keys of a dictionary.
-pub struct Query<K> {
+pub struct DictionaryQuery<K> {
     range: Result<(Bound<Bytes>, Bound<Bytes>)>,
-    filter: Option<Filter<K>>,
+    filter: Option<KeyFilter<K>>,
     page: usize,
 }
 
-type Filter<K> = Arc<dyn Fn(&K) -> bool + Send + Sync>;
+type KeyFilter<K> = Arc<dyn Fn(&K) -> bool + Send + Sync>;
 
-impl<K: Key> Query<K> {
+impl<K: Key> DictionaryQuery<K> {
     /// All keys.
     pub fn all() -> Self {
         Self::of(Ok((Bound::Unbounded, Bound::Unbounded)))
@@ -76,7 +76,7 @@ impl<K: Key> Query<K> {
     }
 }
 
-impl Query<String> {
+impl DictionaryQuery<String> {
     /// The keys that begin with a text.
     pub fn starting_with(text: &str) -> Self {
         let bytes = encode_key(&text.to_owned());
@@ -89,30 +89,30 @@ impl Query<String> {
 /// A place in an enumeration.
 pub struct Cursor<K, V> {
     dictionary: Dictionary<K, V>,
-    position: Position,
-    filter: Option<Filter<K>>,
+    position: ScanPosition,
+    filter: Option<KeyFilter<K>>,
 }
 
 /// One row of a page, as a cursor looks at it.
-struct Item<K> {
+struct PageRow<K> {
     bytes: Bytes,
     /// `None` if the filter leaves it out.
     key: Option<K>,
-    found: Found,
+    found: ScannedRow,
 }
 
 impl<K: Key, V: Record> Cursor<K, V> {
     /// The next page, maybe empty; `None` at the end.
-    pub async fn next(&mut self, tx: &mut Tx<'_>) -> Result<Option<Vec<(K, Stored<V>)>>> {
+    pub async fn next(&mut self, tx: &mut Tx<'_>) -> Result<Option<Vec<(K, StoredValue<V>)>>> {
         let want = match self.filter {
-            Some(_) => Want::Keys,
-            None => Want::Rows,
+            Some(_) => PageContent::Keys,
+            None => PageContent::Rows,
         };
         let Some(mut page) = self.page(tx, want).await? else {
             return Ok(None);
         };
         let collection = &self.dictionary.part.collection;
-        if want == Want::Keys {
+        if want == PageContent::Keys {
             read_values(tx, collection.table, &mut page).await?;
         }
         let mut found = Vec::with_capacity(page.len());
@@ -121,11 +121,11 @@ impl<K: Key, V: Record> Cursor<K, V> {
                 continue;
             };
             let value = match item.found {
-                Found::Stored(bytes) => {
-                    Some(Stored(Arc::new(rows::decode::<V>(collection, &bytes)?)))
-                }
-                Found::Own(change) => rows::own(collection, &change)?,
-                Found::Key => None,
+                ScannedRow::Stored(bytes) => Some(StoredValue(Arc::new(rows::decode::<V>(
+                    collection, &bytes,
+                )?))),
+                ScannedRow::Own(change) => rows::own_value(collection, &change)?,
+                ScannedRow::Key => None,
             };
             found.extend(value.map(|value| (key, value)));
         }
@@ -134,14 +134,18 @@ impl<K: Key, V: Record> Cursor<K, V> {
 
     /// The keys of the next page; values are not read.
     pub async fn next_keys(&mut self, tx: &mut Tx<'_>) -> Result<Option<Vec<K>>> {
-        let Some(mut page) = self.page(tx, Want::Keys).await? else {
+        let Some(mut page) = self.page(tx, PageContent::Keys).await? else {
             return Ok(None);
         };
         page.retain(|item| !item.found.is_deleted());
         Ok(Some(page.into_iter().filter_map(|item| item.key).collect()))
     }
 
-    async fn page(&mut self, tx: &mut Tx<'_>, want: Want) -> Result<Option<Vec<Item<K>>>> {
+    async fn page(
+        &mut self,
+        tx: &mut Tx<'_>,
+        want: PageContent,
+    ) -> Result<Option<Vec<PageRow<K>>>> {
         let part = &self.dictionary.part;
         part.check(tx)?;
         tx.check_visible(&part.collection)?;
@@ -154,16 +158,16 @@ impl<K: Key, V: Record> Cursor<K, V> {
             let key: K = decode_key(&bytes).map_err(|e| Error::schema(e, &part.collection.name))?;
             let fits = self.filter.as_ref().is_none_or(|fits| fits(&key));
             let key = fits.then_some(key);
-            items.push(Item { bytes, key, found });
+            items.push(PageRow { bytes, key, found });
         }
         Ok(Some(items))
     }
 }
 
 /// Reads the values that a filter has left, and no others.
-async fn read_values<K>(tx: &mut Tx<'_>, table: Table, page: &mut [Item<K>]) -> Result<()> {
-    let wanted = |item: &Item<K>| item.key.is_some();
-    let ranges = runs(
+async fn read_values<K>(tx: &mut Tx<'_>, table: TableId, page: &mut [PageRow<K>]) -> Result<()> {
+    let wanted = |item: &PageRow<K>| item.key.is_some();
+    let ranges = value_ranges(
         page.iter()
             .map(|item| (&item.bytes, &item.found, wanted(item))),
     );
@@ -174,7 +178,7 @@ async fn read_values<K>(tx: &mut Tx<'_>, table: Table, page: &mut [Item<K>]) -> 
         .peekable();
     for item in page.iter_mut().filter(|item| wanted(item)) {
         if let Some(row) = rows.next_if(|row| row.key == item.bytes) {
-            item.found = Found::Stored(row.value);
+            item.found = ScannedRow::Stored(row.value);
         }
     }
     Ok(())
@@ -182,17 +186,21 @@ async fn read_values<K>(tx: &mut Tx<'_>, table: Table, page: &mut [Item<K>]) -> 
 
 impl<K: Key, V: Record> Dictionary<K, V> {
     /// Begins an enumeration; pages are then read in a transaction.
-    pub fn enumerate(&self, query: Query<K>) -> Result<Cursor<K, V>> {
+    pub fn enumerate(&self, query: DictionaryQuery<K>) -> Result<Cursor<K, V>> {
         let (from, to) = query.range?;
         Ok(Cursor {
             dictionary: self.clone(),
-            position: Position::new(from, to, query.page),
+            position: ScanPosition::new(from, to, query.page),
             filter: query.filter,
         })
     }
 
     /// All rows of a query at once: for few rows.
-    pub async fn entries(&self, tx: &mut Tx<'_>, query: Query<K>) -> Result<Vec<(K, Stored<V>)>> {
+    pub async fn entries(
+        &self,
+        tx: &mut Tx<'_>,
+        query: DictionaryQuery<K>,
+    ) -> Result<Vec<(K, StoredValue<V>)>> {
         let mut cursor = self.enumerate(query)?;
         let mut all = Vec::new();
         while let Some(page) = cursor.next(tx).await? {
@@ -207,14 +215,14 @@ impl<K: Key, V: Record> Dictionary<K, V> {
         part.check(tx)?;
         tx.check_visible(&part.collection)?;
         let all = (Bound::Unbounded, Bound::Unbounded);
-        let mut position = Position::new(all.0, all.1, usize::MAX);
+        let mut position = ScanPosition::new(all.0, all.1, usize::MAX);
         position.count(tx, part.collection.table).await
     }
 
     /// Follows the dictionary's changes.
     pub fn notices(&self) -> DictionaryNotices<K, V> {
         DictionaryNotices {
-            listener: Listener::new(&self.part.collection.feed),
+            listener: NoticeSubscription::new(&self.part.collection.feed),
             dictionary: self.clone(),
         }
     }
@@ -224,9 +232,17 @@ impl<K: Key, V: Record> Dictionary<K, V> {
 #[derive(Clone, Debug, PartialEq)]
 pub enum DictionaryNotice<K, V> {
     /// A key was added.
-    Add { key: K, value: Stored<V>, lsn: Lsn },
+    Add {
+        key: K,
+        value: StoredValue<V>,
+        lsn: Lsn,
+    },
     /// A key has another value.
-    Update { key: K, value: Stored<V>, lsn: Lsn },
+    Update {
+        key: K,
+        value: StoredValue<V>,
+        lsn: Lsn,
+    },
     /// A key was removed.
     Remove { key: K, lsn: Lsn },
     /// All keys were removed.
@@ -237,7 +253,7 @@ pub enum DictionaryNotice<K, V> {
 
 /// A subscription to a dictionary's changes, in log order.
 pub struct DictionaryNotices<K, V> {
-    listener: Listener<RowNotice>,
+    listener: NoticeSubscription<RowNotice>,
     dictionary: Dictionary<K, V>,
 }
 
@@ -245,12 +261,12 @@ impl<K: Key, V: Record> DictionaryNotices<K, V> {
     /// The next notice; `None` when the dictionary is gone.
     pub async fn next(&mut self) -> Result<Option<DictionaryNotice<K, V>>> {
         let notice = match self.listener.next().await {
-            Heard::Notice(notice) => notice,
-            Heard::Rebuild => {
-                let lsn = self.dictionary.part.home.durable_lsn();
+            SubscriptionEvent::Notice(notice) => notice,
+            SubscriptionEvent::Rebuild => {
+                let lsn = self.dictionary.part.inner.durable_lsn();
                 return Ok(Some(DictionaryNotice::Rebuild { lsn }));
             }
-            Heard::End => return Ok(None),
+            SubscriptionEvent::End => return Ok(None),
         };
         let lsn = notice.lsn;
         Ok(Some(match notice.what {
@@ -277,7 +293,7 @@ impl<K: Key, V: Record> DictionaryNotices<K, V> {
         decode_key(bytes).map_err(|error| Error::schema(error, name))
     }
 
-    fn value(&self, value: Value) -> Result<Stored<V>> {
+    fn value(&self, value: DecodedValue) -> Result<StoredValue<V>> {
         let collection = &self.dictionary.part.collection;
         rows::typed(collection, value)
     }

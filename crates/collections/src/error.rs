@@ -11,7 +11,7 @@ use std::sync::Arc;
 use steadfast_core::clock::Timestamp;
 use steadfast_core::error::Code;
 use steadfast_core::id::{Owner, Partition};
-use steadfast_storage::Kind as Stored;
+use steadfast_storage::ErrorKind as Stored;
 
 /// The result of everything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -19,14 +19,14 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// What happened, to what, and underneath it the cause.
 #[derive(Clone, Debug)]
 pub struct Error {
-    kind: Kind,
+    kind: ErrorKind,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 /// The kinds of failure; each has its own code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum ErrorKind {
     /// A lock was not granted in time.
     LockTimeout {
         /// What is locked.
@@ -101,12 +101,12 @@ pub enum Kind {
     /// A key or value does not fit its type or limit; the cause says how.
     Schema { collection: String },
     /// The receiver of a command in the transaction rejected it.
-    Declined { code: Code, message: String },
+    CommandRejected { code: Code, message: String },
 }
 
 /// Whether and when a caller may retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retry {
+pub enum RetryAdvice {
     /// Do not retry: it would fail again.
     No,
     /// Retry in a new transaction, at once.
@@ -117,12 +117,12 @@ pub enum Retry {
 
 impl Error {
     /// An error without a cause underneath.
-    pub fn new(kind: Kind) -> Self {
+    pub fn new(kind: ErrorKind) -> Self {
         Self { kind, source: None }
     }
 
     /// An error caused by another.
-    pub fn caused(kind: Kind, source: impl StdError + Send + Sync + 'static) -> Self {
+    pub fn caused(kind: ErrorKind, source: impl StdError + Send + Sync + 'static) -> Self {
         Self {
             kind,
             source: Some(Arc::new(source)),
@@ -132,35 +132,35 @@ impl Error {
     /// Maps an error of the storage to the kind that helps its reader.
     pub(crate) fn storage(error: steadfast_storage::Error, transaction: u64) -> Self {
         let kind = match error.kind() {
-            Stored::Fenced { partition, .. } => Kind::NotPrimary {
+            Stored::Fenced { partition, .. } => ErrorKind::NotPrimary {
                 partition: *partition,
                 hint: None,
             },
-            Stored::LeaseEnded { partition } => Kind::NotPrimary {
+            Stored::LeaseEnded { partition } => ErrorKind::NotPrimary {
                 partition: *partition,
                 hint: None,
             },
-            Stored::Held { partition, owner } => Kind::NotPrimary {
+            Stored::Held { partition, owner } => ErrorKind::NotPrimary {
                 partition: *partition,
                 hint: Some(*owner),
             },
-            Stored::Throttled { .. } => Kind::Throttled,
-            Stored::TooLarge { what, bytes, limit } => Kind::TooLarge {
+            Stored::Throttled { .. } => ErrorKind::Throttled,
+            Stored::TooLarge { what, bytes, limit } => ErrorKind::TooLarge {
                 what,
                 bytes: *bytes,
                 limit: *limit,
             },
-            Stored::OutcomeUnknown { .. } => Kind::OutcomeUnknown { transaction },
-            Stored::SnapshotExpired { .. } => Kind::TransactionFaulted {
+            Stored::OutcomeUnknown { .. } => ErrorKind::OutcomeUnknown { transaction },
+            Stored::SnapshotExpired { .. } => ErrorKind::TransactionFaulted {
                 transaction,
                 why: "its snapshot was held for too long",
             },
-            Stored::TakenBack { .. } => Kind::TransactionFaulted {
+            Stored::RolledBack { .. } => ErrorKind::TransactionFaulted {
                 transaction,
                 why: "its writes were taken back",
             },
-            Stored::Closed => Kind::Closed,
-            _ => Kind::Storage,
+            Stored::Closed => ErrorKind::Closed,
+            _ => ErrorKind::Storage,
         };
         Self::caused(kind, error)
     }
@@ -168,12 +168,14 @@ impl Error {
     /// A key or value that its type refuses.
     pub(crate) fn schema(error: crate::schema::error::Error, collection: &str) -> Self {
         let kind = match error.kind() {
-            crate::schema::error::Kind::TooLarge { what, bytes, limit } => Kind::TooLarge {
-                what,
-                bytes: *bytes,
-                limit: *limit,
-            },
-            _ => Kind::Schema {
+            crate::schema::error::ErrorKind::TooLarge { what, bytes, limit } => {
+                ErrorKind::TooLarge {
+                    what,
+                    bytes: *bytes,
+                    limit: *limit,
+                }
+            }
+            _ => ErrorKind::Schema {
                 collection: collection.to_owned(),
             },
         };
@@ -181,50 +183,50 @@ impl Error {
     }
 
     /// What kind of failure this is.
-    pub fn kind(&self) -> &Kind {
+    pub fn kind(&self) -> &ErrorKind {
         &self.kind
     }
 
     /// Whether another try can help.
-    pub fn retry(&self) -> Retry {
+    pub fn retry(&self) -> RetryAdvice {
         match self.kind {
-            Kind::TransactionFaulted { .. } => Retry::Now,
-            Kind::LockTimeout { .. }
-            | Kind::Deadlock { .. }
-            | Kind::NotReadable { .. }
-            | Kind::Throttled
-            | Kind::NotVisible { .. } => Retry::Later,
-            _ => Retry::No,
+            ErrorKind::TransactionFaulted { .. } => RetryAdvice::Now,
+            ErrorKind::LockTimeout { .. }
+            | ErrorKind::Deadlock { .. }
+            | ErrorKind::NotReadable { .. }
+            | ErrorKind::Throttled
+            | ErrorKind::NotVisible { .. } => RetryAdvice::Later,
+            _ => RetryAdvice::No,
         }
     }
 
     /// The stable code, the name of its page in `docs/errors/`.
     pub fn code(&self) -> Code {
         Code(match self.kind {
-            Kind::Declined { code, .. } => code.0,
-            Kind::LockTimeout { .. } => "STF-3001",
-            Kind::NotPrimary { .. } => "STF-3002",
-            Kind::NotReadable { .. } => "STF-3003",
-            Kind::TransactionFaulted { .. } => "STF-3004",
-            Kind::TransactionClosed { .. } => "STF-3005",
-            Kind::KeyExists { .. } => "STF-3006",
-            Kind::NotFound { .. } => "STF-3007",
-            Kind::TypeMismatch { .. } => "STF-3008",
-            Kind::InvalidTimeout { .. } => "STF-3009",
-            Kind::Closed => "STF-3010",
-            Kind::TooLarge { .. } => "STF-3011",
-            Kind::Throttled => "STF-3012",
-            Kind::OutcomeUnknown { .. } => "STF-3013",
-            Kind::NotVisible { .. } => "STF-3014",
-            Kind::Unsupported { .. } => "STF-3015",
-            Kind::Storage => "STF-3016",
-            Kind::Malformed { .. } => "STF-3017",
-            Kind::ForeignTransaction { .. } => "STF-3018",
-            Kind::InvalidService { .. } => "STF-3019",
-            Kind::OutOfRange { .. } => "STF-3020",
-            Kind::InvalidName { .. } => "STF-3021",
-            Kind::Schema { .. } => "STF-3022",
-            Kind::Deadlock { .. } => "STF-3023",
+            ErrorKind::CommandRejected { code, .. } => code.0,
+            ErrorKind::LockTimeout { .. } => "STF-3001",
+            ErrorKind::NotPrimary { .. } => "STF-3002",
+            ErrorKind::NotReadable { .. } => "STF-3003",
+            ErrorKind::TransactionFaulted { .. } => "STF-3004",
+            ErrorKind::TransactionClosed { .. } => "STF-3005",
+            ErrorKind::KeyExists { .. } => "STF-3006",
+            ErrorKind::NotFound { .. } => "STF-3007",
+            ErrorKind::TypeMismatch { .. } => "STF-3008",
+            ErrorKind::InvalidTimeout { .. } => "STF-3009",
+            ErrorKind::Closed => "STF-3010",
+            ErrorKind::TooLarge { .. } => "STF-3011",
+            ErrorKind::Throttled => "STF-3012",
+            ErrorKind::OutcomeUnknown { .. } => "STF-3013",
+            ErrorKind::NotVisible { .. } => "STF-3014",
+            ErrorKind::Unsupported { .. } => "STF-3015",
+            ErrorKind::Storage => "STF-3016",
+            ErrorKind::Malformed { .. } => "STF-3017",
+            ErrorKind::ForeignTransaction { .. } => "STF-3018",
+            ErrorKind::InvalidService { .. } => "STF-3019",
+            ErrorKind::OutOfRange { .. } => "STF-3020",
+            ErrorKind::InvalidName { .. } => "STF-3021",
+            ErrorKind::Schema { .. } => "STF-3022",
+            ErrorKind::Deadlock { .. } => "STF-3023",
         })
     }
 }
@@ -239,7 +241,7 @@ impl fmt::Display for Error {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::LockTimeout {
@@ -311,7 +313,7 @@ impl fmt::Display for Kind {
                 "{collection} is being created by another transaction; wait for its commit"
             ),
             Self::Unsupported { what } => write!(f, "{what} is not supported here"),
-            Self::Declined { message, .. } => write!(f, "a command was refused: {message}"),
+            Self::CommandRejected { message, .. } => write!(f, "a command was refused: {message}"),
             Self::Storage => f.write_str("the storage failed; see the cause"),
             Self::Malformed { what } => write!(
                 f,

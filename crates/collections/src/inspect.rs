@@ -10,30 +10,30 @@ use std::ops::Bound;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use steadfast_core::clock::Timestamp;
-use steadfast_core::codec::Reader;
+use steadfast_core::codec::ByteReader;
 use steadfast_core::id::{Lsn, Partition, Sequence};
 use steadfast_core::limits;
-use steadfast_storage::engine::{EventBatch, Row, Scan, Start};
-use steadfast_storage::{Head, Ledger};
+use steadfast_storage::engine::{EventBatch, ReadPosition, Scan, TableRow};
+use steadfast_storage::{Ledger, StreamHead};
 
 use crate::collection::{CODEC, Collection, Description, Shape};
-use crate::error::{Error, Kind, Result};
-use crate::items::Place;
+use crate::error::{Error, ErrorKind, Result};
+use crate::items::ItemPosition;
 use crate::queue::{ITEM, item};
-use crate::registry::{Registry, normal};
+use crate::registry::{CollectionRegistry, normal};
 use crate::scan::beginning_with;
 use crate::schema::render::{json_to_key, key_to_json, value_to_json};
-use crate::source::Source;
+use crate::source::RowSource;
 
 /// Read access to one partition's collections without their types.
 pub struct Inspector {
     ledger: Ledger,
-    source: Source,
+    source: RowSource,
 }
 
 /// A collection and its size.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Summary {
+pub struct CollectionSummary {
     /// The service's slot that it belongs to; empty if to none.
     pub scope: String,
     pub name: String,
@@ -59,7 +59,7 @@ pub struct Entry {
 impl Inspector {
     /// Inspects a partition that this node owns.
     pub fn new(ledger: Ledger) -> Self {
-        let source = Source::Primary(ledger.clone());
+        let source = RowSource::Primary(ledger.clone());
         Self { ledger, source }
     }
 
@@ -74,11 +74,11 @@ impl Inspector {
     }
 
     /// All collections, by scope and name. Reads all of their rows to count them.
-    pub async fn collections(&self) -> Result<Vec<Summary>> {
+    pub async fn collections(&self) -> Result<Vec<CollectionSummary>> {
         let mut found = Vec::new();
         for collection in self.registry().await?.all() {
             let (count, bytes) = self.size(&collection).await?;
-            found.push(Summary {
+            found.push(CollectionSummary {
                 scope: collection.scope.clone(),
                 name: collection.name.clone(),
                 what: collection.what.clone(),
@@ -122,14 +122,14 @@ impl Inspector {
             let pinned = self.source.pin(0).await?;
             if let Some(value) = pinned.get(collection.table, &bytes, 0).await? {
                 let key = bytes.into();
-                entries.push(show(&collection, &Row { key, value })?);
+                entries.push(show(&collection, &TableRow { key, value })?);
             }
         }
         Ok(found)
     }
 
-    async fn registry(&self) -> Result<Registry> {
-        Registry::load(&self.source.pin(0).await?).await
+    async fn registry(&self) -> Result<CollectionRegistry> {
+        CollectionRegistry::load(&self.source.pin(0).await?).await
     }
 
     /// The collections of a name that this version can show.
@@ -139,7 +139,7 @@ impl Inspector {
         found.retain(|collection| collection.name == name);
         match found.iter().find(|found| found.what.codec != CODEC) {
             None => Ok(found),
-            Some(newer) => Err(Error::new(Kind::Unsupported {
+            Some(newer) => Err(Error::new(ErrorKind::Unsupported {
                 what: format!("{name}, a {},", newer.what),
             })),
         }
@@ -154,7 +154,7 @@ impl Inspector {
         let (mut count, mut bytes) = (0, 0);
         let mut range = all(collection, limits::INSPECT_ROWS);
         while let Some(page) = self.page(collection, &mut range).await? {
-            let weight = |row: &Row| row.key.len() + row.value.len();
+            let weight = |row: &TableRow| row.key.len() + row.value.len();
             count += page.len() as u64;
             bytes += page.iter().map(weight).sum::<usize>() as u64;
         }
@@ -176,7 +176,7 @@ impl Inspector {
     }
 
     /// The next rows of a range, which then begins behind them.
-    async fn page(&self, of: &Collection, range: &mut Scan) -> Result<Option<Vec<Row>>> {
+    async fn page(&self, of: &Collection, range: &mut Scan) -> Result<Option<Vec<TableRow>>> {
         let pinned = self.source.pin(0).await?;
         let page = pinned.scan(of.table, range.clone(), 0).await?;
         let Some(last) = page.last() else {
@@ -186,7 +186,7 @@ impl Inspector {
         Ok(Some(page))
     }
 
-    fn head(&self, of: &Collection) -> Result<Head> {
+    fn head(&self, of: &Collection) -> Result<StreamHead> {
         let head = self.ledger.stream(of.stream());
         let head = head.map_err(|error| Error::storage(error, 0))?;
         Ok(head.unwrap_or_default())
@@ -202,7 +202,7 @@ impl Inspector {
     ) -> Result<()> {
         let mut next = from.max(self.head(of)?.first.0);
         while to.len() < limit {
-            let start = Start::Sequence(Sequence(next));
+            let start = ReadPosition::Sequence(Sequence(next));
             let read = self.ledger.read_events(of.stream(), start, PAGE_BYTES);
             let batches = read.await.map_err(|error| Error::storage(error, 0))?;
             if batches.is_empty() {
@@ -232,7 +232,7 @@ fn all(of: &Collection, limit: usize) -> Scan {
     }
 }
 
-fn show(of: &Collection, row: &Row) -> Result<Entry> {
+fn show(of: &Collection, row: &TableRow) -> Result<Entry> {
     let schema = |error| Error::schema(error, &of.name);
     let key = match of.what.shape {
         Shape::Dictionary => key_to_json(&row.key).map_err(schema)?,
@@ -240,7 +240,7 @@ fn show(of: &Collection, row: &Row) -> Result<Entry> {
             .map(Value::from)
             .ok_or_else(|| malformed(of))?,
         _ => {
-            let place = Place::from_key(&row.key).ok_or_else(|| malformed(of))?;
+            let place = ItemPosition::from_key(&row.key).ok_or_else(|| malformed(of))?;
             json!([place.epoch, place.number])
         }
     };
@@ -259,7 +259,7 @@ fn show_batch(
     limit: usize,
     to: &mut Vec<Entry>,
 ) -> Result<()> {
-    let mut reader = Reader::new(batch.bytes.clone());
+    let mut reader = ByteReader::new(batch.bytes.clone());
     for number in batch.first.0..batch.next().0 {
         let bytes = reader.bytes().map_err(|_| malformed(of))?;
         if number < from || to.len() >= limit {
@@ -288,7 +288,7 @@ fn stored_key(of: &Collection, key: &Value) -> Result<Option<Vec<u8>>> {
             Some([epoch, number]) => epoch.as_u64().zip(number.as_u64()),
             _ => None,
         }
-        .map(|(epoch, number)| Place { epoch, number }.key().to_vec()),
+        .map(|(epoch, number)| ItemPosition { epoch, number }.key().to_vec()),
     })
 }
 
@@ -299,5 +299,5 @@ fn number(bytes: &[u8]) -> Option<u64> {
 #[cold]
 fn malformed(of: &Collection) -> Error {
     let what = format!("an entry of {}", of.name);
-    Error::new(Kind::Malformed { what })
+    Error::new(ErrorKind::Malformed { what })
 }

@@ -11,12 +11,12 @@ use parking_lot::Mutex;
 
 /// Where an item is; also the order in which items are handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct ItemPosition {
     pub(crate) epoch: u64,
     pub(crate) number: u64,
 }
 
-impl Place {
+impl ItemPosition {
     /// The row's key.
     pub(crate) fn key(self) -> [u8; 16] {
         (u128::from(self.epoch) << 64 | u128::from(self.number)).to_be_bytes()
@@ -34,7 +34,7 @@ impl Place {
 
 /// The free items of one queue.
 #[derive(Debug, Default)]
-pub(crate) struct Items {
+pub(crate) struct FreeItems {
     state: Mutex<State>,
 }
 
@@ -42,18 +42,18 @@ pub(crate) struct Items {
 struct State {
     is_loaded: bool,
     /// First place of a range and the number after its last.
-    free: BTreeMap<Place, u64>,
+    free: BTreeMap<ItemPosition, u64>,
     length: u64,
     next: u64,
 }
 
-impl Items {
+impl FreeItems {
     pub(crate) fn is_loaded(&self) -> bool {
         self.state.lock().is_loaded
     }
 
     /// Loads what the table holds, unless another task was faster.
-    pub(crate) fn load(&self, places: impl IntoIterator<Item = Place>) {
+    pub(crate) fn load(&self, places: impl IntoIterator<Item = ItemPosition>) {
         let mut state = self.state.lock();
         if state.is_loaded {
             return;
@@ -68,19 +68,19 @@ impl Items {
     }
 
     /// The place of a new item.
-    pub(crate) fn next(&self, epoch: u64) -> Place {
+    pub(crate) fn next(&self, epoch: u64) -> ItemPosition {
         let mut state = self.state.lock();
         let number = state.next;
         state.next += 1;
-        Place { epoch, number }
+        ItemPosition { epoch, number }
     }
 
     /// Takes the first free item.
-    pub(crate) fn take(&self) -> Option<Place> {
+    pub(crate) fn take(&self) -> Option<ItemPosition> {
         let mut state = self.state.lock();
         let (place, end) = state.free.pop_first()?;
         if place.number + 1 < end {
-            let rest = Place {
+            let rest = ItemPosition {
                 number: place.number + 1,
                 ..place
             };
@@ -91,7 +91,7 @@ impl Items {
     }
 
     /// Makes an item free: it was enqueued, or a dequeue was undone.
-    pub(crate) fn put(&self, place: Place) {
+    pub(crate) fn put(&self, place: ItemPosition) {
         self.state.lock().put(place);
     }
 
@@ -110,12 +110,12 @@ impl Items {
 }
 
 impl State {
-    fn has(&self, place: Place) -> bool {
+    fn has(&self, place: ItemPosition) -> bool {
         let before = self.free.range(..=place).next_back();
         before.is_some_and(|(start, end)| start.epoch == place.epoch && place.number < *end)
     }
 
-    fn put(&mut self, place: Place) {
+    fn put(&mut self, place: ItemPosition) {
         self.length += 1;
         let next = place.number + 1;
         let mut first = place;
@@ -126,7 +126,7 @@ impl State {
         {
             first = *start;
         }
-        let after = Place {
+        let after = ItemPosition {
             number: next,
             ..place
         };
@@ -139,13 +139,13 @@ impl State {
 mod tests {
     use super::*;
 
-    fn place(number: u64) -> Place {
-        Place { epoch: 1, number }
+    fn place(number: u64) -> ItemPosition {
+        ItemPosition { epoch: 1, number }
     }
 
     #[test]
     fn ranges_join_and_split() {
-        let items = Items::default();
+        let items = FreeItems::default();
         items.put(place(1));
         items.load([place(0), place(1), place(4)]);
         items.put(place(3));
@@ -161,11 +161,11 @@ mod tests {
 
     #[test]
     fn a_place_is_its_key() {
-        let place = Place {
+        let place = ItemPosition {
             epoch: 7,
             number: u64::MAX,
         };
-        assert_eq!(Place::from_key(&place.key()), Some(place));
-        assert_eq!(Place::from_key(b"short"), None);
+        assert_eq!(ItemPosition::from_key(&place.key()), Some(place));
+        assert_eq!(ItemPosition::from_key(b"short"), None);
     }
 }

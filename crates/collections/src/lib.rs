@@ -38,58 +38,125 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # One transaction over collections
+//!
+//! 1. `replica.rs`, `Replica::begin`: a number and an owner of locks (`lock/owner.rs`),
+//!    nothing else.
+//! 2. `dictionary.rs`, an operation on a key. The transaction **enters** the collection (a
+//!    shared lock on all of it, once), encodes the key into a buffer of its own, and locks
+//!    the row (`lock/table.rs`). The lock word is in the **resident row**, beside the
+//!    committed value, decoded once; so the common read is one look-up. If another
+//!    transaction has the lock, the operation waits in its queue until its time-out. A row
+//!    that is not resident is read from the ledger and stays (`rows.rs`,
+//!    `lock/resident.rs`).
+//! 3. A write goes into the write set (`writeset.rs`), which only its transaction sees.
+//!    Enumerating and counting read the snapshot that the first of them has pinned, with
+//!    the write set laid over it (`scan.rs`, `source.rs`). An enumeration of keys, or one
+//!    with a filter, reads the keys first and then the values of those that match,
+//!    neighbours together: no other value leaves the tables.
+//! 4. `prepared.rs`, `Tx::prepare`: the write set becomes redo (`Writes`). From here only
+//!    the outcome of the append ends the transaction. `Tx::commit` prepares, stages
+//!    (`committer.rs`) and waits; the runtime above may take the prepared transaction and
+//!    stage it in an entry of its own.
+//! 5. `prepared.rs`, `Prepared::finish`, when the append is durable: resident rows get
+//!    their new values, the registry and the queues their changes, subscribers their
+//!    notices; then the locks go to the waiters.
+//!
+//! Names of collections are rows of a system table (`registry.rs`, `tables.rs`); creating
+//! and removing are part of a transaction. A service (`service.rs`) is a name, a scheme
+//! (`scheme.rs`) and a guarantee, durable or volatile; its slots are scopes of names.
+//!
+//! By REST (`crates/protocols/src/rest/state.rs`) a request is one such transaction, over
+//! dictionaries with text keys and JSON values; `crates/steadfast/src/node/collections.rs`
+//! runs it.
+//!
+//! # One value, from struct to bytes and back
+//!
+//! 1. `crates/macros` derives `Record` (`crates/macros/src/record.rs`, `body.rs` beside it)
+//!    and `Key` (`crates/macros/src/key.rs`). Generated code names one hidden module,
+//!    `__private`.
+//! 2. `schema/envelope.rs`, `encode_value`: a format byte, the schema version, then CBOR.
+//!    Fields newer than the write version (`schema/version.rs`) are left out.
+//! 3. `schema/cbor.rs`, `CborWriter`: fields in the order of their numbers; unknown ones
+//!    (`schema/unknown.rs`) are merged in between as the bytes that they were.
+//! 4. `schema/envelope.rs`, `decode_value`, and `schema/cbor.rs`, `CborReader`: known
+//!    fields are decoded, unknown ones are kept in the record itself, whole variants in the
+//!    catch-all.
+//! 5. `schema/ordered.rs`: keys as bytes that sort like the key. `schema/contract.rs`
+//!    checks stored keys: `stored_keys.rs` has it check the first page before a dictionary
+//!    is opened and all the others after that, and disables a dictionary whose keys differ.
+//! 6. `schema/render.rs`: the same bytes as JSON, for tools that know no Rust type.
+//!
+//! Absent: a value that can be changed through a shared reference (only the derives and
+//! this module implement `Record`), a field that is dropped without an error, a golden file
+//! (`crates/collections/tests/golden`) that changes. `docs/decisions/0006-record-format.md`
+//! gives the reasons.
+//!
+//! # Tests
+//!
+//! - `crates/collections/tests/checklist`: the checklist of the collections, item by item,
+//!   on a paused clock.
+//! - `crates/collections/tests/kills`: kills and damaged folders under collections; a bank
+//!   whose total never changes; histories that a checker must be able to order.
+//! - `crates/collections/tests/random`: every collection against a naive one; cancelled
+//!   operations; allocations; the lock table under a scheduler that tries many orders.
+//! - `tests/postgres_collections.rs`: all of these again on PostgreSQL: the checklist, the
+//!   models, cancellations, kills, the bank, the histories.
 
 mod collection;
+mod commit_path;
 mod committer;
 mod concurrent_queue;
-mod courier;
 mod dictionary;
 mod enumerate;
 mod error;
-mod home;
+mod handle;
 mod inspect;
 mod items;
-mod keys;
 pub mod lock;
+mod lock_display;
 mod log;
 mod notice;
-mod open;
 mod options;
+mod prepared;
 mod queue;
 mod registry;
 mod replica;
-mod report;
+mod replica_inner;
 mod rows;
 mod scan;
 pub mod schema;
 mod scheme;
-mod seal;
 mod service;
 mod source;
 mod state;
-mod stored;
+mod stored_keys;
+mod stored_value;
 mod tables;
 mod transaction;
 mod writeset;
 
 pub use collection::{Description, Shape};
+pub use commit_path::{CommitPath, CommitRejected, Outcome};
 pub use concurrent_queue::ConcurrentQueue;
-pub use courier::{Courier, Declined, Outcome};
-pub use dictionary::{Dictionary, View};
-pub use enumerate::{Cursor, DictionaryNotice, DictionaryNotices, Query};
-pub use error::{Error, Kind, Result, Retry};
-pub use inspect::{Entry, Inspector, Summary};
-pub use log::{Bounds, Event, Log};
+pub use dictionary::{Dictionary, DictionaryView};
+pub use enumerate::{Cursor, DictionaryNotice, DictionaryNotices, DictionaryQuery};
+pub use error::{Error, ErrorKind, Result, RetryAdvice};
+pub use handle::Handle;
+pub use inspect::{CollectionSummary, Entry, Inspector};
+pub use log::{Log, LogBounds, LogEvent};
 pub use notice::{StateNotice, TransactionNotice};
-pub use open::Handle;
-pub use options::{LockMode, Opt, Timeout};
+pub use options::{LockMode, OperationOptions, Timeout};
+pub use prepared::Prepared;
 pub use queue::Queue;
-pub use replica::{Options, Replica, Role, StateNotices, TransactionNotices, Work};
+pub use replica::{
+    Options, Replica, ReplicaRole, StateNotices, TransactionFuture, TransactionNotices,
+};
 pub use scheme::{Scheme, SlotKey, partition_of};
-pub use seal::Sealed;
-pub use service::{Lifecycle, Service, Slot};
+pub use service::{Lifecycle, ServiceDefinition, ServiceSlotState};
 pub use state::State;
-pub use stored::Stored;
+pub use stored_value::StoredValue;
 pub use transaction::Tx;
 
 #[doc(hidden)]

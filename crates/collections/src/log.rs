@@ -9,31 +9,31 @@ use std::marker::PhantomData;
 
 use bytes::Bytes;
 use steadfast_core::clock::Timestamp;
-use steadfast_core::codec::Reader;
+use steadfast_core::codec::ByteReader;
 use steadfast_core::id::Sequence;
-use steadfast_storage::Head;
-use steadfast_storage::engine::{EventBatch, Start};
+use steadfast_storage::StreamHead;
+use steadfast_storage::engine::{EventBatch, ReadPosition};
 
 use crate::collection::{CODEC, Description, Shape};
-use crate::error::{Error, Kind, Result};
-use crate::lock::mode::Mode;
-use crate::open::{Handle, Part, sealed};
-use crate::options::{Patience, Timeout};
+use crate::error::{Error, ErrorKind, Result};
+use crate::handle::{CollectionBinding, Handle, sealed};
+use crate::lock::mode::LockStrength;
+use crate::options::{Timeout, WaitDeadline};
 use crate::rows;
 use crate::schema::envelope::encode_value;
 use crate::schema::record::Record;
-use crate::source::Source;
+use crate::source::RowSource;
 use crate::transaction::Tx;
 
 /// A reliable log. Clones are the same log.
 pub struct Log<V> {
-    part: Part,
+    part: CollectionBinding,
     value: PhantomData<fn() -> V>,
 }
 
 /// One event of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event<V> {
+pub struct LogEvent<V> {
     /// Its number: dense, from 0.
     pub number: u64,
     /// When it was appended.
@@ -43,7 +43,7 @@ pub struct Event<V> {
 
 /// Where a log begins and ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Bounds {
+pub struct LogBounds {
     /// The first event that was not trimmed.
     pub first: u64,
     /// The number that the next event gets.
@@ -55,7 +55,7 @@ impl<V: Record> Log<V> {
     pub async fn append(&self, tx: &mut Tx<'_>, value: &V) -> Result<()> {
         self.enter(tx).await?;
         let collection = &self.part.collection;
-        let bytes = encode_value(value, tx.home.write_version.get());
+        let bytes = encode_value(value, tx.inner.write_version.get());
         let bytes = bytes.map_err(|error| Error::schema(error, &collection.name))?;
         tx.writes.append(collection.stream(), &bytes)
     }
@@ -66,7 +66,7 @@ impl<V: Record> Log<V> {
         let collection = &self.part.collection;
         let head = self.head()?;
         if first > head.next.0 {
-            return Err(Error::new(Kind::OutOfRange {
+            return Err(Error::new(ErrorKind::OutOfRange {
                 collection: collection.name.clone(),
                 position: first,
             }));
@@ -86,11 +86,11 @@ impl<V: Record> Log<V> {
 
     /// Events from number `from` on, `max` at most; empty at the end. What was
     /// trimmed is skipped.
-    pub async fn read(&self, from: u64, max: usize) -> Result<Vec<Event<V>>> {
+    pub async fn read(&self, from: u64, max: usize) -> Result<Vec<LogEvent<V>>> {
         self.part.check_live()?;
-        let first = match &self.part.home.source {
-            Source::Primary(_) => self.head()?.first.0,
-            Source::Secondary(..) => 0,
+        let first = match &self.part.inner.source {
+            RowSource::Primary(_) => self.head()?.first.0,
+            RowSource::Secondary(..) => 0,
         };
         let mut next = from.max(first);
         let mut events = Vec::new();
@@ -108,10 +108,10 @@ impl<V: Record> Log<V> {
     }
 
     /// Where the log begins and ends, as far as it is durable.
-    pub fn bounds(&self) -> Result<Bounds> {
+    pub fn bounds(&self) -> Result<LogBounds> {
         self.part.check_live()?;
         let head = self.head()?;
-        Ok(Bounds {
+        Ok(LogBounds {
             first: head.first.0,
             next: head.next.0,
         })
@@ -120,13 +120,14 @@ impl<V: Record> Log<V> {
     async fn enter(&self, tx: &mut Tx<'_>) -> Result<()> {
         self.part.check(tx)?;
         tx.check_write()?;
-        let mut patience = Patience::new(Timeout::default());
+        let mut patience = WaitDeadline::new(Timeout::default());
         let collection = &self.part.collection;
-        tx.enter(collection, Mode::Shared, &mut patience).await
+        tx.enter(collection, LockStrength::Shared, &mut patience)
+            .await
     }
 
-    fn head(&self) -> Result<Head> {
-        let ledger = self.part.home.source.ledger()?;
+    fn head(&self) -> Result<StreamHead> {
+        let ledger = self.part.inner.source.ledger()?;
         let head = ledger.stream(self.part.collection.stream());
         let head = head.map_err(|error| Error::storage(error, 0))?;
         Ok(head.unwrap_or_default())
@@ -134,10 +135,10 @@ impl<V: Record> Log<V> {
 
     async fn batches(&self, from: Sequence, bytes: usize) -> Result<Vec<EventBatch>> {
         let stream = self.part.collection.stream();
-        let from = Start::Sequence(from);
-        let read = match &self.part.home.source {
-            Source::Primary(ledger) => ledger.read_events(stream, from, bytes).await,
-            Source::Secondary(engine, partition) => {
+        let from = ReadPosition::Sequence(from);
+        let read = match &self.part.inner.source {
+            RowSource::Primary(ledger) => ledger.read_events(stream, from, bytes).await,
+            RowSource::Secondary(engine, partition) => {
                 engine.read_events(*partition, stream, from, bytes).await
             }
         };
@@ -149,17 +150,17 @@ impl<V: Record> Log<V> {
         batch: &EventBatch,
         from: u64,
         max: usize,
-        events: &mut Vec<Event<V>>,
+        events: &mut Vec<LogEvent<V>>,
     ) -> Result<()> {
         let collection = &self.part.collection;
-        let mut reader = Reader::new(batch.bytes.clone());
+        let mut reader = ByteReader::new(batch.bytes.clone());
         for number in batch.first.0..batch.next().0 {
             let bytes: Bytes = reader.bytes().map_err(|error| {
                 let what = format!("event {number} of {}", collection.name);
-                Error::caused(Kind::Malformed { what }, error)
+                Error::caused(ErrorKind::Malformed { what }, error)
             })?;
             if number >= from && events.len() < max {
-                events.push(Event {
+                events.push(LogEvent {
                     number,
                     time: batch.time,
                     value: rows::decode(collection, &bytes)?,
@@ -194,7 +195,7 @@ impl<V: Record> Handle for Log<V> {
         }
     }
 
-    fn attach(part: Part) -> Self {
+    fn attach(part: CollectionBinding) -> Self {
         Self {
             part,
             value: PhantomData,

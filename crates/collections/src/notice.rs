@@ -14,7 +14,7 @@ use steadfast_core::limits;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::lock::resident::Value;
+use crate::lock::resident::DecodedValue;
 
 /// What happened to a partition's set of collections.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,24 +45,24 @@ pub(crate) struct RowNotice {
 
 #[derive(Clone, Debug)]
 pub(crate) enum RowChange {
-    Add(Bytes, Value),
-    Update(Bytes, Value),
+    Add(Bytes, DecodedValue),
+    Update(Bytes, DecodedValue),
     Remove(Bytes),
     Clear,
 }
 
 /// The channel for the notices of one collection; free until there is a subscriber.
-pub(crate) type Feed = Channel<RowNotice>;
+pub(crate) type RowNoticeChannel = NoticeChannel<RowNotice>;
 
 /// A bounded channel to any number of subscribers.
 #[derive(Debug)]
-pub(crate) struct Channel<T> {
+pub(crate) struct NoticeChannel<T> {
     sender: OnceLock<broadcast::Sender<T>>,
 }
 
-impl<T: Clone> Channel<T> {
+impl<T: Clone> NoticeChannel<T> {
     /// Whether there are subscribers.
-    pub(crate) fn is_heard(&self) -> bool {
+    pub(crate) fn has_subscribers(&self) -> bool {
         let sender = self.sender.get();
         sender.is_some_and(|sender| sender.receiver_count() > 0)
     }
@@ -74,13 +74,13 @@ impl<T: Clone> Channel<T> {
         }
     }
 
-    pub(crate) fn listen(&self) -> broadcast::Receiver<T> {
+    pub(crate) fn subscribe(&self) -> broadcast::Receiver<T> {
         let channel = || broadcast::channel(limits::NOTICES).0;
         self.sender.get_or_init(channel).subscribe()
     }
 }
 
-impl<T> Default for Channel<T> {
+impl<T> Default for NoticeChannel<T> {
     fn default() -> Self {
         Self {
             sender: OnceLock::new(),
@@ -90,7 +90,7 @@ impl<T> Default for Channel<T> {
 
 /// What a subscriber receives.
 #[derive(Debug)]
-pub(crate) enum Heard<T> {
+pub(crate) enum SubscriptionEvent<T> {
     /// A notice.
     Notice(T),
     /// It is new, or was too slow: start over.
@@ -101,31 +101,31 @@ pub(crate) enum Heard<T> {
 
 /// A subscription that begins with a rebuild.
 #[derive(Debug)]
-pub(crate) struct Listener<T> {
+pub(crate) struct NoticeSubscription<T> {
     receiver: broadcast::Receiver<T>,
     is_new: bool,
 }
 
-impl<T: Clone> Listener<T> {
-    pub(crate) fn new(channel: &Channel<T>) -> Self {
+impl<T: Clone> NoticeSubscription<T> {
+    pub(crate) fn new(channel: &NoticeChannel<T>) -> Self {
         Self {
-            receiver: channel.listen(),
+            receiver: channel.subscribe(),
             is_new: true,
         }
     }
 
-    pub(crate) async fn next(&mut self) -> Heard<T> {
+    pub(crate) async fn next(&mut self) -> SubscriptionEvent<T> {
         if std::mem::take(&mut self.is_new) {
-            return Heard::Rebuild;
+            return SubscriptionEvent::Rebuild;
         }
         match self.receiver.recv().await {
-            Ok(notice) => Heard::Notice(notice),
+            Ok(notice) => SubscriptionEvent::Notice(notice),
             Err(RecvError::Lagged(_)) => {
                 // Go on behind what is here now: the rebuild covers it.
                 self.receiver = self.receiver.resubscribe();
-                Heard::Rebuild
+                SubscriptionEvent::Rebuild
             }
-            Err(RecvError::Closed) => Heard::End,
+            Err(RecvError::Closed) => SubscriptionEvent::End,
         }
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use steadfast_core::limits;
 
-use crate::error::{Error, Kind, Result};
-use crate::lock::mode::Mode;
+use crate::error::{Error, ErrorKind, Result};
+use crate::lock::mode::LockStrength;
 
 /// How long an operation may wait for its locks, all of them together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ impl Timeout {
         match u64::try_from(millis) {
             Ok(millis) => Ok(Self::After(Duration::from_millis(millis))),
             Err(_) if millis == -1 => Ok(Self::Never),
-            Err(_) => Err(Error::new(Kind::InvalidTimeout { millis })),
+            Err(_) => Err(Error::new(ErrorKind::InvalidTimeout { millis })),
         }
     }
 }
@@ -52,24 +52,24 @@ pub enum LockMode {
 }
 
 impl LockMode {
-    pub(crate) fn mode(self) -> Mode {
+    pub(crate) fn mode(self) -> LockStrength {
         match self {
-            Self::Default => Mode::Shared,
-            Self::Update => Mode::Update,
+            Self::Default => LockStrength::Shared,
+            Self::Update => LockStrength::Update,
         }
     }
 }
 
 /// Options of an operation; every one has a default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Opt {
+pub struct OperationOptions {
     /// How long to wait for locks.
     pub timeout: Timeout,
     /// How a read locks.
     pub lock: LockMode,
 }
 
-impl Opt {
+impl OperationOptions {
     /// Waits at most this long.
     #[must_use]
     pub fn timeout(mut self, timeout: impl Into<Timeout>) -> Self {
@@ -87,12 +87,12 @@ impl Opt {
 
 /// The deadline of one operation: it starts to run with the first wait.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct WaitDeadline {
     timeout: Timeout,
     deadline: Option<tokio::time::Instant>,
 }
 
-impl Patience {
+impl WaitDeadline {
     pub(crate) fn new(timeout: Timeout) -> Self {
         Self {
             timeout,

@@ -13,13 +13,13 @@ use bytes::Bytes;
 use crate::collection::{CODEC, Description, Shape};
 use crate::dictionary::clear;
 use crate::error::Result;
-use crate::lock::mode::Mode;
-use crate::open::{Handle, Part, sealed};
-use crate::options::{Opt, Patience};
+use crate::handle::{CollectionBinding, Handle, sealed};
+use crate::lock::mode::LockStrength;
+use crate::options::{OperationOptions, WaitDeadline};
 use crate::rows;
-use crate::scan::{Found, Position, Want, beginning_with};
+use crate::scan::{PageContent, ScanPosition, ScannedRow, beginning_with};
 use crate::schema::record::Record;
-use crate::stored::Stored;
+use crate::stored_value::StoredValue;
 use crate::transaction::Tx;
 
 const HEAD: &[u8] = &[0];
@@ -28,15 +28,15 @@ pub(crate) const ITEM: u8 = 2;
 
 /// A reliable queue. Clones are the same queue.
 pub struct Queue<V> {
-    part: Part,
-    options: Opt,
+    part: CollectionBinding,
+    options: OperationOptions,
     value: PhantomData<fn() -> V>,
 }
 
 impl<V: Record> Queue<V> {
     /// The same queue with another time-out or lock mode.
     #[must_use]
-    pub fn with(&self, options: Opt) -> Self {
+    pub fn with(&self, options: OperationOptions) -> Self {
         Self {
             options,
             ..self.clone()
@@ -51,7 +51,7 @@ impl<V: Record> Queue<V> {
         let key = item(tail);
         let collection = &self.part.collection;
         // Waits for a transaction that found the queue empty here.
-        tx.lock_row(collection, &key, Mode::Exclusive, &mut patience)
+        tx.lock_row(collection, &key, LockStrength::Exclusive, &mut patience)
             .await?;
         rows::write(tx, collection, &key, value, false, true)?;
         rows::write(tx, collection, TAIL, tail + 1, true, false)?;
@@ -59,13 +59,13 @@ impl<V: Record> Queue<V> {
     }
 
     /// Takes the first item; `None` if there is none.
-    pub async fn try_dequeue(&self, tx: &mut Tx<'_>) -> Result<Option<Stored<V>>> {
+    pub async fn try_dequeue(&self, tx: &mut Tx<'_>) -> Result<Option<StoredValue<V>>> {
         tx.check_write()?;
         let mut patience = self.enter(tx).await?;
         let head = self.end(tx, HEAD, &mut patience).await?;
         let key = item(head);
         let collection = &self.part.collection;
-        let read = rows::read(tx, collection, &key, Mode::Exclusive, &mut patience);
+        let read = rows::read(tx, collection, &key, LockStrength::Exclusive, &mut patience);
         let Some(value) = read.await? else {
             return Ok(None);
         };
@@ -75,7 +75,7 @@ impl<V: Record> Queue<V> {
     }
 
     /// The first item, which stays; `None` if there is none.
-    pub async fn try_peek(&self, tx: &mut Tx<'_>) -> Result<Option<Stored<V>>> {
+    pub async fn try_peek(&self, tx: &mut Tx<'_>) -> Result<Option<StoredValue<V>>> {
         let mut patience = self.enter(tx).await?;
         let mode = self.options.lock.mode();
         let collection = &self.part.collection;
@@ -90,27 +90,30 @@ impl<V: Record> Queue<V> {
         let collection = &self.part.collection;
         tx.check_visible(collection)?;
         let (from, to) = beginning_with(&[ITEM]);
-        let mut position = Position::new(from, to, usize::MAX);
+        let mut position = ScanPosition::new(from, to, usize::MAX);
         position.count(tx, collection.table).await
     }
 
     /// All items in order, as the transaction's snapshot has them and with its own
     /// changes.
-    pub async fn entries(&self, tx: &mut Tx<'_>) -> Result<Vec<Stored<V>>> {
+    pub async fn entries(&self, tx: &mut Tx<'_>) -> Result<Vec<StoredValue<V>>> {
         self.part.check(tx)?;
         let collection = &self.part.collection;
         tx.check_visible(collection)?;
         let (from, to): (Bound<Bytes>, Bound<Bytes>) = beginning_with(&[ITEM]);
-        let mut position = Position::new(from, to, usize::MAX);
+        let mut position = ScanPosition::new(from, to, usize::MAX);
         let mut items = Vec::new();
-        while let Some(page) = position.next(tx, collection.table, Want::Rows).await? {
+        while let Some(page) = position
+            .next(tx, collection.table, PageContent::Rows)
+            .await?
+        {
             for found in page.into_values() {
                 match found {
-                    Found::Stored(bytes) => {
-                        items.push(Stored(rows::decode::<V>(collection, &bytes)?.into()));
+                    ScannedRow::Stored(bytes) => {
+                        items.push(StoredValue(rows::decode::<V>(collection, &bytes)?.into()));
                     }
-                    Found::Own(change) => items.extend(rows::own(collection, &change)?),
-                    Found::Key => {}
+                    ScannedRow::Own(change) => items.extend(rows::own_value(collection, &change)?),
+                    ScannedRow::Key => {}
                 }
             }
         }
@@ -128,20 +131,22 @@ impl<V: Record> Queue<V> {
         clear(&self.part, self.options).await
     }
 
-    async fn enter(&self, tx: &mut Tx<'_>) -> Result<Patience> {
+    async fn enter(&self, tx: &mut Tx<'_>) -> Result<WaitDeadline> {
         self.part.check(tx)?;
-        let mut patience = Patience::new(self.options.timeout);
+        let mut patience = WaitDeadline::new(self.options.timeout);
         let collection = &self.part.collection;
-        tx.enter(collection, Mode::Shared, &mut patience).await?;
+        tx.enter(collection, LockStrength::Shared, &mut patience)
+            .await?;
         Ok(patience)
     }
 
     /// Locks head or tail for writing and reads it: first in the mode that waits
     /// for other writers without blocking readers, then exclusively.
-    async fn end(&self, tx: &mut Tx<'_>, key: &[u8], patience: &mut Patience) -> Result<u64> {
+    async fn end(&self, tx: &mut Tx<'_>, key: &[u8], patience: &mut WaitDeadline) -> Result<u64> {
         let collection = &self.part.collection;
-        tx.lock_row(collection, key, Mode::Update, patience).await?;
-        let end = rows::read::<u64>(tx, collection, key, Mode::Exclusive, patience).await?;
+        tx.lock_row(collection, key, LockStrength::Update, patience)
+            .await?;
+        let end = rows::read::<u64>(tx, collection, key, LockStrength::Exclusive, patience).await?;
         Ok(end.map_or(0, |end| *end))
     }
 }
@@ -188,10 +193,10 @@ impl<V: Record> Handle for Queue<V> {
         }
     }
 
-    fn attach(part: Part) -> Self {
+    fn attach(part: CollectionBinding) -> Self {
         Self {
             part,
-            options: Opt::default(),
+            options: OperationOptions::default(),
             value: PhantomData,
         }
     }

@@ -12,20 +12,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
 use parking_lot::RwLock;
-use steadfast_core::codec::{Reader, put_varint};
-use steadfast_core::id::Table;
+use steadfast_core::codec::{ByteReader, put_varint};
+use steadfast_core::id::TableId;
 use steadfast_core::limits;
 use steadfast_storage::Writes;
 use steadfast_storage::engine::Scan;
 
-use crate::collection::{Collection, Life, decode};
-use crate::error::{Error, Kind, Result};
-use crate::source::Pinned;
+use crate::collection::{Collection, CollectionStage, decode};
+use crate::error::{Error, ErrorKind, Result};
+use crate::source::PinnedState;
 use crate::tables;
 
 /// The committed collections of a partition.
 #[derive(Default)]
-pub(crate) struct Registry {
+pub(crate) struct CollectionRegistry {
     names: RwLock<Names>,
     next: AtomicU32,
 }
@@ -34,7 +34,7 @@ pub(crate) struct Registry {
 #[derive(Default)]
 struct Names {
     by_key: BTreeMap<Vec<u8>, Arc<Collection>>,
-    by_table: HashMap<Table, Arc<Collection>>,
+    by_table: HashMap<TableId, Arc<Collection>>,
 }
 
 impl Names {
@@ -54,9 +54,9 @@ const NEXT: &[u8] = b"\x00next";
 /// Ends a scope.
 const END: u8 = 0;
 
-impl Registry {
+impl CollectionRegistry {
     /// Reads all names.
-    pub(crate) async fn load(state: &Pinned) -> Result<Self> {
+    pub(crate) async fn load(state: &PinnedState) -> Result<Self> {
         let registry = Self::default();
         registry
             .next
@@ -64,7 +64,7 @@ impl Registry {
         let counts = load_counts(state).await?;
         for (key, value) in rows(state, tables::REGISTRY).await? {
             if key == NEXT {
-                let next = Reader::new(value).varint_u32().map_err(malformed)?;
+                let next = ByteReader::new(value).varint_u32().map_err(malformed)?;
                 registry.next.fetch_max(next, Ordering::Relaxed);
                 continue;
             }
@@ -82,12 +82,12 @@ impl Registry {
     }
 
     /// A number that no collection had before.
-    pub(crate) fn next_table(&self) -> Table {
-        Table(self.next.fetch_add(1, Ordering::Relaxed))
+    pub(crate) fn next_table(&self) -> TableId {
+        TableId(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
     /// The committed collection with this number.
-    pub(crate) fn with_table(&self, table: Table) -> Option<Arc<Collection>> {
+    pub(crate) fn with_table(&self, table: TableId) -> Option<Arc<Collection>> {
         self.names.read().by_table.get(&table).cloned()
     }
 
@@ -105,14 +105,14 @@ impl Registry {
 
     /// Shows a creation.
     pub(crate) fn add(&self, collection: &Arc<Collection>) {
-        collection.set_life(Life::Live);
+        collection.set_life(CollectionStage::Live);
         let key = key(&collection.scope, &collection.name);
         self.names.write().insert(key, collection);
     }
 
     /// Shows a removal.
     pub(crate) fn remove(&self, collection: &Arc<Collection>) {
-        collection.set_life(Life::Removed);
+        collection.set_life(CollectionStage::Removed);
         let key = key(&collection.scope, &collection.name);
         let mut names = self.names.write();
         let known = names.by_key.get(&key);
@@ -146,7 +146,11 @@ impl Registry {
 }
 
 /// Looks one name up in a state that is not ours.
-pub(crate) async fn look_up(state: &Pinned, scope: &str, name: &str) -> Result<Option<Collection>> {
+pub(crate) async fn look_up(
+    state: &PinnedState,
+    scope: &str,
+    name: &str,
+) -> Result<Option<Collection>> {
     let key = key(scope, name);
     let row = state.get(tables::REGISTRY, &key, 0).await?;
     row.map(|value| read(&key, value, &BTreeMap::new()))
@@ -154,27 +158,28 @@ pub(crate) async fn look_up(state: &Pinned, scope: &str, name: &str) -> Result<O
 }
 
 /// Writes how many rows a collection has.
-pub(crate) fn write_count(writes: &mut Writes, table: Table, count: i64) {
+pub(crate) fn write_count(writes: &mut Writes, table: TableId, count: i64) {
     let mut out = Vec::new();
     put_varint(&mut out, u64::try_from(count).unwrap_or(0));
     writes.put(tables::COUNTS, &table.0.to_be_bytes(), &out);
 }
 
 /// Removes the row count of a collection that was removed or emptied.
-pub(crate) fn forget_count(writes: &mut Writes, table: Table) {
+pub(crate) fn forget_count(writes: &mut Writes, table: TableId) {
     writes.delete(tables::COUNTS, &table.0.to_be_bytes());
 }
 
 /// The stored form of a name: a bare word becomes a URN.
 pub(crate) fn normal(name: &str) -> Result<String> {
     let is_uri = name.contains(':');
-    let name = match is_uri {
-        true => name.to_owned(),
-        false => format!("urn:{name}"),
+    let name = if is_uri {
+        name.to_owned()
+    } else {
+        format!("urn:{name}")
     };
     let is_bad = name.ends_with(':') || name.contains(char::is_control);
     if is_bad || name.len() > limits::NAME_BYTES {
-        return Err(Error::new(Kind::InvalidName { name }));
+        return Err(Error::new(ErrorKind::InvalidName { name }));
     }
     Ok(name)
 }
@@ -191,24 +196,31 @@ fn read(key: &[u8], value: Bytes, counts: &BTreeMap<Bytes, i64>) -> Result<Colle
     let text = std::str::from_utf8(key).map_err(malformed)?;
     let (scope, name) = text
         .split_once(char::from(END))
-        .ok_or_else(|| malformed(steadfast_core::codec::Malformed))?;
+        .ok_or_else(|| malformed(steadfast_core::codec::DecodeError))?;
     let (table, what) = decode(value).map_err(malformed)?;
     let count = counts.get(table.0.to_be_bytes().as_slice());
     let count = count.copied().unwrap_or(0);
-    Ok(Collection::new(table, scope, name, what, Life::Live, count))
+    Ok(Collection::new(
+        table,
+        scope,
+        name,
+        what,
+        CollectionStage::Live,
+        count,
+    ))
 }
 
-async fn load_counts(state: &Pinned) -> Result<BTreeMap<Bytes, i64>> {
+async fn load_counts(state: &PinnedState) -> Result<BTreeMap<Bytes, i64>> {
     let mut counts = BTreeMap::new();
     for (key, value) in rows(state, tables::COUNTS).await? {
-        let count = Reader::new(value).varint().map_err(malformed)?;
+        let count = ByteReader::new(value).varint().map_err(malformed)?;
         counts.insert(key, i64::try_from(count).unwrap_or(i64::MAX));
     }
     Ok(counts)
 }
 
 /// All rows of a system table.
-async fn rows(state: &Pinned, table: Table) -> Result<Vec<(Bytes, Bytes)>> {
+async fn rows(state: &PinnedState, table: TableId) -> Result<Vec<(Bytes, Bytes)>> {
     let mut found: Vec<(Bytes, Bytes)> = Vec::new();
     let mut range = Scan::all(limits::SCAN_ROWS);
     loop {
@@ -223,7 +235,7 @@ async fn rows(state: &Pinned, table: Table) -> Result<Vec<(Bytes, Bytes)>> {
 
 fn malformed(error: impl std::error::Error + Send + Sync + 'static) -> Error {
     let what = "the registry of collections".to_owned();
-    Error::caused(Kind::Malformed { what }, error)
+    Error::caused(ErrorKind::Malformed { what }, error)
 }
 
 #[cfg(test)]

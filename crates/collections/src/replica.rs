@@ -13,14 +13,14 @@ use steadfast_core::id::{Lsn, Partition};
 use steadfast_core::limits;
 use steadfast_storage::{Engine, Ledger};
 
-use crate::courier::Courier;
-use crate::error::{Kind, Result, Retry};
-use crate::home::Home;
-use crate::lock::table::Wait;
-use crate::notice::{Heard, Listener, StateNotice, TransactionNotice};
-use crate::registry::Registry;
+use crate::commit_path::CommitPath;
+use crate::error::{ErrorKind, Result, RetryAdvice};
+use crate::lock::table::TransactionWait;
+use crate::notice::{NoticeSubscription, StateNotice, SubscriptionEvent, TransactionNotice};
+use crate::registry::CollectionRegistry;
+use crate::replica_inner::ReplicaInner;
 use crate::schema::version::WriteVersion;
-use crate::source::Source;
+use crate::source::RowSource;
 use crate::state::State;
 use crate::transaction::Tx;
 
@@ -36,7 +36,7 @@ pub struct Options {
     /// Whether the state is lost with the process.
     pub is_volatile: bool,
     /// Commits transactions that carry commands, where there is a runtime.
-    pub courier: Option<Arc<dyn Courier>>,
+    pub commit_path: Option<Arc<dyn CommitPath>>,
 }
 
 impl Default for Options {
@@ -46,14 +46,14 @@ impl Default for Options {
             resident_bytes: limits::RESIDENT_BYTES,
             write_version: WriteVersion::default(),
             is_volatile: false,
-            courier: None,
+            commit_path: None,
         }
     }
 }
 
 /// The role of a replica in its partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum ReplicaRole {
     /// It is closed.
     None,
     /// It is being built.
@@ -65,66 +65,66 @@ pub enum Role {
 }
 
 /// The future that [`Replica::run`] executes in a transaction.
-pub type Work<'t, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 't>>;
+pub type TransactionFuture<'t, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 't>>;
 
 /// One partition's collections. Clones are the same replica.
 #[derive(Clone)]
 pub struct Replica {
-    home: Arc<Home>,
+    inner: Arc<ReplicaInner>,
 }
 
 impl Replica {
     /// The replica of a partition that this node owns: reads its registry.
     pub async fn primary(ledger: Ledger, options: Options) -> Result<Self> {
-        let source = Source::Primary(ledger);
+        let source = RowSource::Primary(ledger);
         let state = source.pin(0).await?;
-        let registry = Registry::load(&state).await?;
+        let registry = CollectionRegistry::load(&state).await?;
         drop(state);
         Ok(Self::new(source, registry, options))
     }
 
     /// A replica of a partition that another node owns.
     pub fn secondary(engine: Arc<dyn Engine>, partition: Partition, options: Options) -> Self {
-        let source = Source::Secondary(engine, partition);
-        Self::new(source, Registry::default(), options)
+        let source = RowSource::Secondary(engine, partition);
+        Self::new(source, CollectionRegistry::default(), options)
     }
 
-    fn new(source: Source, registry: Registry, options: Options) -> Self {
-        let home = Home::new(
+    fn new(source: RowSource, registry: CollectionRegistry, options: Options) -> Self {
+        let home = ReplicaInner::new(
             source,
             options.clock,
             options.resident_bytes,
             registry,
             options.write_version,
             options.is_volatile,
-            options.courier,
+            options.commit_path,
         );
         Self {
-            home: Arc::new(home),
+            inner: Arc::new(home),
         }
     }
 
     /// The partition.
     pub fn partition(&self) -> Partition {
-        self.home.partition()
+        self.inner.partition()
     }
 
     /// Whether its state is lost with the process.
     pub fn is_volatile(&self) -> bool {
-        self.home.is_volatile
+        self.inner.is_volatile
     }
 
     /// The ledger underneath, on a primary.
     pub fn ledger(&self) -> Result<&Ledger> {
-        self.home.source.ledger()
+        self.inner.source.ledger()
     }
 
     /// What this replica is now.
-    pub fn role(&self) -> Role {
-        match (self.home.check_open(), self.home.may_write()) {
-            (Err(_), _) => Role::None,
-            (Ok(()), true) => Role::Primary,
-            (Ok(()), false) => Role::ActiveSecondary,
+    pub fn role(&self) -> ReplicaRole {
+        match (self.inner.check_open(), self.inner.may_write()) {
+            (Err(_), _) => ReplicaRole::None,
+            (Ok(()), true) => ReplicaRole::Primary,
+            (Ok(()), false) => ReplicaRole::ActiveSecondary,
         }
     }
 
@@ -135,19 +135,19 @@ impl Replica {
 
     /// The collections of one scope, for instance a service's slot.
     pub fn scope(&self, scope: &str) -> State {
-        State::new(&self.home, scope)
+        State::new(&self.inner, scope)
     }
 
     /// Begins a transaction. This never fails: on a secondary its reads see a
     /// snapshot, and its first write fails with `NotPrimary`.
     pub fn begin(&self) -> Tx<'_> {
-        Tx::begin(&self.home)
+        Tx::begin(&self.inner)
     }
 
     /// Begins another attempt of the transaction `first`, which was a deadlock victim. It
     /// is as old as that one, so only older ones can make it a victim again.
     pub fn begin_again(&self, first: u64) -> Tx<'_> {
-        Tx::begin_as(&self.home, Some(first))
+        Tx::begin_as(&self.inner, Some(first))
     }
 
     /// Pauses before another attempt of a transaction that was a deadlock victim
@@ -168,13 +168,13 @@ impl Replica {
     /// boxed so that `run` can be spawned: `|tx| Box::pin(async move { .. })`.
     pub async fn run<T, F>(&self, mut work: F) -> Result<T>
     where
-        F: for<'t> FnMut(&'t mut Tx<'static>) -> Work<'t, T>,
+        F: for<'t> FnMut(&'t mut Tx<'static>) -> TransactionFuture<'t, T>,
     {
         let mut pause = limits::RUN_FIRST_PAUSE;
         let (mut attempt, mut deadlocks) = (1, 0);
         let mut rank = None;
         loop {
-            let mut tx = Tx::begin_as(&self.home, rank);
+            let mut tx = Tx::begin_as(&self.inner, rank);
             rank.get_or_insert(tx.id());
             let error = match work(&mut tx).await {
                 Ok(answer) if tx.is_closed() => return Ok(answer),
@@ -187,16 +187,18 @@ impl Replica {
                     error
                 }
             };
-            if matches!(error.kind(), Kind::Deadlock { .. }) && deadlocks < limits::RUN_DEADLOCKS {
+            if matches!(error.kind(), ErrorKind::Deadlock { .. })
+                && deadlocks < limits::RUN_DEADLOCKS
+            {
                 Self::yield_to_older(deadlocks).await;
                 deadlocks += 1;
                 continue;
             }
-            if attempt >= limits::RUN_ATTEMPTS || error.retry() == Retry::No {
+            if attempt >= limits::RUN_ATTEMPTS || error.retry() == RetryAdvice::No {
                 return Err(error);
             }
             attempt += 1;
-            if error.retry() == Retry::Later {
+            if error.retry() == RetryAdvice::Later {
                 tokio::time::sleep(jittered(pause)).await;
                 pause = (pause * 2).min(limits::RUN_LONGEST_PAUSE);
             }
@@ -204,91 +206,91 @@ impl Replica {
     }
 
     /// All current waits for locks.
-    pub fn waits(&self) -> Vec<Wait> {
-        self.home.locks.waits(|name| self.home.show_lock(name))
+    pub fn waits(&self) -> Vec<TransactionWait> {
+        self.inner.locks.waits(|name| self.inner.show_lock(name))
     }
 
     /// How many locks are held or waited for.
     pub fn locks(&self) -> usize {
-        self.home.locks.busy()
+        self.inner.locks.busy()
     }
 
     /// How many rows are resident.
     pub fn resident_rows(&self) -> usize {
-        self.home.locks.resident()
+        self.inner.locks.resident()
     }
 
     /// The last durable transaction.
     pub fn lsn(&self) -> Lsn {
-        self.home.durable_lsn()
+        self.inner.durable_lsn()
     }
 
     /// Which schema version is written; can be changed at any time.
     pub fn write_version(&self) -> &WriteVersion {
-        &self.home.write_version
+        &self.inner.write_version
     }
 
     /// Revokes the write status: transactions that are not committed yet cannot commit.
     pub fn demote(&self) {
-        self.home.revoke();
+        self.inner.revoke_write();
     }
 
     /// Ends the replica: all its operations fail with `Closed` from now on.
     pub fn close(&self) {
-        self.home.close();
+        self.inner.close();
     }
 
     /// Follows creations and removals of collections.
     pub fn state_notices(&self) -> StateNotices {
         StateNotices {
-            listener: Listener::new(&self.home.state_feed),
-            home: Arc::clone(&self.home),
+            listener: NoticeSubscription::new(&self.inner.state_feed),
+            inner: Arc::clone(&self.inner),
         }
     }
 
     /// Follows commits.
     pub fn transaction_notices(&self) -> TransactionNotices {
         TransactionNotices {
-            listener: Listener::new(&self.home.transaction_feed),
-            home: Arc::clone(&self.home),
+            listener: NoticeSubscription::new(&self.inner.transaction_feed),
+            inner: Arc::clone(&self.inner),
         }
     }
 }
 
 /// A subscription to creations and removals, in log order.
 pub struct StateNotices {
-    listener: Listener<StateNotice>,
-    home: Arc<Home>,
+    listener: NoticeSubscription<StateNotice>,
+    inner: Arc<ReplicaInner>,
 }
 
 impl StateNotices {
     /// The next notice; `None` when there will be no more.
     pub async fn next(&mut self) -> Option<StateNotice> {
         match self.listener.next().await {
-            Heard::Notice(notice) => Some(notice),
-            Heard::Rebuild => Some(StateNotice::Rebuild {
-                lsn: self.home.durable_lsn(),
+            SubscriptionEvent::Notice(notice) => Some(notice),
+            SubscriptionEvent::Rebuild => Some(StateNotice::Rebuild {
+                lsn: self.inner.durable_lsn(),
             }),
-            Heard::End => None,
+            SubscriptionEvent::End => None,
         }
     }
 }
 
 /// A subscription to commits, in log order.
 pub struct TransactionNotices {
-    listener: Listener<TransactionNotice>,
-    home: Arc<Home>,
+    listener: NoticeSubscription<TransactionNotice>,
+    inner: Arc<ReplicaInner>,
 }
 
 impl TransactionNotices {
     /// The next notice; `None` when there will be no more.
     pub async fn next(&mut self) -> Option<TransactionNotice> {
         match self.listener.next().await {
-            Heard::Notice(notice) => Some(notice),
-            Heard::Rebuild => Some(TransactionNotice::Rebuild {
-                lsn: self.home.durable_lsn(),
+            SubscriptionEvent::Notice(notice) => Some(notice),
+            SubscriptionEvent::Rebuild => Some(TransactionNotice::Rebuild {
+                lsn: self.inner.durable_lsn(),
             }),
-            Heard::End => None,
+            SubscriptionEvent::End => None,
         }
     }
 }

@@ -8,48 +8,48 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::collection::Collection;
-use crate::error::{Error, Kind, Result};
-use crate::lock::mode::Mode;
-use crate::lock::resident::{Cached, Value};
-use crate::options::Patience;
+use crate::error::{Error, ErrorKind, Result};
+use crate::lock::mode::LockStrength;
+use crate::lock::resident::{CachedValue, DecodedValue};
+use crate::options::WaitDeadline;
 use crate::schema::envelope::{decode_value, store_value};
 use crate::schema::record::Record;
-use crate::stored::Stored;
+use crate::stored_value::StoredValue;
 use crate::transaction::Tx;
-use crate::writeset::{Change, Written};
+use crate::writeset::{RowWrite, WrittenValue};
 
 /// Locks a row and reads it, own changes included.
 pub(crate) async fn read<V: Record>(
     tx: &mut Tx<'_>,
     collection: &Arc<Collection>,
     key: &[u8],
-    mode: Mode,
-    patience: &mut Patience,
-) -> Result<Option<Stored<V>>> {
+    mode: LockStrength,
+    patience: &mut WaitDeadline,
+) -> Result<Option<StoredValue<V>>> {
     if tx.reads_snapshots() {
         return read_snapshot(tx, collection, key, mode).await;
     }
     let cached = tx.lock_row(collection, key, mode, patience).await?;
     if let Some(change) = tx.writes.find(collection.table, key) {
-        return own(collection, change);
+        return own_value(collection, change);
     }
     match cached {
-        Cached::Absent => return Ok(None),
-        Cached::Present(value) => {
+        CachedValue::Absent => return Ok(None),
+        CachedValue::Present(value) => {
             if let Ok(value) = Arc::downcast(value) {
-                return Ok(Some(Stored(value)));
+                return Ok(Some(StoredValue(value)));
             }
         }
-        Cached::Unknown => {}
+        CachedValue::Unknown => {}
     }
     let Some(bytes) = tx.load(collection.table, key).await? else {
-        tx.remember(collection, key, Cached::Absent, 0);
+        tx.remember(collection, key, CachedValue::Absent, 0);
         return Ok(None);
     };
     let value = Arc::new(decode::<V>(collection, &bytes)?);
-    let cached = Cached::Present(Arc::clone(&value) as Value);
+    let cached = CachedValue::Present(Arc::clone(&value) as DecodedValue);
     tx.remember(collection, key, cached, bytes.len());
-    Ok(Some(Stored(value)))
+    Ok(Some(StoredValue(value)))
 }
 
 /// Locks a row and tells whether it is there, own changes included.
@@ -57,8 +57,8 @@ pub(crate) async fn exists(
     tx: &mut Tx<'_>,
     collection: &Arc<Collection>,
     key: &[u8],
-    mode: Mode,
-    patience: &mut Patience,
+    mode: LockStrength,
+    patience: &mut WaitDeadline,
 ) -> Result<bool> {
     if tx.reads_snapshots() {
         refuse_locks(collection, mode)?;
@@ -69,12 +69,12 @@ pub(crate) async fn exists(
         return Ok(change.value.is_some());
     }
     match cached {
-        Cached::Absent => Ok(false),
-        Cached::Present(_) => Ok(true),
-        Cached::Unknown => {
+        CachedValue::Absent => Ok(false),
+        CachedValue::Present(_) => Ok(true),
+        CachedValue::Unknown => {
             let is_there = tx.load(collection.table, key).await?.is_some();
             if !is_there {
-                tx.remember(collection, key, Cached::Absent, 0);
+                tx.remember(collection, key, CachedValue::Absent, 0);
             }
             Ok(is_there)
         }
@@ -89,23 +89,23 @@ pub(crate) fn write<V: Record>(
     value: V,
     existed: bool,
     counts: bool,
-) -> Result<Stored<V>> {
-    let version = tx.home.write_version.get();
+) -> Result<StoredValue<V>> {
+    let version = tx.inner.write_version.get();
     // What is kept in memory is what would be read from the bytes.
     let stored = store_value(value, version);
     let (bytes, value) = stored.map_err(|error| Error::schema(error, &collection.name))?;
     let value = Arc::new(value);
-    let written = Written {
+    let written = WrittenValue {
         bytes: bytes.into(),
-        value: Arc::clone(&value) as Value,
+        value: Arc::clone(&value) as DecodedValue,
     };
-    let change = Change {
+    let change = RowWrite {
         value: Some(written),
         existed,
         counts,
     };
     tx.writes.change(collection, key, change)?;
-    Ok(Stored(value))
+    Ok(StoredValue(value))
 }
 
 /// Removes a row that is locked and there.
@@ -115,7 +115,7 @@ pub(crate) fn remove(
     key: &[u8],
     counts: bool,
 ) -> Result<()> {
-    let change = Change {
+    let change = RowWrite {
         value: None,
         existed: true,
         counts,
@@ -129,29 +129,35 @@ pub(crate) fn decode<V: Record>(collection: &Collection, bytes: &Bytes) -> Resul
 }
 
 /// The value that this transaction itself has written.
-pub(crate) fn own<V: Record>(
+pub(crate) fn own_value<V: Record>(
     collection: &Collection,
-    change: &Change,
-) -> Result<Option<Stored<V>>> {
+    change: &RowWrite,
+) -> Result<Option<StoredValue<V>>> {
     let Some(written) = &change.value else {
         return Ok(None);
     };
     match Arc::downcast(Arc::clone(&written.value)) {
-        Ok(value) => Ok(Some(Stored(value))),
-        Err(_) => Ok(Some(Stored(Arc::new(decode(collection, &written.bytes)?)))),
+        Ok(value) => Ok(Some(StoredValue(value))),
+        Err(_) => Ok(Some(StoredValue(Arc::new(decode(
+            collection,
+            &written.bytes,
+        )?)))),
     }
 }
 
 /// A value of a notice, with its type.
-pub(crate) fn typed<V: Record>(collection: &Collection, value: Value) -> Result<Stored<V>> {
+pub(crate) fn typed<V: Record>(
+    collection: &Collection,
+    value: DecodedValue,
+) -> Result<StoredValue<V>> {
     let wrong = |_| {
-        Error::new(Kind::TypeMismatch {
+        Error::new(ErrorKind::TypeMismatch {
             collection: collection.name.clone(),
             found: collection.what.value_type.clone(),
             asked: V::type_name(),
         })
     };
-    Arc::downcast(value).map(Stored).map_err(wrong)
+    Arc::downcast(value).map(StoredValue).map_err(wrong)
 }
 
 /// On a replica that is no primary: no locks, the state that was pinned.
@@ -159,18 +165,18 @@ async fn read_snapshot<V: Record>(
     tx: &mut Tx<'_>,
     collection: &Arc<Collection>,
     key: &[u8],
-    mode: Mode,
-) -> Result<Option<Stored<V>>> {
+    mode: LockStrength,
+) -> Result<Option<StoredValue<V>>> {
     refuse_locks(collection, mode)?;
     let bytes = tx.snapshot_get(collection.table, key).await?;
     let value = bytes.map(|bytes| decode(collection, &bytes)).transpose()?;
-    Ok(value.map(|value| Stored(Arc::new(value))))
+    Ok(value.map(|value| StoredValue(Arc::new(value))))
 }
 
-fn refuse_locks(collection: &Collection, mode: Mode) -> Result<()> {
-    if mode == Mode::Shared {
+fn refuse_locks(collection: &Collection, mode: LockStrength) -> Result<()> {
+    if mode == LockStrength::Shared {
         return Ok(());
     }
     let what = format!("{} with an update lock", collection.name);
-    Err(Error::new(Kind::NotReadable { what }))
+    Err(Error::new(ErrorKind::NotReadable { what }))
 }

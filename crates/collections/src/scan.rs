@@ -8,17 +8,17 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use bytes::Bytes;
-use steadfast_core::id::Table;
+use steadfast_core::id::TableId;
 use steadfast_core::limits;
 use steadfast_storage::engine::Scan;
 
 use crate::error::Result;
 use crate::transaction::Tx;
-use crate::writeset::Change;
+use crate::writeset::RowWrite;
 
 /// Where a scan stands.
 #[derive(Clone, Debug)]
-pub(crate) struct Position {
+pub(crate) struct ScanPosition {
     from: Bound<Bytes>,
     to: Bound<Bytes>,
     page: usize,
@@ -27,7 +27,7 @@ pub(crate) struct Position {
 
 /// What a page is to bring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Want {
+pub(crate) enum PageContent {
     Rows,
     /// Keys, and of values only the transaction's own.
     Keys,
@@ -35,23 +35,23 @@ pub(crate) enum Want {
 
 /// One row of a page.
 #[derive(Clone)]
-pub(crate) enum Found {
+pub(crate) enum ScannedRow {
     /// As the snapshot has it.
     Stored(Bytes),
     /// In the snapshot, its value not read.
     Key,
     /// As this transaction has changed it.
-    Own(Change),
+    Own(RowWrite),
 }
 
-impl Found {
+impl ScannedRow {
     /// Whether the transaction has deleted it.
     pub(crate) fn is_deleted(&self) -> bool {
         matches!(self, Self::Own(change) if change.value.is_none())
     }
 }
 
-impl Position {
+impl ScanPosition {
     pub(crate) fn new(from: Bound<Bytes>, to: Bound<Bytes>, page: usize) -> Self {
         let is_done = is_empty(&from, &to);
         Self {
@@ -67,9 +67,9 @@ impl Position {
     pub(crate) async fn next(
         &mut self,
         tx: &mut Tx<'_>,
-        table: Table,
-        want: Want,
-    ) -> Result<Option<BTreeMap<Bytes, Found>>> {
+        table: TableId,
+        want: PageContent,
+    ) -> Result<Option<BTreeMap<Bytes, ScannedRow>>> {
         if self.is_done {
             return Ok(None);
         }
@@ -79,21 +79,21 @@ impl Position {
             limit: self.page,
         };
         let mut page: BTreeMap<_, _> = match want {
-            Want::Rows => {
+            PageContent::Rows => {
                 let rows = tx.snapshot_scan(table, range).await?.into_iter();
-                rows.map(|row| (row.key, Found::Stored(row.value)))
+                rows.map(|row| (row.key, ScannedRow::Stored(row.value)))
                     .collect()
             }
-            Want::Keys => {
+            PageContent::Keys => {
                 let keys = tx.snapshot_keys(table, range).await?.into_iter();
-                keys.map(|key| (key, Found::Key)).collect()
+                keys.map(|key| (key, ScannedRow::Key)).collect()
             }
         };
         let is_full = page.len() >= self.page;
         let last = page.keys().next_back().cloned().filter(|_| is_full);
         let until = last.clone().map_or(self.to.clone(), Bound::Included);
         for (key, change) in tx.writes.range(table, (self.from.clone(), until)) {
-            page.insert(key.clone(), Found::Own(change.clone()));
+            page.insert(key.clone(), ScannedRow::Own(change.clone()));
         }
         match last {
             Some(last) => self.from = Bound::Excluded(last),
@@ -104,9 +104,9 @@ impl Position {
     }
 
     /// How many rows there are from here to the end.
-    pub(crate) async fn count(&mut self, tx: &mut Tx<'_>, table: Table) -> Result<u64> {
+    pub(crate) async fn count(&mut self, tx: &mut Tx<'_>, table: TableId) -> Result<u64> {
         let mut count = 0;
-        while let Some(page) = self.next(tx, table, Want::Keys).await? {
+        while let Some(page) = self.next(tx, table, PageContent::Keys).await? {
             count += page.values().filter(|found| !found.is_deleted()).count() as u64;
         }
         Ok(count)
@@ -115,17 +115,19 @@ impl Position {
 
 /// The ranges that hold the wanted rows of a page and no others: neighbours share
 /// one. Rows of the transaction's own need not be read.
-pub(crate) fn runs<'a>(page: impl Iterator<Item = (&'a Bytes, &'a Found, bool)>) -> Vec<Scan> {
+pub(crate) fn value_ranges<'a>(
+    page: impl Iterator<Item = (&'a Bytes, &'a ScannedRow, bool)>,
+) -> Vec<Scan> {
     let mut runs: Vec<Scan> = Vec::new();
     let mut goes_on = false;
     for (key, found, is_wanted) in page {
         match found {
-            Found::Key if is_wanted && goes_on => {
+            ScannedRow::Key if is_wanted && goes_on => {
                 let run = runs.last_mut().expect("it goes on");
                 run.to = Bound::Included(key.clone());
                 run.limit += 1;
             }
-            Found::Key if is_wanted => {
+            ScannedRow::Key if is_wanted => {
                 let (from, to) = (Bound::Included(key.clone()), Bound::Included(key.clone()));
                 runs.push(Scan { from, to, limit: 1 });
                 goes_on = true;

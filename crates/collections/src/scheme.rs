@@ -5,11 +5,11 @@
 //! (hash(x) + i) mod P, so that the slots of one service are spread and those of
 //! many services do not pile up.
 
-use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
+use steadfast_core::codec::{ByteReader, DecodeError, put_bytes, put_varint};
 use steadfast_core::limits;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// How keys are split.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Scheme {
     /// Refuses a scheme that makes no sense.
     pub(crate) fn check(&self, service: &str) -> Result<()> {
         let refuse = |why: &str| {
-            Err(Error::new(Kind::InvalidService {
+            Err(Error::new(ErrorKind::InvalidService {
                 service: service.to_owned(),
                 why: why.to_owned(),
             }))
@@ -91,9 +91,10 @@ impl Scheme {
                     let (size, larger) = split(*low, *high, *count);
                     let place = (i128::from(number) - i128::from(*low)).unsigned_abs();
                     let in_larger = larger * (size + 1);
-                    let slot = match place < in_larger {
-                        true => place / (size + 1),
-                        false => larger + (place - in_larger) / size,
+                    let slot = if place < in_larger {
+                        place / (size + 1)
+                    } else {
+                        larger + (place - in_larger) / size
                     };
                     slot as u32
                 })
@@ -142,10 +143,10 @@ impl Scheme {
         }
     }
 
-    pub(crate) fn decode(reader: &mut Reader) -> std::result::Result<Self, Malformed> {
-        let number = |reader: &mut Reader| {
+    pub(crate) fn decode(reader: &mut ByteReader) -> std::result::Result<Self, DecodeError> {
+        let number = |reader: &mut ByteReader| {
             let bytes = reader.bytes()?;
-            let bytes = bytes[..].try_into().map_err(|_| Malformed)?;
+            let bytes = bytes[..].try_into().map_err(|_| DecodeError)?;
             Ok(i64::from_le_bytes(bytes))
         };
         match reader.byte()? {
@@ -159,14 +160,14 @@ impl Scheme {
                 let count = reader.varint_u32()?;
                 let name = |_| {
                     let bytes = reader.bytes()?;
-                    String::from_utf8(bytes.to_vec()).map_err(|_| Malformed)
+                    String::from_utf8(bytes.to_vec()).map_err(|_| DecodeError)
                 };
                 (0..count)
                     .map(name)
                     .collect::<std::result::Result<_, _>>()
                     .map(Self::Named)
             }
-            _ => Err(Malformed),
+            _ => Err(DecodeError),
         }
     }
 }
@@ -231,7 +232,7 @@ mod tests {
             prop_assert_eq!(scheme.range(count - 1).unwrap().1, high);
             let mut out = Vec::new();
             scheme.encode(&mut out);
-            prop_assert_eq!(Scheme::decode(&mut Reader::new(out.into())).unwrap(), scheme);
+            prop_assert_eq!(Scheme::decode(&mut ByteReader::new(out.into())).unwrap(), scheme);
         }
     }
 }

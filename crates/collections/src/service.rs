@@ -9,19 +9,19 @@
 //! reported to an owner, so that a loss which a reader saw first is still reported to
 //! the next owner.
 
-use steadfast_core::codec::{Malformed, Reader, put_varint};
+use steadfast_core::codec::{ByteReader, DecodeError, put_varint};
 use steadfast_core::limits;
-use steadfast_storage::{Ledger, View, Writes};
+use steadfast_storage::{Ledger, Visibility, Writes};
 
-use crate::error::{Error, Kind, Result};
-use crate::replica::{Replica, Role};
+use crate::error::{Error, ErrorKind, Result};
+use crate::replica::{Replica, ReplicaRole};
 use crate::scheme::{Scheme, SlotKey, partition_of};
 use crate::state::State;
 use crate::tables;
 
 /// The definition of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Service {
+pub struct ServiceDefinition {
     pub name: String,
     pub scheme: Scheme,
     /// In memory only, and lost with it; without concurrent queues and backups.
@@ -38,7 +38,7 @@ pub trait Lifecycle: Send + Sync {
     }
 
     /// The replica has another role now. Writes were revoked before a demotion.
-    fn change_role(&self, _role: Role) -> impl Future<Output = Result<()>> + Send {
+    fn change_role(&self, _role: ReplicaRole) -> impl Future<Output = Result<()>> + Send {
         std::future::ready(Ok(()))
     }
 
@@ -62,7 +62,7 @@ pub trait Lifecycle: Send + Sync {
 }
 
 /// A slot that is open here.
-pub struct Slot {
+pub struct ServiceSlotState {
     pub state: State,
     /// Changes whenever the slot's state was lost.
     pub incarnation: u64,
@@ -73,10 +73,10 @@ pub struct Slot {
 /// The format of a definition.
 const FORMAT: u8 = 1;
 
-impl Service {
+impl ServiceDefinition {
     /// Creates the service, or finds it as it was created. `home` is the ledger of
     /// the main partition of slot 0.
-    pub async fn create(home: &Ledger, service: Service) -> Result<Service> {
+    pub async fn create(home: &Ledger, service: ServiceDefinition) -> Result<ServiceDefinition> {
         let name = &service.name;
         let is_bad = name.is_empty() || name.contains(char::is_control);
         if is_bad || name.len() > limits::NAME_BYTES {
@@ -105,13 +105,13 @@ impl Service {
     }
 
     /// The service of this name.
-    pub async fn find(home: &Ledger, name: &str) -> Result<Option<Service>> {
-        let row = home.get(tables::SERVICES, name.as_bytes(), View::Durable);
+    pub async fn find(home: &Ledger, name: &str) -> Result<Option<ServiceDefinition>> {
+        let row = home.get(tables::SERVICES, name.as_bytes(), Visibility::Durable);
         let row = row.await.map_err(|error| Error::storage(error, 0))?;
         row.map(|row| {
-            Self::decode(name, Reader::new(row)).map_err(|error| {
+            Self::decode(name, ByteReader::new(row)).map_err(|error| {
                 let what = format!("the definition of service {name}");
-                Error::caused(Kind::Malformed { what }, error)
+                Error::caused(ErrorKind::Malformed { what }, error)
             })
         })
         .transpose()
@@ -121,7 +121,7 @@ impl Service {
     pub fn slot(&self, key: SlotKey<'_>) -> Result<u32> {
         let slot = self.scheme.slot(key);
         slot.ok_or_else(|| {
-            Error::new(Kind::InvalidService {
+            Error::new(ErrorKind::InvalidService {
                 service: self.name.clone(),
                 why: format!("it has no slot for {key:?}; see its scheme"),
             })
@@ -143,7 +143,7 @@ impl Service {
         replica: &Replica,
         slot: u32,
         life: &impl Lifecycle,
-    ) -> Result<Slot> {
+    ) -> Result<ServiceSlotState> {
         let mut opened = self.begin(replica, slot)?;
         if self.is_volatile {
             let (key, here) = (self.scope(slot), replica.ledger()?);
@@ -165,7 +165,12 @@ impl Service {
 
     /// The same for a reader that is not its owner, without callbacks: the next owner that
     /// opens it gets them. Returns whether state was lost just now.
-    pub async fn enter(&self, home: &Ledger, replica: &Replica, slot: u32) -> Result<Slot> {
+    pub async fn open_without_lifecycle(
+        &self,
+        home: &Ledger,
+        replica: &Replica,
+        slot: u32,
+    ) -> Result<ServiceSlotState> {
         let mut opened = self.begin(replica, slot)?;
         if self.is_volatile {
             let (key, here) = (self.scope(slot), replica.ledger()?);
@@ -178,8 +183,8 @@ impl Service {
         Ok(opened)
     }
 
-    fn begin(&self, replica: &Replica, slot: u32) -> Result<Slot> {
-        Ok(Slot {
+    fn begin(&self, replica: &Replica, slot: u32) -> Result<ServiceSlotState> {
+        Ok(ServiceSlotState {
             state: self.state(replica, slot)?,
             incarnation: 0,
             was_lost: false,
@@ -207,9 +212,9 @@ impl Service {
         out
     }
 
-    fn decode(name: &str, mut reader: Reader) -> std::result::Result<Self, Malformed> {
+    fn decode(name: &str, mut reader: ByteReader) -> std::result::Result<Self, DecodeError> {
         if reader.byte()? != FORMAT {
-            return Err(Malformed);
+            return Err(DecodeError);
         }
         Ok(Self {
             name: name.to_owned(),
@@ -255,9 +260,10 @@ impl Incarnation {
 
     /// Records it where the state is.
     async fn settle(&self, here: &Ledger, key: &str, found: u64) -> Result<()> {
-        match found == self.number {
-            true => Ok(()),
-            false => put_numbers(here, key, &[self.number]).await,
+        if found == self.number {
+            Ok(())
+        } else {
+            put_numbers(here, key, &[self.number]).await
         }
     }
 }
@@ -278,14 +284,14 @@ async fn number(here: &Ledger, key: &str) -> Result<u64> {
 }
 
 async fn numbers(ledger: &Ledger, key: &str) -> Result<Vec<u64>> {
-    let row = ledger.get(tables::INCARNATIONS, key.as_bytes(), View::Durable);
+    let row = ledger.get(tables::INCARNATIONS, key.as_bytes(), Visibility::Durable);
     let row = row.await.map_err(|error| Error::storage(error, 0))?;
-    let mut reader = Reader::new(row.unwrap_or_default());
+    let mut reader = ByteReader::new(row.unwrap_or_default());
     let mut numbers = Vec::new();
     while !reader.is_empty() {
         let what = "an incarnation".to_owned();
         let number = reader.varint();
-        let number = number.map_err(|error| Error::caused(Kind::Malformed { what }, error))?;
+        let number = number.map_err(|error| Error::caused(ErrorKind::Malformed { what }, error))?;
         numbers.push(number);
     }
     Ok(numbers)
@@ -297,7 +303,7 @@ async fn commit(ledger: &Ledger, writes: Writes) -> Result<()> {
 }
 
 fn refuse<T>(service: &str, why: &str) -> Result<T> {
-    Err(Error::new(Kind::InvalidService {
+    Err(Error::new(ErrorKind::InvalidService {
         service: service.to_owned(),
         why: why.to_owned(),
     }))

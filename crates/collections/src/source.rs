@@ -8,16 +8,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use steadfast_core::codec::{Malformed, Reader, put_varint};
-use steadfast_core::id::{Lsn, Partition, Table};
-use steadfast_storage::engine::{Row, Scan};
-use steadfast_storage::{Engine, Ledger, Snapshot, View};
+use steadfast_core::codec::{ByteReader, DecodeError, put_varint};
+use steadfast_core::id::{Lsn, Partition, TableId};
+use steadfast_storage::engine::{Scan, TableRow};
+use steadfast_storage::{Engine, Ledger, Snapshot, Visibility};
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::tables;
 
 /// What a replica reads from.
-pub(crate) enum Source {
+pub(crate) enum RowSource {
     /// This node owns the partition.
     Primary(Ledger),
     /// Another node owns it.
@@ -25,21 +25,21 @@ pub(crate) enum Source {
 }
 
 /// One state of the partition, for as long as it is held.
-pub(crate) enum Pinned {
+pub(crate) enum PinnedState {
     Ledger(Snapshot),
-    Flushed(Flushed),
+    Flushed(FlushedTables),
 }
 
 /// The tables between two flushes.
-pub(crate) struct Flushed {
+pub(crate) struct FlushedTables {
     engine: Arc<dyn Engine>,
     partition: Partition,
-    stamp: Stamp,
+    stamp: FlushStamp,
 }
 
 /// The record of the last commit before a flush.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Stamp {
+pub(crate) struct FlushStamp {
     /// Everything up to here was durable when the commit was written.
     pub(crate) lsn: Lsn,
     /// Makes it different from every other stamp of the partition.
@@ -49,7 +49,7 @@ pub(crate) struct Stamp {
 
 const STAMP_KEY: &[u8] = b"stamp";
 
-impl Stamp {
+impl FlushStamp {
     pub(crate) fn write(self, writes: &mut steadfast_storage::Writes) {
         let mut out = Vec::with_capacity(30);
         put_varint(&mut out, self.lsn.0);
@@ -58,8 +58,8 @@ impl Stamp {
         writes.put(tables::STAMP, STAMP_KEY, &out);
     }
 
-    fn read(bytes: Bytes) -> std::result::Result<Self, Malformed> {
-        let mut reader = Reader::new(bytes);
+    fn read(bytes: Bytes) -> std::result::Result<Self, DecodeError> {
+        let mut reader = ByteReader::new(bytes);
         Ok(Self {
             lsn: Lsn(reader.varint()?),
             transaction: reader.varint()?,
@@ -68,7 +68,7 @@ impl Stamp {
     }
 }
 
-impl Source {
+impl RowSource {
     pub(crate) fn partition(&self) -> Partition {
         match self {
             Self::Primary(ledger) => ledger.partition(),
@@ -80,7 +80,7 @@ impl Source {
     pub(crate) fn ledger(&self) -> Result<&Ledger> {
         match self {
             Self::Primary(ledger) => Ok(ledger),
-            Self::Secondary(_, partition) => Err(Error::new(Kind::NotPrimary {
+            Self::Secondary(_, partition) => Err(Error::new(ErrorKind::NotPrimary {
                 partition: *partition,
                 hint: None,
             })),
@@ -88,20 +88,20 @@ impl Source {
     }
 
     /// The durable value of a row that the caller has locked.
-    pub(crate) async fn get(&self, table: Table, key: &[u8], tx: u64) -> Result<Option<Bytes>> {
-        let read = self.ledger()?.get(table, key, View::Durable).await;
+    pub(crate) async fn get(&self, table: TableId, key: &[u8], tx: u64) -> Result<Option<Bytes>> {
+        let read = self.ledger()?.get(table, key, Visibility::Durable).await;
         read.map_err(|error| Error::storage(error, tx))
     }
 
     /// Pins the state as it is now.
-    pub(crate) async fn pin(&self, tx: u64) -> Result<Pinned> {
+    pub(crate) async fn pin(&self, tx: u64) -> Result<PinnedState> {
         match self {
             Self::Primary(ledger) => {
                 let snapshot = ledger.snapshot();
                 let snapshot = snapshot.map_err(|error| Error::storage(error, tx))?;
-                Ok(Pinned::Ledger(snapshot))
+                Ok(PinnedState::Ledger(snapshot))
             }
-            Self::Secondary(engine, partition) => Ok(Pinned::Flushed(Flushed {
+            Self::Secondary(engine, partition) => Ok(PinnedState::Flushed(FlushedTables {
                 engine: Arc::clone(engine),
                 partition: *partition,
                 stamp: stamp(engine.as_ref(), *partition, tx).await?,
@@ -110,7 +110,7 @@ impl Source {
     }
 }
 
-impl Pinned {
+impl PinnedState {
     /// The last transaction that is in this state for certain.
     pub(crate) fn lsn(&self) -> Lsn {
         match self {
@@ -119,7 +119,7 @@ impl Pinned {
         }
     }
 
-    pub(crate) async fn get(&self, table: Table, key: &[u8], tx: u64) -> Result<Option<Bytes>> {
+    pub(crate) async fn get(&self, table: TableId, key: &[u8], tx: u64) -> Result<Option<Bytes>> {
         let read = match self {
             Self::Ledger(snapshot) => snapshot.get(table, key).await,
             Self::Flushed(flushed) => flushed.engine.get(flushed.partition, table, key).await,
@@ -129,7 +129,7 @@ impl Pinned {
         Ok(value)
     }
 
-    pub(crate) async fn scan(&self, table: Table, range: Scan, tx: u64) -> Result<Vec<Row>> {
+    pub(crate) async fn scan(&self, table: TableId, range: Scan, tx: u64) -> Result<Vec<TableRow>> {
         let read = match self {
             Self::Ledger(snapshot) => snapshot.scan(table, range).await,
             Self::Flushed(flushed) => flushed.engine.scan(flushed.partition, table, range).await,
@@ -140,7 +140,12 @@ impl Pinned {
     }
 
     /// The keys of those rows; values stay where they are.
-    pub(crate) async fn scan_keys(&self, table: Table, range: Scan, tx: u64) -> Result<Vec<Bytes>> {
+    pub(crate) async fn scan_keys(
+        &self,
+        table: TableId,
+        range: Scan,
+        tx: u64,
+    ) -> Result<Vec<Bytes>> {
         let read = match self {
             Self::Ledger(snapshot) => snapshot.scan_keys(table, range).await,
             Self::Flushed(flushed) => {
@@ -163,15 +168,15 @@ impl Pinned {
             return Ok(());
         }
         let what = format!("partition {} as it was", flushed.partition);
-        Err(Error::new(Kind::NotReadable { what }))
+        Err(Error::new(ErrorKind::NotReadable { what }))
     }
 }
 
-async fn stamp(engine: &dyn Engine, partition: Partition, tx: u64) -> Result<Stamp> {
+async fn stamp(engine: &dyn Engine, partition: Partition, tx: u64) -> Result<FlushStamp> {
     let row = engine.get(partition, tables::STAMP, STAMP_KEY).await;
     let row = row.map_err(|error| Error::storage(error, tx))?;
-    let stamp = row.map(Stamp::read).transpose();
-    let what = || Kind::Malformed {
+    let stamp = row.map(FlushStamp::read).transpose();
+    let what = || ErrorKind::Malformed {
         what: format!("the stamp of partition {partition}"),
     };
     Ok(stamp

@@ -6,27 +6,27 @@
 
 use std::sync::Arc;
 
-use crate::collection::{Collection, Life, Shape};
-use crate::error::{Error, Kind, Result};
-use crate::home::Home;
-use crate::lock::mode::Mode;
-use crate::open::{Handle, Part};
-use crate::options::{Opt, Patience};
+use crate::collection::{Collection, CollectionStage, Shape};
+use crate::error::{Error, ErrorKind, Result};
+use crate::handle::{CollectionBinding, Handle};
+use crate::lock::mode::LockStrength;
+use crate::options::{OperationOptions, WaitDeadline};
 use crate::registry;
-use crate::source::Source;
+use crate::replica_inner::ReplicaInner;
+use crate::source::RowSource;
 use crate::transaction::Tx;
 
 /// The collections of one scope.
 #[derive(Clone)]
 pub struct State {
-    home: Arc<Home>,
+    inner: Arc<ReplicaInner>,
     scope: String,
 }
 
 impl State {
-    pub(crate) fn new(home: &Arc<Home>, scope: &str) -> Self {
+    pub(crate) fn new(home: &Arc<ReplicaInner>, scope: &str) -> Self {
         Self {
-            home: Arc::clone(home),
+            inner: Arc::clone(home),
             scope: scope.to_owned(),
         }
     }
@@ -36,7 +36,7 @@ impl State {
         if let Some(found) = self.try_get(name).await? {
             return Ok(found);
         }
-        let mut tx = Tx::begin(&self.home);
+        let mut tx = Tx::begin(&self.inner);
         let handle = self.get_or_add_in(&mut tx, name).await?;
         tx.commit().await?;
         Ok(handle)
@@ -57,8 +57,8 @@ impl State {
             return self.open(found).await;
         }
         let what = H::description();
-        let table = self.home.registry.next_table();
-        let life = Life::Creating(tx.id());
+        let table = self.inner.registry.next_table();
+        let life = CollectionStage::Creating(tx.id());
         let made = Collection::new(table, &self.scope, &name, what, life, 0);
         if H::description().shape == Shape::ConcurrentQueue {
             made.items.load([]);
@@ -70,12 +70,12 @@ impl State {
 
     /// The committed collection of this name.
     pub async fn try_get<H: Handle>(&self, name: &str) -> Result<Option<H>> {
-        self.home.check_open()?;
+        self.inner.check_open()?;
         let name = registry::normal(name)?;
-        let found = match &self.home.source {
-            Source::Primary(_) => self.home.registry.find(&self.scope, &name),
-            Source::Secondary(..) => {
-                let state = self.home.source.pin(0).await?;
+        let found = match &self.inner.source {
+            RowSource::Primary(_) => self.inner.registry.find(&self.scope, &name),
+            RowSource::Secondary(..) => {
+                let state = self.inner.source.pin(0).await?;
                 let found = registry::look_up(&state, &self.scope, &name).await?;
                 found.map(Arc::new)
             }
@@ -94,17 +94,18 @@ impl State {
         tx.check_write()?;
         self.lock(tx, &name).await?;
         let Some(found) = self.visible(tx, &name) else {
-            return Err(Error::new(Kind::NotFound { collection: name }));
+            return Err(Error::new(ErrorKind::NotFound { collection: name }));
         };
-        let mut patience = Patience::new(Opt::default().timeout);
-        tx.enter(&found, Mode::Exclusive, &mut patience).await?;
+        let mut patience = WaitDeadline::new(OperationOptions::default().timeout);
+        tx.enter(&found, LockStrength::Exclusive, &mut patience)
+            .await?;
         tx.writes.removed.push(found);
         Ok(())
     }
 
     /// Committed names, in order.
     pub fn list(&self) -> Vec<String> {
-        let all = self.home.registry.list(&self.scope);
+        let all = self.inner.registry.list(&self.scope);
         all.iter().map(|found| found.name.clone()).collect()
     }
 
@@ -115,29 +116,30 @@ impl State {
         let created = tx.writes.created.iter().rev().find(is_it);
         let created = created.filter(|made| !is_gone(made)).cloned();
         created.or_else(|| {
-            let known = self.home.registry.find(&self.scope, name);
+            let known = self.inner.registry.find(&self.scope, name);
             known.filter(|known| !is_gone(known))
         })
     }
 
     async fn lock(&self, tx: &mut Tx<'_>, name: &str) -> Result<()> {
         let key = registry::key(&self.scope, name);
-        let mut patience = Patience::new(Opt::default().timeout);
-        tx.lock_name(&key, Mode::Exclusive, &mut patience).await
+        let mut patience = WaitDeadline::new(OperationOptions::default().timeout);
+        tx.lock_name(&key, LockStrength::Exclusive, &mut patience)
+            .await
     }
 
     async fn open<H: Handle>(&self, collection: Arc<Collection>) -> Result<H> {
         let asked = H::description();
         if collection.what != asked {
-            return Err(Error::new(Kind::TypeMismatch {
+            return Err(Error::new(ErrorKind::TypeMismatch {
                 collection: collection.name.clone(),
                 found: collection.what.to_string(),
                 asked: asked.to_string(),
             }));
         }
         self.check_supported::<H>()?;
-        let part = Part {
-            home: Arc::clone(&self.home),
+        let part = CollectionBinding {
+            inner: Arc::clone(&self.inner),
             collection,
         };
         H::check_stored(&part).await?;
@@ -146,10 +148,10 @@ impl State {
 
     fn check(&self, tx: &Tx<'_>, name: &str) -> Result<()> {
         tx.check()?;
-        if Arc::ptr_eq(&self.home, &tx.home) {
+        if Arc::ptr_eq(&self.inner, &tx.inner) {
             return Ok(());
         }
-        Err(Error::new(Kind::ForeignTransaction {
+        Err(Error::new(ErrorKind::ForeignTransaction {
             transaction: tx.id(),
             collection: name.to_owned(),
         }))
@@ -157,9 +159,9 @@ impl State {
 
     fn check_supported<H: Handle>(&self) -> Result<()> {
         let shape = H::description().shape;
-        if self.home.is_volatile && shape == Shape::ConcurrentQueue {
+        if self.inner.is_volatile && shape == Shape::ConcurrentQueue {
             let what = "a concurrent queue in a volatile service".to_owned();
-            return Err(Error::new(Kind::Unsupported { what }));
+            return Err(Error::new(ErrorKind::Unsupported { what }));
         }
         Ok(())
     }

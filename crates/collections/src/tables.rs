@@ -4,18 +4,18 @@
 //! collections can open them. A collection's table, and the stream of a log, have
 //! the collection's number, from 65,536 on. Numbers are never used again.
 
-use steadfast_core::id::Table;
+use steadfast_core::id::TableId;
 
 /// Names of collections.
-pub(crate) const REGISTRY: Table = Table(0xff00);
+pub(crate) const REGISTRY: TableId = TableId(0xff00);
 /// How many rows a collection has, about.
-pub(crate) const COUNTS: Table = Table(0xff01);
+pub(crate) const COUNTS: TableId = TableId(0xff01);
 /// One row that every commit changes, so that a reader elsewhere sees a flush.
-pub(crate) const STAMP: Table = Table(0xff02);
+pub(crate) const STAMP: TableId = TableId(0xff02);
 /// Definitions of services.
-pub(crate) const SERVICES: Table = Table(0xff03);
+pub(crate) const SERVICES: TableId = TableId(0xff03);
 /// Which incarnation of a volatile service's state is here.
-pub(crate) const INCARNATIONS: Table = Table(0xff04);
+pub(crate) const INCARNATIONS: TableId = TableId(0xff04);
 
 /// The first collection.
 pub(crate) const FIRST_COLLECTION: u32 = 1 << 16;

@@ -15,35 +15,35 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use steadfast_core::id::{Lsn, Table};
+use steadfast_core::id::{Lsn, TableId};
 use steadfast_core::limits;
-use steadfast_storage::engine::{Row, Scan};
+use steadfast_storage::engine::{Scan, TableRow};
 use tokio::time::Instant;
 
-use crate::collection::{Collection, Life};
-use crate::error::{Error, Kind, Result};
-use crate::home::Home;
-use crate::lock::latch::Parking;
-use crate::lock::mode::Mode;
-use crate::lock::name::{self, Name, Subject};
-use crate::lock::owner::{Owner, Phase};
-use crate::lock::resident::Cached;
-use crate::lock::table::{Attempt, Blocker, WaitOutcome, Waiting};
-use crate::options::Patience;
-use crate::source::Pinned;
+use crate::collection::{Collection, CollectionStage};
+use crate::error::{Error, ErrorKind, Result};
+use crate::lock::latch::ParkingLatch;
+use crate::lock::mode::LockStrength;
+use crate::lock::name::{self, LockName, Subject};
+use crate::lock::owner::{LockOwner, TransactionPhase};
+use crate::lock::resident::CachedValue;
+use crate::lock::table::{Blocker, LockAttempt, LockWait, WaitOutcome};
+use crate::options::WaitDeadline;
+use crate::replica_inner::ReplicaInner;
+use crate::source::PinnedState;
 use crate::writeset::WriteSet;
 
 /// A transaction. Dropping it without a commit aborts it.
 #[must_use = "a transaction that is not committed changes nothing"]
 pub struct Tx<'p> {
-    pub(crate) home: Arc<Home>,
-    pub(crate) owner: Arc<Owner<Parking>>,
+    pub(crate) inner: Arc<ReplicaInner>,
+    pub(crate) owner: Arc<LockOwner<ParkingLatch>>,
     pub(crate) writes: WriteSet,
     /// Commands that share its commit.
     pub(crate) commands: Vec<Bytes>,
     /// Collections that it has entered.
-    entered: Vec<Table>,
-    pinned: Option<Pinned>,
+    entered: Vec<TableId>,
+    pinned: Option<PinnedState>,
     /// Fixed when it began: reads on a replica that was no primary never lock.
     is_primary: bool,
     /// Buffer for lock names and keys, so that a read allocates nothing.
@@ -64,16 +64,16 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 impl Tx<'_> {
     /// Begins a transaction; this never fails.
-    pub(crate) fn begin(home: &Arc<Home>) -> Self {
+    pub(crate) fn begin(home: &Arc<ReplicaInner>) -> Self {
         Self::begin_as(home, None)
     }
 
     /// Begins another attempt of a transaction: it is as old as the first one.
-    pub(crate) fn begin_as(home: &Arc<Home>, rank: Option<u64>) -> Self {
+    pub(crate) fn begin_as(home: &Arc<ReplicaInner>, rank: Option<u64>) -> Self {
         let id = home.next_transaction();
-        let owner = Owner::ranked(id, rank.unwrap_or(id), home.locks.now_us());
+        let owner = LockOwner::ranked(id, rank.unwrap_or(id), home.locks.now_us());
         Self {
-            home: Arc::clone(home),
+            inner: Arc::clone(home),
             owner,
             writes: WriteSet::default(),
             commands: Vec::new(),
@@ -104,22 +104,22 @@ impl Tx<'_> {
     /// The last transaction that its snapshot reads see for certain; `None` before
     /// the first of them.
     pub fn snapshot_lsn(&self) -> Option<Lsn> {
-        self.pinned.as_ref().map(Pinned::lsn)
+        self.pinned.as_ref().map(PinnedState::lsn)
     }
 
     /// Adds a command to an instance of this partition, encoded for the runtime: it runs
     /// with the commit, or not at all.
     pub fn stage(&mut self, command: Bytes) -> Result<()> {
         self.check_write()?;
-        if self.home.courier.is_none() {
+        if self.inner.commit_path.is_none() {
             let what = "a command in a transaction without a node around it".to_owned();
-            return Err(Error::new(Kind::Unsupported { what }));
+            return Err(Error::new(ErrorKind::Unsupported { what }));
         }
         let staged: usize = self.commands.iter().map(Bytes::len).sum();
         let (bytes, limit) = (staged + command.len(), limits::PUBLIC_TRANSACTION_BYTES);
         if bytes > limit {
             let what = "all commands of a transaction";
-            return Err(Error::new(Kind::TooLarge { what, bytes, limit }));
+            return Err(Error::new(ErrorKind::TooLarge { what, bytes, limit }));
         }
         self.commands.push(command);
         Ok(())
@@ -133,12 +133,12 @@ impl Tx<'_> {
     /// Ends it in place: its changes are dropped, and every later operation fails with
     /// `TransactionClosed`.
     pub fn roll_back(&mut self) {
-        self.end(Phase::Closed);
+        self.end(TransactionPhase::Closed);
     }
 
     /// Whether its user has ended it.
     pub(crate) fn is_closed(&self) -> bool {
-        self.owner.phase() == Phase::Closed
+        self.owner.phase() == TransactionPhase::Closed
     }
 
     /// Whether it reads without locks, because its replica was no primary.
@@ -148,15 +148,17 @@ impl Tx<'_> {
 
     /// Refuses an operation on a transaction that has ended or is too old.
     pub(crate) fn check(&self) -> Result<()> {
-        self.home.check_open()?;
-        self.home.check_owned()?;
+        self.inner.check_open()?;
+        self.inner.check_owned()?;
         match self.owner.phase() {
-            Phase::Active if !self.is_too_old() => Ok(()),
-            Phase::Active => {
-                self.home
-                    .locks
-                    .end(&self.owner, Phase::Active, Phase::Faulted(TOO_OLD));
-                Err(self.ended(Phase::Faulted(TOO_OLD)))
+            TransactionPhase::Active if !self.is_too_old() => Ok(()),
+            TransactionPhase::Active => {
+                self.inner.locks.end(
+                    &self.owner,
+                    TransactionPhase::Active,
+                    TransactionPhase::Faulted(TOO_OLD),
+                );
+                Err(self.ended(TransactionPhase::Faulted(TOO_OLD)))
             }
             phase => Err(self.ended(phase)),
         }
@@ -165,9 +167,10 @@ impl Tx<'_> {
     /// Refuses a write where the partition is not owned.
     pub(crate) fn check_write(&self) -> Result<()> {
         self.check()?;
-        match self.is_primary && self.home.may_write() {
-            true => Ok(()),
-            false => Err(self.home.not_primary()),
+        if self.is_primary && self.inner.may_write() {
+            Ok(())
+        } else {
+            Err(self.inner.not_primary())
         }
     }
 
@@ -175,12 +178,12 @@ impl Tx<'_> {
     pub(crate) async fn enter(
         &mut self,
         collection: &Arc<Collection>,
-        mode: Mode,
-        patience: &mut Patience,
+        mode: LockStrength,
+        patience: &mut WaitDeadline,
     ) -> Result<()> {
         let table = collection.table;
         let is_inside = self.entered.contains(&table) && self.writes.removed.is_empty();
-        if mode == Mode::Shared && is_inside {
+        if mode == LockStrength::Shared && is_inside {
             return self.check();
         }
         self.check_visible(collection)?;
@@ -202,9 +205,9 @@ impl Tx<'_> {
         &mut self,
         collection: &Collection,
         key: &[u8],
-        mode: Mode,
-        patience: &mut Patience,
-    ) -> Result<Cached> {
+        mode: LockStrength,
+        patience: &mut WaitDeadline,
+    ) -> Result<CachedValue> {
         name::write(&mut self.name, Subject::Row, collection.table);
         self.name.extend_from_slice(key);
         self.acquire(mode, collection.version(), patience).await
@@ -214,47 +217,65 @@ impl Tx<'_> {
     pub(crate) async fn lock_name(
         &mut self,
         key: &[u8],
-        mode: Mode,
-        patience: &mut Patience,
+        mode: LockStrength,
+        patience: &mut WaitDeadline,
     ) -> Result<()> {
-        name::write(&mut self.name, Subject::Name, Table(0));
+        name::write(&mut self.name, Subject::Name, TableId(0));
         self.name.extend_from_slice(key);
         self.acquire(mode, 0, patience).await.map(drop)
     }
 
     /// Caches what was read of the row that was locked last.
-    pub(crate) fn remember(&self, collection: &Collection, key: &[u8], cached: Cached, len: usize) {
+    pub(crate) fn remember(
+        &self,
+        collection: &Collection,
+        key: &[u8],
+        cached: CachedValue,
+        len: usize,
+    ) {
         let mut bytes = Vec::new();
         name::write(&mut bytes, Subject::Row, collection.table);
         bytes.extend_from_slice(key);
         let version = collection.version();
-        let name = Name::new(&bytes);
-        let locks = &self.home.locks;
+        let name = LockName::new(&bytes);
+        let locks = &self.inner.locks;
         locks.remember(&self.owner, name, version, cached, len);
     }
 
     /// The durable bytes of a row; the caller has locked it.
-    pub(crate) async fn load(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>> {
-        let read = self.home.source.get(table, key, self.id()).await;
+    pub(crate) async fn load(&self, table: TableId, key: &[u8]) -> Result<Option<Bytes>> {
+        let read = self.inner.source.get(table, key, self.id()).await;
         read.map_err(|error| self.noted(error))
     }
 
     /// A row in the snapshot, without this transaction's own changes.
-    pub(crate) async fn snapshot_get(&mut self, table: Table, key: &[u8]) -> Result<Option<Bytes>> {
+    pub(crate) async fn snapshot_get(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+    ) -> Result<Option<Bytes>> {
         let id = self.id();
         let read = self.pin().await?.get(table, key, id).await;
         read.map_err(|error| self.noted(error))
     }
 
     /// Rows in the snapshot, without this transaction's own changes.
-    pub(crate) async fn snapshot_scan(&mut self, table: Table, range: Scan) -> Result<Vec<Row>> {
+    pub(crate) async fn snapshot_scan(
+        &mut self,
+        table: TableId,
+        range: Scan,
+    ) -> Result<Vec<TableRow>> {
         let id = self.id();
         let read = self.pin().await?.scan(table, range, id).await;
         read.map_err(|error| self.noted(error))
     }
 
     /// Keys in the snapshot, without this transaction's own changes.
-    pub(crate) async fn snapshot_keys(&mut self, table: Table, range: Scan) -> Result<Vec<Bytes>> {
+    pub(crate) async fn snapshot_keys(
+        &mut self,
+        table: TableId,
+        range: Scan,
+    ) -> Result<Vec<Bytes>> {
         let id = self.id();
         let read = self.pin().await?.scan_keys(table, range, id).await;
         read.map_err(|error| self.noted(error))
@@ -263,9 +284,9 @@ impl Tx<'_> {
     /// Rows of several ranges in the snapshot, in the order of the ranges.
     pub(crate) async fn snapshot_ranges(
         &mut self,
-        table: Table,
+        table: TableId,
         ranges: &[Scan],
-    ) -> Result<Vec<Row>> {
+    ) -> Result<Vec<TableRow>> {
         let id = self.id();
         let mut rows = Vec::new();
         for some in ranges.chunks(RANGES_AT_ONCE) {
@@ -282,17 +303,17 @@ impl Tx<'_> {
 
     /// Runs a closure of the user's; a panic in it faults the transaction.
     pub(crate) fn guarded<T>(&mut self, work: impl FnOnce() -> T) -> T {
-        let mut guard = FaultOnPanic(Some(self));
+        let mut guard = PanicGuard(Some(self));
         let done = work();
         guard.0 = None;
         done
     }
 
     /// The state that all snapshot reads see, pinned by the first of them.
-    async fn pin(&mut self) -> Result<&Pinned> {
+    async fn pin(&mut self) -> Result<&PinnedState> {
         self.check()?;
         if self.pinned.is_none() {
-            self.pinned = Some(self.home.source.pin(self.id()).await?);
+            self.pinned = Some(self.inner.source.pin(self.id()).await?);
         }
         Ok(self.pinned.as_ref().expect("pinned just now"))
     }
@@ -300,22 +321,24 @@ impl Tx<'_> {
     /// Gets the lock that `self.name` names.
     async fn acquire(
         &mut self,
-        mode: Mode,
+        mode: LockStrength,
         version: u64,
-        patience: &mut Patience,
-    ) -> Result<Cached> {
+        patience: &mut WaitDeadline,
+    ) -> Result<CachedValue> {
         let waits = patience.waits();
-        let name = Name::new(&self.name);
+        let name = LockName::new(&self.name);
         let mut tried = 0;
         loop {
-            let locks = &self.home.locks;
+            let locks = &self.inner.locks;
             match locks.acquire(&self.owner, name, mode, version, waits) {
-                Attempt::Granted(cached) => return Ok(cached),
-                Attempt::Ended(phase) => return Err(self.ended(phase)),
+                LockAttempt::Granted(cached) => return Ok(cached),
+                LockAttempt::Ended(phase) => return Err(self.ended(phase)),
                 // The holder may have expired: fault it and try once more.
-                Attempt::Refused(blocker) if tried == 0 && self.fault(name, &blocker) => tried += 1,
-                Attempt::Refused(blocker) => return Err(self.timeout(name, &blocker)),
-                Attempt::Busy(waiting) => {
+                LockAttempt::Refused(blocker) if tried == 0 && self.fault(name, &blocker) => {
+                    tried += 1
+                }
+                LockAttempt::Refused(blocker) => return Err(self.timeout(name, &blocker)),
+                LockAttempt::Busy(waiting) => {
                     self.wait(waiting, name, patience).await?;
                     return Ok(locks.peek(name, version));
                 }
@@ -326,13 +349,13 @@ impl Tx<'_> {
     /// Waits for a lock until it is granted or the operation times out.
     async fn wait(
         &self,
-        mut waiting: Waiting<Parking>,
-        name: Name<'_>,
-        patience: &mut Patience,
+        mut waiting: LockWait<ParkingLatch>,
+        name: LockName<'_>,
+        patience: &mut WaitDeadline,
     ) -> Result<()> {
         let deadline = patience.deadline();
         loop {
-            let blocker = self.home.locks.blocker(&self.owner, name);
+            let blocker = self.inner.locks.blocker(&self.owner, name);
             let until = Instant::now() + self.pause(blocker.as_ref());
             let until = deadline.map_or(until, |deadline| deadline.min(until));
             match tokio::time::timeout_at(until, &mut waiting).await {
@@ -341,7 +364,7 @@ impl Tx<'_> {
                 Ok(WaitOutcome::Deadlock(with)) => return Err(self.deadlock(name, with)),
                 Err(_) => self.check()?,
             }
-            let blocker = self.home.locks.blocker(&self.owner, name);
+            let blocker = self.inner.locks.blocker(&self.owner, name);
             if let Some(blocker) = &blocker
                 && self.fault(name, blocker)
             {
@@ -359,7 +382,7 @@ impl Tx<'_> {
 
     /// How long to wait before looking at the holder again.
     fn pause(&self, blocker: Option<&Blocker>) -> Duration {
-        let age = |started_us: u64| self.home.locks.now_us().saturating_sub(started_us);
+        let age = |started_us: u64| self.inner.locks.now_us().saturating_sub(started_us);
         let left = |started_us| {
             let age = Duration::from_micros(age(started_us));
             limits::TRANSACTION_AGE.saturating_sub(age)
@@ -371,43 +394,45 @@ impl Tx<'_> {
     }
 
     /// Faults a holder that has expired; false if it has not, or commits.
-    fn fault(&self, name: Name<'_>, blocker: &Blocker) -> bool {
-        if !is_too_old(self.home.locks.now_us(), blocker.started_us) {
+    fn fault(&self, name: LockName<'_>, blocker: &Blocker) -> bool {
+        if !is_too_old(self.inner.locks.now_us(), blocker.started_us) {
             return false;
         }
-        let Some(holder) = self.home.locks.holder(name, blocker.transaction) else {
+        let Some(holder) = self.inner.locks.holder(name, blocker.transaction) else {
             return false;
         };
-        self.home
-            .locks
-            .end(&holder, Phase::Active, Phase::Faulted(TOO_OLD))
+        self.inner.locks.end(
+            &holder,
+            TransactionPhase::Active,
+            TransactionPhase::Faulted(TOO_OLD),
+        )
     }
 
     #[cold]
-    fn timeout(&self, name: Name<'_>, blocker: &Blocker) -> Error {
-        Error::new(Kind::LockTimeout {
-            lock: self.home.show_lock(name.bytes),
+    fn timeout(&self, name: LockName<'_>, blocker: &Blocker) -> Error {
+        Error::new(ErrorKind::LockTimeout {
+            lock: self.inner.show_lock(name.bytes),
             holder: blocker.transaction,
             since: blocker.since,
         })
     }
 
     #[cold]
-    fn deadlock(&self, name: Name<'_>, with: Vec<u64>) -> Error {
-        let lock = self.home.show_lock(name.bytes);
-        Error::new(Kind::Deadlock { lock, with })
+    fn deadlock(&self, name: LockName<'_>, with: Vec<u64>) -> Error {
+        let lock = self.inner.show_lock(name.bytes);
+        Error::new(ErrorKind::Deadlock { lock, with })
     }
 
     fn myself(&self) -> Blocker {
         Blocker {
             transaction: self.id(),
-            since: self.home.clock.now(),
+            since: self.inner.clock.now(),
             started_us: self.owner.started_us,
         }
     }
 
     fn is_too_old(&self) -> bool {
-        is_too_old(self.home.locks.now_us(), self.owner.started_us)
+        is_too_old(self.inner.locks.now_us(), self.owner.started_us)
     }
 
     /// Refuses a collection that this transaction cannot see.
@@ -415,61 +440,67 @@ impl Tx<'_> {
         let name = || collection.name.clone();
         let is_mine = |other: &Arc<Collection>| Arc::ptr_eq(other, collection);
         if self.writes.removed.iter().any(is_mine) {
-            return Err(Error::new(Kind::NotFound { collection: name() }));
+            return Err(Error::new(ErrorKind::NotFound { collection: name() }));
         }
         match collection.life() {
-            Life::Live => collection.check_keys(),
-            Life::Creating(id) if id == self.id() => Ok(()),
-            Life::Creating(_) => Err(Error::new(Kind::NotVisible { collection: name() })),
-            Life::Removed => Err(Error::new(Kind::NotFound { collection: name() })),
+            CollectionStage::Live => collection.check_keys(),
+            CollectionStage::Creating(id) if id == self.id() => Ok(()),
+            CollectionStage::Creating(_) => {
+                Err(Error::new(ErrorKind::NotVisible { collection: name() }))
+            }
+            CollectionStage::Removed => Err(Error::new(ErrorKind::NotFound { collection: name() })),
         }
     }
 
     /// Faults this transaction if the error says that the system has ended it.
     fn noted(&self, error: Error) -> Error {
-        if let Kind::TransactionFaulted { why, .. } = error.kind() {
-            self.home
-                .locks
-                .end(&self.owner, Phase::Active, Phase::Faulted(why));
+        if let ErrorKind::TransactionFaulted { why, .. } = error.kind() {
+            self.inner.locks.end(
+                &self.owner,
+                TransactionPhase::Active,
+                TransactionPhase::Faulted(why),
+            );
         }
         error
     }
 
-    pub(crate) fn ended(&self, phase: Phase) -> Error {
+    pub(crate) fn ended(&self, phase: TransactionPhase) -> Error {
         let transaction = self.id();
         Error::new(match phase {
-            Phase::Faulted(why) => Kind::TransactionFaulted { transaction, why },
-            _ => Kind::TransactionClosed { transaction },
+            TransactionPhase::Faulted(why) => ErrorKind::TransactionFaulted { transaction, why },
+            _ => ErrorKind::TransactionClosed { transaction },
         })
     }
 
     /// Returns dequeued items and releases its locks.
-    fn end(&mut self, to: Phase) {
+    fn end(&mut self, to: TransactionPhase) {
         for (queue, place) in self.writes.taken.drain(..) {
             queue.items.put(place);
         }
         for collection in self.writes.created.drain(..) {
-            collection.set_life(Life::Removed);
+            collection.set_life(CollectionStage::Removed);
         }
         self.writes = WriteSet::default();
         self.commands.clear();
         self.pinned = None;
-        self.home.locks.end(&self.owner, Phase::Active, to);
+        self.inner
+            .locks
+            .end(&self.owner, TransactionPhase::Active, to);
     }
 }
 
 impl Drop for Tx<'_> {
     fn drop(&mut self) {
-        self.end(Phase::Closed);
+        self.end(TransactionPhase::Closed);
     }
 }
 
-struct FaultOnPanic<'a, 'p>(Option<&'a mut Tx<'p>>);
+struct PanicGuard<'a, 'p>(Option<&'a mut Tx<'p>>);
 
-impl Drop for FaultOnPanic<'_, '_> {
+impl Drop for PanicGuard<'_, '_> {
     fn drop(&mut self) {
         if let Some(tx) = self.0.take() {
-            tx.end(Phase::Faulted(PANICKED));
+            tx.end(TransactionPhase::Faulted(PANICKED));
         }
     }
 }

@@ -9,39 +9,39 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use steadfast_core::id::{Offset, Sequence, Stream, Table};
+use steadfast_core::id::{Offset, Sequence, StreamId, TableId};
 use steadfast_core::limits;
 
 use crate::collection::Collection;
-use crate::error::{Error, Kind, Result};
-use crate::items::Place;
-use crate::lock::resident::Value;
+use crate::error::{Error, ErrorKind, Result};
+use crate::items::ItemPosition;
+use crate::lock::resident::DecodedValue;
 
 /// The changes of one transaction.
 #[derive(Default)]
 pub(crate) struct WriteSet {
-    pub(crate) tables: BTreeMap<Table, Changes>,
+    pub(crate) tables: BTreeMap<TableId, CollectionWrites>,
     pub(crate) created: Vec<Arc<Collection>>,
     pub(crate) removed: Vec<Arc<Collection>>,
     pub(crate) cleared: Option<Arc<Collection>>,
     pub(crate) enqueued: Vec<(Arc<Collection>, Vec<u8>)>,
-    pub(crate) taken: Vec<(Arc<Collection>, Place)>,
-    pub(crate) appended: BTreeMap<Stream, Appends>,
-    pub(crate) trims: Vec<(Stream, Sequence, Offset)>,
+    pub(crate) taken: Vec<(Arc<Collection>, ItemPosition)>,
+    pub(crate) appended: BTreeMap<StreamId, LogAppends>,
+    pub(crate) trims: Vec<(StreamId, Sequence, Offset)>,
     bytes: usize,
 }
 
 /// Changed rows of one collection.
-pub(crate) struct Changes {
+pub(crate) struct CollectionWrites {
     pub(crate) collection: Arc<Collection>,
-    pub(crate) rows: BTreeMap<Bytes, Change>,
+    pub(crate) rows: BTreeMap<Bytes, RowWrite>,
 }
 
 /// One changed row.
 #[derive(Clone)]
-pub(crate) struct Change {
+pub(crate) struct RowWrite {
     /// `None`: it was removed.
-    pub(crate) value: Option<Written>,
+    pub(crate) value: Option<WrittenValue>,
     /// Whether it was there before the transaction.
     pub(crate) existed: bool,
     /// Whether it counts as a row of the collection.
@@ -50,14 +50,14 @@ pub(crate) struct Change {
 
 /// A value in both its forms.
 #[derive(Clone)]
-pub(crate) struct Written {
+pub(crate) struct WrittenValue {
     pub(crate) bytes: Bytes,
-    pub(crate) value: Value,
+    pub(crate) value: DecodedValue,
 }
 
 /// Events for one log.
 #[derive(Default)]
-pub(crate) struct Appends {
+pub(crate) struct LogAppends {
     pub(crate) count: u32,
     pub(crate) bytes: Vec<u8>,
 }
@@ -84,7 +84,7 @@ impl WriteSet {
     }
 
     /// The change of a row.
-    pub(crate) fn find(&self, table: Table, key: &[u8]) -> Option<&Change> {
+    pub(crate) fn find(&self, table: TableId, key: &[u8]) -> Option<&RowWrite> {
         if self.tables.is_empty() {
             return None;
         }
@@ -94,9 +94,9 @@ impl WriteSet {
     /// Changed rows in a range of keys.
     pub(crate) fn range(
         &self,
-        table: Table,
+        table: TableId,
         range: (Bound<Bytes>, Bound<Bytes>),
-    ) -> impl Iterator<Item = (&Bytes, &Change)> {
+    ) -> impl Iterator<Item = (&Bytes, &RowWrite)> {
         let changes = self.tables.get(&table);
         changes
             .into_iter()
@@ -108,20 +108,20 @@ impl WriteSet {
         &mut self,
         collection: &Arc<Collection>,
         key: &[u8],
-        change: Change,
+        change: RowWrite,
     ) -> Result<()> {
-        let length = |change: &Change| change.value.as_ref().map_or(0, |w| w.bytes.len());
+        let length = |change: &RowWrite| change.value.as_ref().map_or(0, |w| w.bytes.len());
         let before = self.find(collection.table, key);
         let old = before.map_or(0, |before| OVERHEAD + key.len() + length(before));
         let new = OVERHEAD + key.len() + length(&change);
         let existed = before.map(|before| before.existed);
         self.bytes = within(self.bytes - old, new)?;
         let changes = self.tables.entry(collection.table);
-        let changes = changes.or_insert_with(|| Changes {
+        let changes = changes.or_insert_with(|| CollectionWrites {
             collection: Arc::clone(collection),
             rows: BTreeMap::new(),
         });
-        let change = Change {
+        let change = RowWrite {
             existed: existed.unwrap_or(change.existed),
             ..change
         };
@@ -142,14 +142,14 @@ impl WriteSet {
     }
 
     /// Takes an item from a concurrent queue.
-    pub(crate) fn take(&mut self, queue: &Arc<Collection>, place: Place) -> Result<()> {
+    pub(crate) fn take(&mut self, queue: &Arc<Collection>, place: ItemPosition) -> Result<()> {
         self.bytes = within(self.bytes, OVERHEAD + 16)?;
         self.taken.push((Arc::clone(queue), place));
         Ok(())
     }
 
     /// Appends an event to a log.
-    pub(crate) fn append(&mut self, stream: Stream, event: &[u8]) -> Result<()> {
+    pub(crate) fn append(&mut self, stream: StreamId, event: &[u8]) -> Result<()> {
         self.bytes = within(self.bytes, OVERHEAD + event.len())?;
         let appends = self.appended.entry(stream).or_default();
         appends.count += 1;
@@ -164,7 +164,7 @@ fn within(before: usize, more: usize) -> Result<usize> {
     if bytes <= limits::PUBLIC_TRANSACTION_BYTES {
         return Ok(bytes);
     }
-    Err(Error::new(Kind::TooLarge {
+    Err(Error::new(ErrorKind::TooLarge {
         what: "the transaction with this change",
         bytes,
         limit: limits::PUBLIC_TRANSACTION_BYTES,

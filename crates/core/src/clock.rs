@@ -19,9 +19,10 @@ impl Timestamp {
     /// The time `duration` later; the last time there is if that lies beyond it.
     pub const fn plus(self, duration: Duration) -> Self {
         let ms = whole_ms(duration);
-        match ms > i64::MAX as u64 {
-            true => Self(i64::MAX),
-            false => Self(self.0.saturating_add(ms as i64)),
+        if ms > i64::MAX as u64 {
+            Self(i64::MAX)
+        } else {
+            Self(self.0.saturating_add(ms as i64))
         }
     }
 }
@@ -29,9 +30,10 @@ impl Timestamp {
 /// The whole milliseconds of a duration that a client may have chosen: as many as fit.
 pub const fn whole_ms(duration: Duration) -> u64 {
     let ms = duration.as_millis();
-    match ms > u64::MAX as u128 {
-        true => u64::MAX,
-        false => ms as u64,
+    if ms > u64::MAX as u128 {
+        u64::MAX
+    } else {
+        ms as u64
     }
 }
 
@@ -51,7 +53,7 @@ pub trait Clock: Send + Sync + 'static {
 
     /// CPU time of the calling thread; monotonic time where the platform does not count
     /// it. Two readings on one thread tell computing from waiting for a CPU.
-    fn processor(&self) -> Duration {
+    fn thread_cpu_time(&self) -> Duration {
         self.monotonic()
     }
 }
@@ -90,7 +92,7 @@ impl Clock for SystemClock {
         self.started.elapsed()
     }
 
-    fn processor(&self) -> Duration {
+    fn thread_cpu_time(&self) -> Duration {
         let spent = clock_gettime(ClockId::ThreadCPUTime);
         Duration::new(spent.tv_sec as u64, spent.tv_nsec as u32)
     }
@@ -117,8 +119,8 @@ impl Clock for SleeplessClock {
         self.0.monotonic()
     }
 
-    fn processor(&self) -> Duration {
-        self.0.processor()
+    fn thread_cpu_time(&self) -> Duration {
+        self.0.thread_cpu_time()
     }
 }
 
@@ -210,9 +212,9 @@ mod tests {
     #[test]
     fn processor_time_leaves_out_what_the_thread_slept() {
         let clock = SystemClock::new();
-        let (began, worked) = (clock.monotonic(), clock.processor());
+        let (began, worked) = (clock.monotonic(), clock.thread_cpu_time());
         std::thread::sleep(Duration::from_millis(50));
-        let (slept, worked) = (clock.monotonic() - began, clock.processor() - worked);
+        let (slept, worked) = (clock.monotonic() - began, clock.thread_cpu_time() - worked);
         assert!(worked < slept / 2, "worked {worked:?} in {slept:?}");
     }
 }

@@ -92,11 +92,11 @@ impl fmt::Display for Lsn {
 
 /// A table of a partition.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Table(pub u32);
+pub struct TableId(pub u32);
 
 /// An event stream of a partition.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Stream(pub u32);
+pub struct StreamId(pub u32);
 
 /// The number of an event in its stream: dense, from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

@@ -3,25 +3,25 @@
 use steadfast_collections::schema::Record;
 use steadfast_core::limits;
 
-use crate::event::{Event, LockRequest, Operation, Tags, Task, Unlock};
-use crate::failure::Failure;
+use crate::event::{EntityOperation, InstanceEvent, LockRequest, Tags, Task, UnlockRequest};
+use crate::failure::FailureDetails;
 use crate::moment::Moment;
-use crate::status::Status;
+use crate::status::InstanceStatus;
 
 /// One action, with the number that its results refer to.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Action {
+pub struct TurnAction {
     #[n(0)]
     pub id: i32,
     #[n(1)]
-    pub deed: Deed,
+    pub kind: ActionKind,
 }
 
 /// What an action does.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub enum Deed {
+pub enum ActionKind {
     /// Run an activity.
     #[n(0)]
     Schedule(Task),
@@ -46,13 +46,13 @@ pub enum Deed {
         input: Option<String>,
     },
     #[n(4)]
-    Signal(Operation),
+    Signal(EntityOperation),
     #[n(5)]
-    Call(Operation),
+    Call(EntityOperation),
     #[n(6)]
     Lock(LockRequest),
     #[n(7)]
-    Unlock(Unlock),
+    Unlock(UnlockRequest),
     /// End another orchestration.
     #[n(8)]
     Terminate {
@@ -67,11 +67,11 @@ pub enum Deed {
     #[n(9)]
     Complete {
         #[n(0)]
-        status: Status,
+        status: InstanceStatus,
         #[n(1)]
         result: Option<String>,
         #[n(2)]
-        failure: Option<Failure>,
+        failure: Option<FailureDetails>,
     },
     /// Begin again with a new input and an empty history.
     #[n(10)]
@@ -82,70 +82,73 @@ pub enum Deed {
         version: Option<String>,
         /// Events that the new execution receives.
         #[n(2)]
-        carry: Vec<Event>,
+        carry: Vec<InstanceEvent>,
         /// `None` keeps the tags.
         #[n(3)]
         tags: Option<Tags>,
     },
     /// The worker has rewritten the history of a failed instance.
     #[n(11)]
-    Rewind(Vec<Event>),
+    Rewind(Vec<InstanceEvent>),
 }
 
 /// Whether every payload is within its limit.
-pub(crate) fn are_payloads_short(actions: &[Action]) -> bool {
+pub(crate) fn are_payloads_short(actions: &[TurnAction]) -> bool {
     actions
         .iter()
         .all(|action| action.payload() <= limits::PAYLOAD_BYTES)
 }
 
 /// About how many bytes actions add to the commit of their turn, with every copy.
-pub(crate) fn commit_bytes(actions: &[Action]) -> usize {
-    actions.iter().map(Action::commit_bytes).sum()
+pub(crate) fn commit_bytes(actions: &[TurnAction]) -> usize {
+    actions.iter().map(TurnAction::commit_bytes).sum()
 }
 
 /// Keys, index rows and ids that are stored with an action.
 const AROUND: usize = 512;
 
-impl Action {
+impl TurnAction {
     /// Whether it ends the execution.
     pub(crate) fn is_end(&self) -> bool {
         matches!(
-            self.deed,
-            Deed::Complete { .. } | Deed::ContinueAsNew { .. } | Deed::Rewind(_)
+            self.kind,
+            ActionKind::Complete { .. } | ActionKind::ContinueAsNew { .. } | ActionKind::Rewind(_)
         )
     }
 
     /// The length of its payload.
     fn payload(&self) -> usize {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-        match &self.deed {
-            Deed::Schedule(task) | Deed::Child { task, .. } => text(&task.input),
-            Deed::Signal(operation) | Deed::Call(operation) => text(&operation.input),
-            Deed::Send { input, .. } | Deed::ContinueAsNew { input, .. } => text(input),
-            Deed::Terminate { reason, .. } => text(reason),
-            Deed::Complete {
+        match &self.kind {
+            ActionKind::Schedule(task) | ActionKind::Child { task, .. } => text(&task.input),
+            ActionKind::Signal(operation) | ActionKind::Call(operation) => text(&operation.input),
+            ActionKind::Send { input, .. } | ActionKind::ContinueAsNew { input, .. } => text(input),
+            ActionKind::Terminate { reason, .. } => text(reason),
+            ActionKind::Complete {
                 result, failure, ..
-            } => text(result).max(failure.as_ref().map_or(0, Failure::size)),
-            Deed::Rewind(_) | Deed::Timer(_) | Deed::Lock(_) | Deed::Unlock(_) => 0,
+            } => text(result).max(failure.as_ref().map_or(0, FailureDetails::size)),
+            ActionKind::Rewind(_)
+            | ActionKind::Timer(_)
+            | ActionKind::Lock(_)
+            | ActionKind::Unlock(_) => 0,
         }
     }
 
     fn commit_bytes(&self) -> usize {
-        let all = |events: &[Event]| events.iter().map(Event::size).sum::<usize>();
+        let all = |events: &[InstanceEvent]| events.iter().map(InstanceEvent::size).sum::<usize>();
         AROUND
-            + match &self.deed {
+            + match &self.kind {
                 // In the history, and in a row of work or a message.
-                Deed::Schedule(task) | Deed::Child { task, .. } => 2 * task.size(),
-                Deed::Signal(operation) | Deed::Call(operation) => 2 * operation.size(),
-                Deed::Send { .. } | Deed::Terminate { .. } => 2 * self.payload(),
+                ActionKind::Schedule(task) | ActionKind::Child { task, .. } => 2 * task.size(),
+                ActionKind::Signal(operation) | ActionKind::Call(operation) => 2 * operation.size(),
+                ActionKind::Send { .. } | ActionKind::Terminate { .. } => 2 * self.payload(),
                 // In the history, beside the instance, and in a message to its parent.
-                Deed::Complete { .. } => 3 * self.payload(),
+                ActionKind::Complete { .. } => 3 * self.payload(),
                 // Beside the instance, and in its inbox.
-                Deed::ContinueAsNew { carry, .. } => 2 * self.payload() + all(carry),
-                Deed::Rewind(history) => all(history),
-                Deed::Lock(request) => 3 * request.set.iter().map(String::len).sum::<usize>(),
-                Deed::Timer(_) | Deed::Unlock(_) => 0,
+                ActionKind::ContinueAsNew { carry, .. } => 2 * self.payload() + all(carry),
+                ActionKind::Rewind(history) => all(history),
+                ActionKind::Lock(request) => 3 * request.set.iter().map(String::len).sum::<usize>(),
+                ActionKind::Timer(_) | ActionKind::Unlock(_) => 0,
             }
     }
 }

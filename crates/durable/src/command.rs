@@ -4,22 +4,22 @@ use bytes::Bytes;
 use steadfast_collections::schema::Record;
 use steadfast_core::clock::Timestamp;
 
-use crate::action::{self, Action};
+use crate::action::{self, TurnAction};
 use crate::entity::Outcome;
-use crate::event::{Event, Parent, Task, What};
-use crate::failure::Failure;
+use crate::event::{EventKind, InstanceEvent, Parent, Task};
+use crate::failure::FailureDetails;
 use crate::moment::Moment;
 use crate::rows::{decode, encode, message};
-use crate::status::Status;
-use crate::work::{EntityAction, Requested, Span};
+use crate::status::InstanceStatus;
+use crate::work::{EntityAction, OrchestrationSpan, QueuedOperation};
 
 /// A command to an instance.
 #[derive(Record, Clone, Debug)]
 #[record(crate = "steadfast_collections", closed)]
-pub enum Ask {
+pub enum Command {
     /// By a client or a parent.
     #[n(0)]
-    Start(Begin),
+    Start(NewExecution),
     /// By a client: an external event.
     #[n(1)]
     Raise {
@@ -30,7 +30,7 @@ pub enum Ask {
     },
     /// By another instance: an event that this one waits for.
     #[n(2)]
-    Deliver(Letter),
+    Deliver(ExternalMessage),
     /// By a timer: a delayed start is due.
     #[n(3)]
     Wake(String),
@@ -56,7 +56,7 @@ pub enum Ask {
         #[n(0)]
         reason: Option<String>,
         #[n(1)]
-        begin: Begin,
+        begin: NewExecution,
     },
     #[n(9)]
     Restart,
@@ -70,24 +70,24 @@ pub enum Ask {
     Expire(String),
     /// By a worker.
     #[n(12)]
-    TurnDone(TurnDone),
+    TurnDone(TurnCompletion),
     /// By a worker.
     #[n(13)]
-    TaskDone(TaskDone),
+    TaskDone(ActivityCompletion),
     /// No worker could run the turn.
     #[n(14)]
     GiveUp {
         #[n(0)]
         execution: String,
         #[n(1)]
-        failure: Failure,
+        failure: FailureDetails,
     },
     /// To an entity: an operation.
     #[n(15)]
-    Request(Request),
+    Request(OperationRequest),
     /// To an entity: a request for its lock.
     #[n(16)]
-    Lock(Lock),
+    Lock(LockCommand),
     /// To an entity: its lock is released.
     #[n(17)]
     Unlock {
@@ -106,7 +106,7 @@ pub enum Ask {
     },
     /// To an entity, by a worker.
     #[n(19)]
-    BatchDone(BatchDone),
+    BatchDone(BatchCompletion),
     /// To an entity: delete the record of a request that its client no longer repeats.
     #[n(20)]
     Forget(String),
@@ -115,12 +115,12 @@ pub enum Ask {
     Erase,
     /// To an entity: requests that ran before they were stored.
     #[n(22)]
-    Direct(Direct),
+    Direct(DirectCommit),
     /// To an entity, by a timer: a scheduled request is due.
     #[n(23)]
     Due {
         #[n(0)]
-        request: Request,
+        request: OperationRequest,
         /// When it was sent.
         #[n(1)]
         since: Timestamp,
@@ -133,7 +133,7 @@ pub enum Ask {
 /// A new execution.
 #[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Begin {
+pub struct NewExecution {
     #[n(0)]
     pub execution: String,
     #[n(1)]
@@ -144,7 +144,7 @@ pub struct Begin {
     pub scheduled: Option<Moment>,
     /// States of an older instance that may be replaced.
     #[n(4)]
-    pub replaceable: Vec<Status>,
+    pub replaceable: Vec<InstanceStatus>,
     /// Whether its result is sent to the parent.
     #[n(5)]
     pub is_reported: bool,
@@ -158,14 +158,14 @@ pub struct Begin {
     /// What to do with an older instance in one of the states above.
     #[n(8)]
     #[record(default)]
-    pub reuse: Reuse,
+    pub reuse: ReusePolicy,
 }
 
 /// What to do with an older instance whose state is replaceable.
 #[derive(Record, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub enum Reuse {
-    /// Replace it. An unfinished instance is replaced only if [`Status::Terminated`],
+pub enum ReusePolicy {
+    /// Replace it. An unfinished instance is replaced only if [`InstanceStatus::Terminated`],
     /// the state it ends in, is listed as well.
     #[default]
     #[n(0)]
@@ -181,17 +181,17 @@ pub enum Reuse {
 /// An event for one execution of an instance, or for the current one.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Letter {
+pub struct ExternalMessage {
     #[n(0)]
     pub execution: Option<String>,
     #[n(1)]
-    pub what: What,
+    pub what: EventKind,
 }
 
 /// A turn of an orchestration that a worker has run.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct TurnDone {
+pub struct TurnCompletion {
     #[n(0)]
     pub execution: String,
     /// The number of the dispatch.
@@ -202,16 +202,16 @@ pub struct TurnDone {
     pub at: Moment,
     /// The events that the turn took from the inbox.
     #[n(3)]
-    pub taken: Vec<Event>,
+    pub taken: Vec<InstanceEvent>,
     #[n(4)]
-    pub actions: Vec<Action>,
+    pub actions: Vec<TurnAction>,
     #[n(5)]
     pub custom_status: Option<String>,
     #[n(6)]
-    pub span: Option<Span>,
+    pub span: Option<OrchestrationSpan>,
 }
 
-impl TurnDone {
+impl TurnCompletion {
     /// Approximate bytes of its commit.
     pub(crate) fn commit_bytes(&self) -> usize {
         // An event is stored with its row key.
@@ -224,7 +224,7 @@ impl TurnDone {
 /// An activity that a worker has run.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct TaskDone {
+pub struct ActivityCompletion {
     #[n(0)]
     pub execution: String,
     #[n(1)]
@@ -232,21 +232,21 @@ pub struct TaskDone {
     #[n(2)]
     pub result: Option<String>,
     #[n(3)]
-    pub failure: Option<Failure>,
+    pub failure: Option<FailureDetails>,
 }
 
 /// A request to an entity, and its origin.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Request {
+pub struct OperationRequest {
     #[n(0)]
-    pub requested: Requested,
+    pub requested: QueuedOperation,
     /// Clients may repeat a request, and wait for the answer on this node.
     #[n(1)]
-    pub client: Option<Client>,
+    pub client: Option<ClientOrigin>,
 }
 
-impl Request {
+impl OperationRequest {
     /// Whether the client may repeat it; repeats are deduplicated.
     pub(crate) fn is_repeatable(&self) -> bool {
         self.client.is_some_and(|client| client.is_repeatable)
@@ -256,7 +256,7 @@ impl Request {
 /// How a client sent a request.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Client {
+pub struct ClientOrigin {
     /// The client may repeat it; repeats are deduplicated.
     #[n(0)]
     pub is_repeatable: bool,
@@ -268,7 +268,7 @@ pub struct Client {
 /// A request for the locks of several entities, passed from one to the next.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Lock {
+pub struct LockCommand {
     #[n(0)]
     pub section: String,
     /// In the order in which they are locked.
@@ -287,7 +287,7 @@ pub struct Lock {
 /// A batch of an entity that a worker has run.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct BatchDone {
+pub struct BatchCompletion {
     #[n(0)]
     pub generation: u64,
     /// The new heads of the front lane and the main lane, behind what was run.
@@ -297,7 +297,7 @@ pub struct BatchDone {
     pub main: u64,
     /// The requests that were run, with their outcomes.
     #[n(3)]
-    pub done: Vec<Answered>,
+    pub done: Vec<CompletedOperation>,
     #[n(4)]
     pub actions: Vec<EntityAction>,
     /// Whether `state` is the new state; otherwise it stays.
@@ -310,13 +310,13 @@ pub struct BatchDone {
 /// Results of client requests that ran on the state of an idle entity.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Direct {
+pub struct DirectCommit {
     /// The generation that the entity had.
     #[n(0)]
     pub version: u64,
     /// The requests that clients may repeat.
     #[n(1)]
-    pub noted: Vec<Noted>,
+    pub noted: Vec<RepeatableRequest>,
     #[n(2)]
     pub actions: Vec<EntityAction>,
     /// Whether `state` differs from the previous state.
@@ -326,7 +326,7 @@ pub struct Direct {
     pub state: Option<String>,
 }
 
-impl Direct {
+impl DirectCommit {
     /// Whether it writes anything; otherwise all its requests only read.
     pub(crate) fn is_written(&self) -> bool {
         self.is_changed || !self.actions.is_empty() || !self.noted.is_empty()
@@ -336,7 +336,7 @@ impl Direct {
 /// A request that a client may repeat, and the answer to a repeat.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Noted {
+pub struct RepeatableRequest {
     #[n(0)]
     pub request: String,
     /// Set for calls.
@@ -347,9 +347,9 @@ pub struct Noted {
 /// A request and its outcome.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Answered {
+pub struct CompletedOperation {
     #[n(0)]
-    pub request: Request,
+    pub request: OperationRequest,
     #[n(1)]
     pub outcome: Outcome,
 }
@@ -358,7 +358,7 @@ pub struct Answered {
 #[expect(clippy::large_enum_variant, reason = "the large one is the rare one")]
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub enum Say {
+pub enum Reply {
     #[n(0)]
     Done,
     /// There was nothing to do.
@@ -366,7 +366,7 @@ pub enum Say {
     Ignored,
     /// How the instance was started, for a restart.
     #[n(2)]
-    Began(Begin),
+    Began(NewExecution),
     /// Deleted; these were its children.
     #[n(3)]
     Purged(Vec<String>),
@@ -375,12 +375,12 @@ pub enum Say {
     Answered(Outcome),
 }
 
-message!(Ask, Say);
+message!(Command, Reply);
 
 /// What an instance requests from the dispatcher.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub(crate) enum Wish {
+pub(crate) enum WorkRequest {
     /// A turn, run by a worker.
     #[n(0)]
     Turn {
@@ -392,7 +392,7 @@ pub(crate) enum Wish {
         version: Option<String>,
     },
     #[n(1)]
-    Activity(Order),
+    Activity(ActivityWorkRequest),
     /// A batch of waiting requests, run by a worker.
     #[n(2)]
     Batch {
@@ -418,7 +418,7 @@ pub(crate) enum Wish {
 /// An activity to be run.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub(crate) struct Order {
+pub(crate) struct ActivityWorkRequest {
     #[n(0)]
     pub(crate) number: u64,
     #[n(1)]
@@ -433,7 +433,7 @@ pub(crate) struct Order {
     pub(crate) inherited: Option<String>,
 }
 
-impl Wish {
+impl WorkRequest {
     pub(crate) fn encode(&self) -> Bytes {
         encode(self)
     }

@@ -7,7 +7,9 @@ use std::error::Error as StdError;
 use std::fmt;
 
 use steadfast_core::error::Code;
-use steadfast_partition::{Error as PartitionError, ErrorKind as PartitionKind, Halt, Refusal};
+use steadfast_partition::{
+    Error as PartitionError, ErrorKind as PartitionKind, ServiceError, TurnError,
+};
 
 /// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -74,7 +76,7 @@ impl Error {
 
     /// Parses the error text of a server, `code: message`. A text with an unknown code
     /// becomes [`ErrorKind::Unreachable`].
-    pub fn told(text: &str) -> Self {
+    pub fn from_text(text: &str) -> Self {
         let known = |(code, message)| {
             let mut kinds = CODES.iter().filter(|(_, known)| *known == code);
             let kind = kinds.next().map(|(kind, _)| *kind);
@@ -108,9 +110,9 @@ const TOO_LARGE: &str =
     "this does not fit into one commit; keep large payloads elsewhere and send their addresses";
 
 /// Rejects a command with the code of a kind.
-pub(crate) fn refuse(kind: ErrorKind, message: impl Into<String>) -> Halt {
+pub(crate) fn refuse(kind: ErrorKind, message: impl Into<String>) -> TurnError {
     let code = code_of(kind).expect("a service refuses with a code of its own");
-    Halt::Refused(Refusal::new(code, message))
+    TurnError::Refused(ServiceError::new(code, message))
 }
 
 fn code_of(kind: ErrorKind) -> Option<Code> {

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use steadfast_collections::schema::Record;
 
-use crate::failure::Failure;
+use crate::failure::FailureDetails;
 use crate::moment::Moment;
-use crate::status::Status;
+use crate::status::InstanceStatus;
 
 /// Names and values that travel with an instance.
 pub type Tags = BTreeMap<String, String>;
@@ -21,30 +21,30 @@ pub const NO_ACTION: i32 = -1;
 /// One event of a history.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Event {
+pub struct InstanceEvent {
     /// The action that caused it, or [`NO_ACTION`].
     #[n(0)]
     pub id: i32,
     #[n(1)]
     pub at: Moment,
     #[n(2)]
-    pub what: What,
+    pub what: EventKind,
 }
 
 /// What happened.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub enum What {
+pub enum EventKind {
     #[n(0)]
-    Started(Start),
+    Started(ExecutionStart),
     #[n(1)]
     Completed {
         #[n(0)]
-        status: Status,
+        status: InstanceStatus,
         #[n(1)]
         result: Option<String>,
         #[n(2)]
-        failure: Option<Failure>,
+        failure: Option<FailureDetails>,
     },
     #[n(2)]
     Terminated {
@@ -67,7 +67,7 @@ pub enum What {
         #[n(0)]
         task: i32,
         #[n(1)]
-        failure: Failure,
+        failure: FailureDetails,
     },
     #[n(6)]
     ChildCreated {
@@ -88,7 +88,7 @@ pub enum What {
         #[n(0)]
         task: i32,
         #[n(1)]
-        failure: Failure,
+        failure: FailureDetails,
     },
     #[n(9)]
     TimerCreated(Moment),
@@ -125,9 +125,9 @@ pub enum What {
     #[n(16)]
     Resumed(Option<String>),
     #[n(17)]
-    EntitySignaled(Operation),
+    EntitySignaled(EntityOperation),
     #[n(18)]
-    EntityCalled(Operation),
+    EntityCalled(EntityOperation),
     #[n(19)]
     EntityCompleted {
         #[n(0)]
@@ -142,7 +142,7 @@ pub enum What {
         #[n(0)]
         request: String,
         #[n(1)]
-        failure: Failure,
+        failure: FailureDetails,
         #[n(2)]
         is_legacy: bool,
     },
@@ -156,7 +156,7 @@ pub enum What {
         is_legacy: bool,
     },
     #[n(23)]
-    UnlockSent(Unlock),
+    UnlockSent(UnlockRequest),
     /// A failed instance was rewound to the state before its failures.
     #[n(24)]
     Rewound(Option<String>),
@@ -167,7 +167,7 @@ pub enum What {
 /// The beginning of an execution.
 #[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Start {
+pub struct ExecutionStart {
     #[n(0)]
     pub instance: String,
     #[n(1)]
@@ -229,7 +229,7 @@ pub struct Trace {
 /// An operation requested from an entity.
 #[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Operation {
+pub struct EntityOperation {
     /// A GUID.
     #[n(0)]
     pub request: String,
@@ -249,7 +249,7 @@ pub struct Operation {
     #[n(6)]
     pub parent_execution: Option<String>,
     #[n(7)]
-    pub legacy: Option<Legacy>,
+    pub legacy: Option<LegacyMessage>,
     #[n(8)]
     pub trace: Option<Trace>,
 }
@@ -268,13 +268,13 @@ pub struct LockRequest {
     #[n(3)]
     pub parent: Option<String>,
     #[n(4)]
-    pub legacy: Option<Legacy>,
+    pub legacy: Option<LegacyMessage>,
 }
 
 /// The release of a lock.
 #[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Unlock {
+pub struct UnlockRequest {
     #[n(0)]
     pub section: String,
     /// The entity.
@@ -283,53 +283,55 @@ pub struct Unlock {
     #[n(2)]
     pub parent: Option<String>,
     #[n(3)]
-    pub legacy: Option<Legacy>,
+    pub legacy: Option<LegacyMessage>,
 }
 
 /// A message to an entity in the format of older workers, an event. Their history
 /// contains it as sent, and they receive answers as events.
 #[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Legacy {
+pub struct LegacyMessage {
     #[n(0)]
     pub name: String,
     #[n(1)]
     pub data: Option<String>,
 }
 
-impl Event {
+impl InstanceEvent {
     /// Approximate bytes in storage.
     pub fn size(&self) -> usize {
         64 + match &self.what {
-            What::Started(start) => start.task.size(),
-            What::TaskScheduled(task) | What::ChildCreated { task, .. } => task.size(),
-            What::Completed { result: text, .. }
-            | What::Terminated { input: text, .. }
-            | What::TaskCompleted { result: text, .. }
-            | What::ChildCompleted { result: text, .. }
-            | What::EventSent { input: text, .. }
-            | What::EventRaised { input: text, .. }
-            | What::EntityCompleted { output: text, .. }
-            | What::Suspended(text)
-            | What::Resumed(text)
-            | What::Rewound(text)
-            | What::Generic(text) => length(text.as_ref()),
-            What::EntitySignaled(operation) | What::EntityCalled(operation) => operation.size(),
-            What::LockRequested(request) => request.set.iter().map(String::len).sum(),
-            What::TaskFailed { failure, .. }
-            | What::ChildFailed { failure, .. }
-            | What::EntityFailed { failure, .. } => failure.size(),
-            What::TimerCreated(_)
-            | What::TimerFired { .. }
-            | What::TurnStarted
-            | What::TurnCompleted
-            | What::LockGranted { .. }
-            | What::UnlockSent(_) => 0,
+            EventKind::Started(start) => start.task.size(),
+            EventKind::TaskScheduled(task) | EventKind::ChildCreated { task, .. } => task.size(),
+            EventKind::Completed { result: text, .. }
+            | EventKind::Terminated { input: text, .. }
+            | EventKind::TaskCompleted { result: text, .. }
+            | EventKind::ChildCompleted { result: text, .. }
+            | EventKind::EventSent { input: text, .. }
+            | EventKind::EventRaised { input: text, .. }
+            | EventKind::EntityCompleted { output: text, .. }
+            | EventKind::Suspended(text)
+            | EventKind::Resumed(text)
+            | EventKind::Rewound(text)
+            | EventKind::Generic(text) => length(text.as_ref()),
+            EventKind::EntitySignaled(operation) | EventKind::EntityCalled(operation) => {
+                operation.size()
+            }
+            EventKind::LockRequested(request) => request.set.iter().map(String::len).sum(),
+            EventKind::TaskFailed { failure, .. }
+            | EventKind::ChildFailed { failure, .. }
+            | EventKind::EntityFailed { failure, .. } => failure.size(),
+            EventKind::TimerCreated(_)
+            | EventKind::TimerFired { .. }
+            | EventKind::TurnStarted
+            | EventKind::TurnCompleted
+            | EventKind::LockGranted { .. }
+            | EventKind::UnlockSent(_) => 0,
         }
     }
 
     /// An event that no action caused.
-    pub fn plain(at: impl Into<Moment>, what: What) -> Self {
+    pub fn plain(at: impl Into<Moment>, what: EventKind) -> Self {
         Self {
             id: NO_ACTION,
             at: at.into(),
@@ -343,9 +345,9 @@ impl Task {
     pub fn new<T: serde::Serialize + ?Sized>(
         name: impl Into<String>,
         input: &T,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, FailureDetails> {
         let input = serde_json::to_string(input)
-            .map_err(|error| Failure::lasting("Serialization", error.to_string()))?;
+            .map_err(|error| FailureDetails::lasting("Serialization", error.to_string()))?;
         Ok(Self {
             name: name.into(),
             input: Some(input),
@@ -363,7 +365,7 @@ impl Task {
     }
 }
 
-impl Operation {
+impl EntityOperation {
     /// Approximate bytes in storage.
     pub fn size(&self) -> usize {
         let legacy = self.legacy.as_ref().and_then(|legacy| legacy.data.as_ref());

@@ -7,7 +7,7 @@ use steadfast_collections::schema::Record;
 /// A failure as the worker reported it.
 #[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Failure {
+pub struct FailureDetails {
     /// The type of the error in the worker's language.
     #[n(0)]
     pub kind: String,
@@ -23,10 +23,10 @@ pub struct Failure {
     pub properties: BTreeMap<String, String>,
     /// Its cause: none, or one failure.
     #[n(5)]
-    pub inner: Vec<Failure>,
+    pub inner: Vec<FailureDetails>,
 }
 
-impl Failure {
+impl FailureDetails {
     /// A failure found by this crate.
     pub fn new(kind: &str, message: impl Into<String>) -> Self {
         Self {
@@ -93,7 +93,7 @@ impl Failure {
     }
 }
 
-impl Failure {
+impl FailureDetails {
     /// Approximate bytes in storage.
     pub fn size(&self) -> usize {
         let texts = [self.kind.len(), self.message.len()];
@@ -107,15 +107,15 @@ impl Failure {
     }
 }
 
-impl std::fmt::Display for Failure {
+impl std::fmt::Display for FailureDetails {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}", self.kind, self.message)
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for FailureDetails {}
 
-impl From<crate::error::Error> for Failure {
+impl From<crate::error::Error> for FailureDetails {
     fn from(error: crate::error::Error) -> Self {
         Self::new(error.code().0, error.message())
     }

@@ -9,14 +9,14 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use steadfast_core::limits;
-use steadfast_partition::{Address, Kind};
+use steadfast_partition::{Address, ServiceKind};
 use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::error::{Error, ErrorKind, Result};
 
 /// The service that runs instances.
-pub const KIND: Kind = Kind(32);
+pub const KIND: ServiceKind = ServiceKind(32);
 
 /// The address of an instance of a task hub.
 pub(crate) fn address(hub: &str, instance: &str) -> Address {
@@ -24,7 +24,7 @@ pub(crate) fn address(hub: &str, instance: &str) -> Address {
 }
 
 /// The address of another instance of the same task hub.
-pub(crate) fn neighbour(of: &Address, instance: &str) -> Address {
+pub(crate) fn sibling_address(of: &Address, instance: &str) -> Address {
     Address::new(KIND, of.name.clone(), instance.to_owned())
 }
 
@@ -122,29 +122,31 @@ fn checked_length(characters: usize) -> Result<()> {
 /// Checks the id of an orchestration.
 pub(crate) fn check_instance(id: &str) -> Result<()> {
     checked_length(id.chars().count())?;
-    match id.is_empty() || is_entity(id) || has_control(id) {
-        false => Ok(()),
-        true => Err(Error::new(
+    if id.is_empty() || is_entity(id) || has_control(id) {
+        Err(Error::new(
             ErrorKind::Invalid,
             format!(
                 "{id:?} is not an orchestration id: it must not be empty, start with @ or contain \
                  control characters"
             ),
-        )),
+        ))
+    } else {
+        Ok(())
     }
 }
 
 /// Checks the name of a task hub.
 pub(crate) fn check_hub(name: &str) -> Result<()> {
     let is_good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    match !name.is_empty() && name.len() <= limits::TASK_HUB_NAME && name.chars().all(is_good) {
-        true => Ok(()),
-        false => Err(Error::new(
+    if !name.is_empty() && name.len() <= limits::TASK_HUB_NAME && name.chars().all(is_good) {
+        Ok(())
+    } else {
+        Err(Error::new(
             ErrorKind::Invalid,
             format!(
                 "{name:?} is not a task hub name: use 1 to 64 letters, digits, '-', '_' and '.'"
             ),
-        )),
+        ))
     }
 }
 

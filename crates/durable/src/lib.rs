@@ -2,50 +2,134 @@
 //!
 //! An orchestration is replayed from its history; an entity is a state with a queue of
 //! requests. Both are instances of one partitioned service. Workers run user code, in
-//! this process or in another one: they receive [`Item`]s, and each result is one commit.
+//! this process or in another one: they receive [`WorkDelivery`]s, and each result is one commit.
+//!
+//! # One turn of an orchestration, from event to commit
+//!
+//! 1. A client raises an event, a timer fires, or an activity or child ends. It reaches
+//!    `service.rs` as a `Command`, and `instance/loaded_instance.rs` puts it into the
+//!    inbox, if it is for the current execution. `save` detects that a turn is due. If the
+//!    code is in this process, and the instance is new or in memory as its last turn has
+//!    left it, the turn runs inline, as a suspension of its command (`instance/inline.rs`,
+//!    `inline.rs`): the command waits while a task of `task_pool.rs` runs it (step 4), and
+//!    event and turn are one commit (step 5). No row of the inbox, of work or of the
+//!    history is written or read for it, but the next one of the history. Otherwise `save`
+//!    opens a row of work with a new generation.
+//! 2. After that commit `dispatch/dispatcher.rs` gets the work request, and
+//!    `dispatch/work_queue.rs` keeps it until a worker with room and code for it is
+//!    connected: the one that had the instance last, or the next in turn.
+//! 3. `dispatch/load.rs` reads what the worker needs from durable rows outside the loop:
+//!    the front of the inbox, and the part of the history that is not in memory
+//!    (`dispatch/histories.rs`). A worker in this process that remembers the instance needs
+//!    neither: the number of events and the time of the last turn, both in the row of the
+//!    instance, prove it. A remote worker that claims to remember it
+//!    (`dispatch/worker_slot.rs`; ours in Rust does) is trusted if it had the instance
+//!    last, and is sent the two numbers instead; if they differ from its own, it requests
+//!    the history. The time of the turn is later than any before it.
+//! 4. The worker runs the code. In this process that is `native/host.rs`, elsewhere the
+//!    worker of `crates/protocols`; both use `native/runner.rs`: an instance whose last
+//!    turn ran here continues where it stands, another is replayed (`native/replay.rs`),
+//!    and every action of the code is compared with the history.
+//! 5. `hub/results.rs` takes the result, if it is of the newest delivery, and
+//!    `instance/commit.rs` makes one commit of it: the next row of the history, the actions
+//!    (`instance/actions.rs`: activities as rows of work, timers, messages to children and
+//!    entities), and the end, if it was reached.
+//!
+//! A crash before step 5: the next owner requests the work again, and a worker gets the
+//! same events; of an inline turn nothing was written, so its event is sent again by its
+//! sender. A result that arrives twice, late, or for an execution that is over is ignored:
+//! `generation` and `execution` detect it. A drop guard returns a work item to the queue
+//! when its holder disconnects: a worker by its stream (`dispatch/worker_stream.rs`), one
+//! of another node by its worker slot (`hub/peers.rs`), a result in transit by its claim
+//! (`dispatch/result_claim.rs`). A partition that is closed takes its requests out of the
+//! work queue (`Performer::partition_closed`), and waiters for an instance of it ask its
+//! next owner (`hub/task_hub.rs`, `moved`).
+//!
+//! # One call of an idle entity, from client to answer
+//!
+//! 1. `hub/direct.rs`: if the code of the entity is in this process and the operation is
+//!    not known to wait for anything, the request joins the running entity
+//!    (`dispatch/local_entities.rs`), and one task runs its requests, batch after batch.
+//! 2. The state is the one that was committed here last, if no worker was requested since
+//!    and the partition has not moved; otherwise it is read: first the row, then the state.
+//!    An entity that is open, locked or has a queue is left alone.
+//! 3. `native/runner.rs` polls the operation once. One that has to wait is remembered as
+//!    such: it continues as a task, its request goes into the queue, and the batch that
+//!    brings the request back takes the task over.
+//! 4. `entity/direct.rs`, in the loop: if the entity is still idle and of the same
+//!    generation, state, messages and the records of repeatable requests are one commit,
+//!    and the answer follows it. Otherwise the run is discarded, and the requests go into
+//!    the queue.
+//!
+//! An operation that an orchestration or another entity calls runs inline, as a suspension
+//! of the message that brings it (`entity/inline.rs`), if nothing is in front of it: run
+//! and committed with it, without a row in the queue. The holder's calls in a critical
+//! section are such.
+//!
+//! # One lock, from request to release
+//!
+//! 1. An orchestration requests a set. `instance/actions.rs` sorts it, records the section
+//!    in the row of the instance, and sends the request to the first entity.
+//! 2. `entity/lock.rs`: an idle entity grants the lock at once. Otherwise the request waits
+//!    in the main lane like any other. At the head of the lane, with no worker at the
+//!    entity, it gets the lock and moves on to the next entity; the last one notifies the
+//!    orchestration.
+//! 3. While an entity is locked its main lane stands still. The holder's requests use the
+//!    front lane.
+//! 4. The end of the execution, of whatever kind, sends `Release` to the first entity of
+//!    every section that is still in the row (`instance/end.rs`). It follows the request
+//!    from entity to entity, so it cannot overtake it, and stops where the request still
+//!    waited.
+//!
+//! # Tests
+//!
+//! - `crates/durable/tests`: orchestrations, entities, locks and delivery to workers, also
+//!   of other nodes over connections that break, on a virtual clock and a disk that
+//!   outlives processes.
 
 mod action;
-mod aide;
 mod command;
 mod dispatch;
 mod entity;
-mod errands;
 mod error;
 mod event;
+mod external_message;
 mod failure;
 mod hub;
 mod id;
+mod inline;
 mod instance;
-mod letter;
 mod moment;
 pub mod native;
 mod rows;
 mod service;
 mod status;
+mod task_pool;
 mod view;
 mod work;
 
-pub use action::{Action, Deed};
-pub use command::Reuse;
-pub use dispatch::{Delivery, Dispatcher, Worker};
+pub use action::{ActionKind, TurnAction};
+pub use command::ReusePolicy;
+pub use dispatch::{DeliveryOptions, Dispatcher, WorkerStream};
 pub use entity::Outcome;
 pub use error::{Error, ErrorKind, Result};
 pub use event::{
-    Event, Legacy, LockRequest, NO_ACTION, Operation, Parent, Start, Tags, Task, Trace, Unlock,
-    What,
+    EntityOperation, EventKind, ExecutionStart, InstanceEvent, LegacyMessage, LockRequest,
+    NO_ACTION, Parent, Tags, Task, Trace, UnlockRequest,
 };
-pub use failure::Failure;
-pub use hub::{LockView, Open, Others, TaskHub, TaskHubs, Why};
+pub use external_message::{signal_message, start_message};
+pub use failure::FailureDetails;
+pub use hub::{Diagnosis, LockView, PendingWait, TaskHub, TaskHubs, WorkerPeers};
 pub use id::{EntityId, KIND, is_entity};
-pub use letter::{signal_letter, start_letter};
 pub use moment::Moment;
 pub use service::Instances;
-pub use status::Status;
+pub use status::InstanceStatus;
 pub use view::{
-    EntityQuery, EntityView, FinishedQuery, InstanceQuery, NewInstance, Overview, Page, PurgeQuery,
-    Purged,
+    EntityListQuery, EntityView, FinishedListQuery, InstanceListQuery, InstanceView, NewInstance,
+    PurgeOutcome, PurgeQuery, ResultPage,
 };
 pub use work::{
-    ActivityResult, ActivityWork, BatchResult, BatchWork, EntityAction, Filter, Filters, Item,
-    Past, Requested, Span, Terms, TurnResult, TurnWork, Work,
+    ActivityResult, ActivityWork, BatchResult, BatchWork, EntityAction, HistoryPosition,
+    OrchestrationSpan, QueuedOperation, TurnResult, TurnWork, WorkDelivery, WorkFilter,
+    WorkFilters, WorkPayload, WorkerOptions,
 };

@@ -5,37 +5,37 @@
 
 use bytes::Bytes;
 use steadfast_collections::schema::{Record, WriteVersion, decode_value, encode_value};
-use steadfast_core::codec::Malformed;
-use steadfast_core::id::Table;
-use steadfast_partition::{Address, Halt, Turn, service_table};
+use steadfast_core::codec::DecodeError;
+use steadfast_core::id::TableId;
+use steadfast_partition::{Address, Turn, TurnError, service_table};
 
 use crate::id::KIND;
 
 /// Instance to its record.
-pub(crate) const INSTANCES: Table = service_table(KIND, 0);
+pub(crate) const INSTANCES: TableId = service_table(KIND, 0);
 /// Instance and side to input or output.
-pub(crate) const PAYLOADS: Table = service_table(KIND, 1);
+pub(crate) const PAYLOADS: TableId = service_table(KIND, 1);
 /// Instance and turn to the events of the turn.
-pub(crate) const HISTORY: Table = service_table(KIND, 2);
+pub(crate) const HISTORY: TableId = service_table(KIND, 2);
 /// Instance and number to an event that no turn has taken.
-pub(crate) const INBOX: Table = service_table(KIND, 3);
+pub(crate) const INBOX: TableId = service_table(KIND, 3);
 /// Instance and number to an activity under way.
-pub(crate) const TASKS: Table = service_table(KIND, 4);
+pub(crate) const TASKS: TableId = service_table(KIND, 4);
 /// Task hub, time of creation and instance, without a value.
-pub(crate) const BY_CREATED: Table = service_table(KIND, 5);
+pub(crate) const BY_CREATED: TableId = service_table(KIND, 5);
 /// Task hub, time of its end and instance, without a value.
-pub(crate) const BY_ENDED: Table = service_table(KIND, 6);
+pub(crate) const BY_ENDED: TableId = service_table(KIND, 6);
 /// Entity to its record.
-pub(crate) const ENTITIES: Table = service_table(KIND, 7);
+pub(crate) const ENTITIES: TableId = service_table(KIND, 7);
 /// Entity to its state.
-pub(crate) const STATES: Table = service_table(KIND, 8);
+pub(crate) const STATES: TableId = service_table(KIND, 8);
 /// Entity, lane and number to a request.
-pub(crate) const QUEUE: Table = service_table(KIND, 9);
+pub(crate) const QUEUE: TableId = service_table(KIND, 9);
 /// Entity and request of a client to its outcome.
-pub(crate) const SEEN: Table = service_table(KIND, 10);
+pub(crate) const SEEN: TableId = service_table(KIND, 10);
 
 /// Task hub to the time when it was last wiped.
-pub(crate) const EMPTIED: Table = service_table(KIND, 11);
+pub(crate) const EMPTIED: TableId = service_table(KIND, 11);
 
 /// The prefix of all keys of an instance.
 pub(crate) fn key(hub: &[u8], instance: &[u8]) -> Vec<u8> {
@@ -99,17 +99,17 @@ pub(crate) fn encode<R: Record>(record: &R) -> Bytes {
 }
 
 /// Decodes a row or message.
-pub(crate) fn decode<R: Record>(bytes: &[u8]) -> Result<R, Malformed> {
-    decode_value(bytes).map_err(|_| Malformed)
+pub(crate) fn decode<R: Record>(bytes: &[u8]) -> Result<R, DecodeError> {
+    decode_value(bytes).map_err(|_| DecodeError)
 }
 
 /// Reads and decodes a row. One that cannot be decoded counts as absent: see
 /// [`Service::handle`](steadfast_partition::Service::handle).
 pub(crate) fn read<R: Record>(
     turn: &mut Turn<'_>,
-    table: Table,
+    table: TableId,
     key: &[u8],
-) -> Result<Option<R>, Halt> {
+) -> Result<Option<R>, TurnError> {
     let row = turn.get(table, key)?;
     Ok(row.and_then(|row| decode(&row).ok()))
 }
@@ -122,7 +122,7 @@ macro_rules! message {
                 $crate::rows::encode(self)
             }
 
-            fn decode(bytes: &bytes::Bytes) -> ::std::result::Result<Self, steadfast_core::codec::Malformed> {
+            fn decode(bytes: &bytes::Bytes) -> ::std::result::Result<Self, steadfast_core::codec::DecodeError> {
                 $crate::rows::decode(bytes)
             }
         }

@@ -5,7 +5,7 @@ use steadfast_collections::schema::Record;
 /// The state of an instance. "Continued as new" is not a state, but an action of a turn.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[record(crate = "steadfast_collections", closed)]
-pub enum Status {
+pub enum InstanceStatus {
     /// Created; its first turn has not been committed.
     #[n(0)]
     Pending,
@@ -24,7 +24,7 @@ pub enum Status {
     Canceled,
 }
 
-impl Status {
+impl InstanceStatus {
     /// All of them.
     pub const ALL: [Self; 7] = [
         Self::Pending,

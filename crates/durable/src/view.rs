@@ -1,10 +1,10 @@
 //! Queries of clients, and their results.
 
-use crate::command::Reuse;
+use crate::command::ReusePolicy;
 use crate::event::{Parent, Tags, Task};
-use crate::failure::Failure;
+use crate::failure::FailureDetails;
 use crate::moment::Moment;
-use crate::status::Status;
+use crate::status::InstanceStatus;
 
 /// An instance to start.
 #[derive(Clone, Debug, Default)]
@@ -16,9 +16,9 @@ pub struct NewInstance {
     pub task: Task,
     pub scheduled: Option<Moment>,
     /// Instances in these states are replaced; `None`: none are.
-    pub replaceable: Option<Vec<Status>>,
+    pub replaceable: Option<Vec<InstanceStatus>>,
     /// What to do with an older instance in one of these states.
-    pub reuse: Reuse,
+    pub reuse: ReusePolicy,
 }
 
 impl NewInstance {
@@ -33,12 +33,12 @@ impl NewInstance {
 
 /// An instance as clients see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Overview {
+pub struct InstanceView {
     pub instance: String,
     pub execution: String,
     pub name: String,
     pub version: Option<String>,
-    pub status: Status,
+    pub status: InstanceStatus,
     pub scheduled: Option<Moment>,
     pub created: Moment,
     pub updated: Moment,
@@ -49,16 +49,16 @@ pub struct Overview {
     pub output: Option<String>,
     pub custom_status: Option<String>,
     /// A remote client gets it only with the output.
-    pub failure: Option<Failure>,
+    pub failure: Option<FailureDetails>,
     pub parent: Option<Parent>,
     pub tags: Tags,
 }
 
 /// A query for instances, ordered by time of creation and id.
 #[derive(Clone, Debug, Default)]
-pub struct InstanceQuery {
+pub struct InstanceListQuery {
     /// Empty: all.
-    pub statuses: Vec<Status>,
+    pub statuses: Vec<InstanceStatus>,
     /// Created at this time or later.
     pub from: Option<Moment>,
     /// Created before this time.
@@ -73,9 +73,9 @@ pub struct InstanceQuery {
 
 /// A query for finished instances, ordered by time of their end and id.
 #[derive(Clone, Debug, Default)]
-pub struct FinishedQuery {
+pub struct FinishedListQuery {
     /// Empty: all.
-    pub statuses: Vec<Status>,
+    pub statuses: Vec<InstanceStatus>,
     pub from: Option<Moment>,
     pub to: Option<Moment>,
     /// 0: the default.
@@ -85,7 +85,7 @@ pub struct FinishedQuery {
 
 /// A page of a list, and the cursor of the next page.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page<T> {
+pub struct ResultPage<T> {
     pub items: Vec<T>,
     pub next: Option<String>,
 }
@@ -93,14 +93,14 @@ pub struct Page<T> {
 /// A selection of instances to purge; only finished ones are purged.
 #[derive(Clone, Debug, Default)]
 pub struct PurgeQuery {
-    pub statuses: Vec<Status>,
+    pub statuses: Vec<InstanceStatus>,
     pub from: Option<Moment>,
     pub to: Option<Moment>,
 }
 
 /// The result of a purge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Purged {
+pub struct PurgeOutcome {
     pub count: u64,
     /// Whether all selected instances were purged.
     pub is_complete: bool,
@@ -123,7 +123,7 @@ pub struct EntityView {
 
 /// A query for entities, ordered by id.
 #[derive(Clone, Debug, Default)]
-pub struct EntityQuery {
+pub struct EntityListQuery {
     /// `@name@key`, or a part of it from the left; a bare name works too.
     pub prefix: String,
     pub from: Option<Moment>,

@@ -6,22 +6,22 @@ use std::sync::Arc;
 use steadfast_collections::schema::Record;
 use steadfast_core::limits;
 
-use crate::action::Action;
-use crate::event::{Event, Operation, Task};
-use crate::failure::Failure;
+use crate::action::TurnAction;
+use crate::event::{EntityOperation, InstanceEvent, Task};
+use crate::failure::FailureDetails;
 use crate::moment::Moment;
 
 /// A work item for a worker.
 #[derive(Clone, Debug)]
-pub struct Item {
+pub struct WorkDelivery {
     /// Identifies this delivery; the result contains it.
     pub token: String,
-    pub work: Work,
+    pub work: WorkPayload,
 }
 
 /// The three kinds of work.
 #[derive(Clone, Debug)]
-pub enum Work {
+pub enum WorkPayload {
     Turn(Box<TurnWork>),
     Activity(Box<ActivityWork>),
     Batch(Box<BatchWork>),
@@ -33,22 +33,22 @@ pub struct TurnWork {
     pub instance: String,
     pub execution: String,
     /// The committed events of earlier turns, one list per turn.
-    pub past: Vec<Arc<Vec<Event>>>,
+    pub past: Vec<Arc<Vec<InstanceEvent>>>,
     /// The size of `past` in storage.
     pub past_bytes: u64,
     /// The new events of this turn; begins with [`What::TurnStarted`](crate::What).
-    pub new: Vec<Event>,
+    pub new: Vec<InstanceEvent>,
     /// The span that the worker returned with the last turn.
-    pub span: Option<Span>,
+    pub span: Option<OrchestrationSpan>,
     /// The worker has requested the history with the item.
     pub is_whole: bool,
     /// The worker has the instance in memory up to here, so `past` is empty.
-    pub remembered: Option<Past>,
+    pub remembered: Option<HistoryPosition>,
 }
 
 /// A position in the history of an execution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Past {
+pub struct HistoryPosition {
     /// The number of events.
     pub events: u64,
     /// The time of the last turn.
@@ -82,35 +82,35 @@ pub struct BatchWork {
     #[n(2)]
     pub state: Option<String>,
     #[n(3)]
-    pub operations: Vec<Requested>,
+    pub operations: Vec<QueuedOperation>,
 }
 
 /// An operation in the queue of an entity.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Requested {
+pub struct QueuedOperation {
     #[n(0)]
-    pub operation: Operation,
+    pub operation: EntityOperation,
     /// Whether it is a signal, which gets no answer.
     #[n(1)]
     pub is_signal: bool,
 }
 
-impl Requested {
+impl QueuedOperation {
     /// The part of it that its executor needs.
     pub(crate) fn to_run(&self) -> Self {
-        let Operation {
+        let EntityOperation {
             request,
             name,
             input,
             ..
         } = &self.operation;
         Self {
-            operation: Operation {
+            operation: EntityOperation {
                 request: request.clone(),
                 name: name.clone(),
                 input: input.clone(),
-                ..Operation::default()
+                ..EntityOperation::default()
             },
             is_signal: self.is_signal,
         }
@@ -120,7 +120,7 @@ impl Requested {
 /// The trace span of an orchestration, stored for its worker.
 #[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Span {
+pub struct OrchestrationSpan {
     #[n(0)]
     pub id: Option<String>,
     #[n(1)]
@@ -132,7 +132,7 @@ pub struct Span {
 #[record(crate = "steadfast_collections", closed)]
 pub struct TurnResult {
     #[n(0)]
-    pub actions: Vec<Action>,
+    pub actions: Vec<TurnAction>,
     /// Replaces the former status; `None` or empty: there is none.
     #[n(1)]
     pub custom_status: Option<String>,
@@ -140,25 +140,25 @@ pub struct TurnResult {
     #[n(2)]
     pub processed: Option<u32>,
     #[n(3)]
-    pub span: Option<Span>,
+    pub span: Option<OrchestrationSpan>,
     /// The worker lacks the history and requests the item with it.
     #[n(4)]
     pub needs_history: bool,
 }
 
 /// The result of an activity.
-pub type ActivityResult = Result<Option<String>, Failure>;
+pub type ActivityResult = Result<Option<String>, FailureDetails>;
 
 /// The result of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BatchResult {
     /// One per operation; missing ones did not run.
-    pub results: Vec<Result<Option<String>, Failure>>,
+    pub results: Vec<Result<Option<String>, FailureDetails>>,
     pub actions: Vec<EntityAction>,
     /// The new state; `None` deletes the entity.
     pub state: Option<String>,
     /// The batch as a whole failed.
-    pub failure: Option<Failure>,
+    pub failure: Option<FailureDetails>,
     /// The worker lacks the state and requests the item with it.
     pub needs_state: bool,
 }
@@ -182,7 +182,7 @@ impl BatchResult {
 const BESIDE: usize = 512;
 
 /// Approximate bytes of the result of an operation.
-pub(crate) fn result_size(result: &Result<Option<String>, Failure>) -> usize {
+pub(crate) fn result_size(result: &Result<Option<String>, FailureDetails>) -> usize {
     match result {
         Ok(output) => output.as_ref().map_or(0, String::len),
         Err(failure) => failure.size(),
@@ -206,7 +206,7 @@ impl EntityAction {
 #[record(crate = "steadfast_collections", closed)]
 pub enum EntityAction {
     #[n(0)]
-    Signal(Operation),
+    Signal(EntityOperation),
     /// Start an orchestration; an empty id is generated.
     #[n(1)]
     Start {
@@ -224,7 +224,7 @@ pub enum EntityAction {
 
 /// The options of a worker.
 #[derive(Clone, Debug, Default)]
-pub struct Terms {
+pub struct WorkerOptions {
     /// A display name; may be empty.
     pub name: String,
     /// How many items of each kind it takes at a time; 0: the default.
@@ -232,30 +232,30 @@ pub struct Terms {
     pub activities: usize,
     pub batches: usize,
     /// `None`: everything.
-    pub filters: Option<Filters>,
+    pub filters: Option<WorkFilters>,
     /// The worker keeps instances in memory between turns, and is not sent the history of one
     /// that it ran last. If it has dropped the instance, it requests the history.
-    pub is_mindful: bool,
+    pub caches_instances: bool,
 }
 
 /// The names that a worker has code for. It gets no work of a kind without names. Names
 /// and versions are compared without case, as some SDKs do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filters {
-    pub orchestrations: Vec<Filter>,
-    pub activities: Vec<Filter>,
+pub struct WorkFilters {
+    pub orchestrations: Vec<WorkFilter>,
+    pub activities: Vec<WorkFilter>,
     /// Lower-case names of entities.
     pub entities: BTreeSet<String>,
 }
 
 /// A name, and the versions of it that a worker supports; none listed: all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filter {
+pub struct WorkFilter {
     pub name: String,
     pub versions: Vec<String>,
 }
 
-impl Filter {
+impl WorkFilter {
     /// Whether the worker supports this version of this name.
     pub fn fits(&self, name: &str, version: Option<&str>) -> bool {
         let version = version.unwrap_or("");

@@ -8,11 +8,11 @@
 
 use bytes::Bytes;
 use steadfast_core::clock::Timestamp;
-use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
+use steadfast_core::codec::{ByteReader, DecodeError, put_bytes, put_varint};
 use steadfast_core::limits;
 use steadfast_partition::Batch as Stored;
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 const FORMAT: u8 = 1;
 
@@ -28,7 +28,7 @@ const FORMAT: u8 = 1;
 /// # Ok::<(), steadfast_events::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Batch {
+pub struct EventDataBatch {
     key: Option<String>,
     blob: Vec<u8>,
     count: u32,
@@ -36,7 +36,7 @@ pub struct Batch {
     event_bytes: usize,
 }
 
-impl Batch {
+impl EventDataBatch {
     /// An empty batch without a partition key.
     pub fn new() -> Self {
         Self {
@@ -53,7 +53,7 @@ impl Batch {
         if key.len() > limits::PARTITION_KEY_BYTES {
             let limit = limits::PARTITION_KEY_BYTES;
             let words = format!("a partition key has {limit} bytes at most; shorten it");
-            return Err(Error::new(Kind::BadPublication, words));
+            return Err(Error::new(ErrorKind::BadPublication, words));
         }
         let mut blob = vec![FORMAT, 1];
         put_bytes(&mut blob, key.as_bytes());
@@ -90,7 +90,7 @@ impl Batch {
             let limit = limits::PUBLICATION_BYTES;
             let words =
                 format!("a publication has {limit} bytes at most, not {bytes}; send less at once");
-            return Err(Error::new(Kind::TooLarge, words));
+            return Err(Error::new(ErrorKind::TooLarge, words));
         }
         put_varint(&mut self.blob, length as u64);
         for part in parts {
@@ -120,13 +120,13 @@ impl Batch {
     pub(crate) fn finish(self) -> Result<(Bytes, u32)> {
         if self.count == 0 {
             let words = "a publication needs at least one event; add one";
-            return Err(Error::new(Kind::BadPublication, words));
+            return Err(Error::new(ErrorKind::BadPublication, words));
         }
         Ok((self.blob.into(), self.count))
     }
 }
 
-impl Default for Batch {
+impl Default for EventDataBatch {
     fn default() -> Self {
         Self::new()
     }
@@ -134,7 +134,7 @@ impl Default for Batch {
 
 /// One event as a reader gets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct EventData {
     pub sequence: i64,
     /// The position of its last byte in the partition's stream.
     pub offset: i64,
@@ -146,17 +146,17 @@ pub struct Event {
 
 /// A stored publication on its way to a reader, event by event.
 #[derive(Debug)]
-pub struct Publication {
+pub struct EventPublication {
     key: Option<Bytes>,
     time: Timestamp,
     /// The remaining bytes, and their start in the stream.
-    rest: Reader,
+    rest: ByteReader,
     end: u64,
     next: u64,
     left: u32,
 }
 
-impl Publication {
+impl EventPublication {
     /// Opens a stored batch at the event with number `from`, or at its first.
     pub(crate) fn open(stored: Stored, from: u64) -> Result<Self> {
         let damaged = |_| Error::damaged("a publication");
@@ -180,16 +180,16 @@ impl Publication {
         Ok(publication.next)
     }
 
-    fn read(stored: Stored) -> std::result::Result<Self, Malformed> {
+    fn read(stored: Stored) -> std::result::Result<Self, DecodeError> {
         let end = stored.end().0;
-        let mut rest = Reader::new(stored.bytes);
+        let mut rest = ByteReader::new(stored.bytes);
         if rest.byte()? != FORMAT {
-            return Err(Malformed);
+            return Err(DecodeError);
         }
         let key = match rest.byte()? {
             0 => None,
             1 => Some(rest.bytes()?),
-            _ => return Err(Malformed),
+            _ => return Err(DecodeError),
         };
         Ok(Self {
             key,
@@ -227,7 +227,7 @@ impl Publication {
     }
 
     /// Slices the next event; `None` after the last.
-    pub fn next_event(&mut self) -> Result<Option<Event>> {
+    pub fn next_event(&mut self) -> Result<Option<EventData>> {
         if self.left == 0 {
             return Ok(None);
         }
@@ -235,10 +235,10 @@ impl Publication {
         Ok(Some(event))
     }
 
-    fn cut(&mut self) -> std::result::Result<Event, Malformed> {
+    fn cut(&mut self) -> std::result::Result<EventData, DecodeError> {
         let body = self.rest.bytes()?;
         let behind = self.end - self.rest.remaining() as u64;
-        let event = Event {
+        let event = EventData {
             sequence: self.next as i64,
             offset: behind as i64 - 1,
             time: self.time,
@@ -254,11 +254,11 @@ impl Publication {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use steadfast_core::id::{Offset, Sequence, Stream};
+    use steadfast_core::id::{Offset, Sequence, StreamId};
 
-    fn stored(batch: Batch) -> Stored {
+    fn stored(batch: EventDataBatch) -> Stored {
         let (bytes, count) = batch.finish().unwrap();
-        let (stream, first, offset) = (Stream(1), Sequence(10), Offset(1000));
+        let (stream, first, offset) = (StreamId(1), Sequence(10), Offset(1000));
         Stored::new(stream, first, offset, count, Timestamp(5), bytes)
     }
 
@@ -270,12 +270,12 @@ mod tests {
             skip in 0u64..25,
         ) {
             let mut batch = match &key {
-                Some(key) => Batch::keyed(key.clone()).unwrap(),
-                None => Batch::new(),
+                Some(key) => EventDataBatch::keyed(key.clone()).unwrap(),
+                None => EventDataBatch::new(),
             };
             for body in &bodies { batch.push(body).unwrap(); }
             let stored = stored(batch);
-            let mut publication = Publication::open(stored.clone(), 10 + skip).unwrap();
+            let mut publication = EventPublication::open(stored.clone(), 10 + skip).unwrap();
             prop_assert_eq!(publication.key(), key.as_deref());
             let mut last = -1;
             for (index, body) in bodies.iter().enumerate().skip(skip as usize) {
@@ -283,7 +283,7 @@ mod tests {
                 prop_assert_eq!(event.sequence, 10 + index as i64);
                 prop_assert!(event.offset > last);
                 prop_assert_eq!(&event.body[..], &body[..]);
-                let after = Publication::first_after(stored.clone(), event.offset);
+                let after = EventPublication::first_after(stored.clone(), event.offset);
                 prop_assert_eq!(after.unwrap(), event.sequence as u64 + 1);
                 last = event.offset;
             }
@@ -297,9 +297,9 @@ mod tests {
         fn any_bytes_are_read_or_refused(
             bytes in proptest::collection::vec(any::<u8>(), 0..100), count in 0u32..50,
         ) {
-            let mut stored = stored(Batch::of(b"x").unwrap());
+            let mut stored = stored(EventDataBatch::of(b"x").unwrap());
             (stored.bytes, stored.count) = (bytes.into(), count);
-            if let Ok(mut publication) = Publication::open(stored, 0) {
+            if let Ok(mut publication) = EventPublication::open(stored, 0) {
                 while let Ok(Some(_)) = publication.next_event() {}
             }
         }
@@ -307,15 +307,18 @@ mod tests {
 
     #[test]
     fn a_publication_over_the_limit_is_refused_and_nothing_is_lost() {
-        let mut batch = Batch::of(b"first").unwrap();
+        let mut batch = EventDataBatch::of(b"first").unwrap();
         let event = vec![0; limits::PUBLICATION_BYTES - 4];
-        assert_eq!(batch.push(&event).unwrap_err().kind(), Kind::TooLarge);
+        assert_eq!(batch.push(&event).unwrap_err().kind(), ErrorKind::TooLarge);
         assert_eq!((batch.count(), batch.event_bytes()), (1, 5));
         assert_eq!(
-            Batch::new().finish().unwrap_err().kind(),
-            Kind::BadPublication
+            EventDataBatch::new().finish().unwrap_err().kind(),
+            ErrorKind::BadPublication
         );
         let key = "k".repeat(limits::PARTITION_KEY_BYTES + 1);
-        assert_eq!(Batch::keyed(key).unwrap_err().kind(), Kind::BadPublication);
+        assert_eq!(
+            EventDataBatch::keyed(key).unwrap_err().kind(),
+            ErrorKind::BadPublication
+        );
     }
 }

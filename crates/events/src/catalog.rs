@@ -7,16 +7,18 @@ use bytes::Bytes;
 use steadfast_collections::schema::Record;
 use steadfast_core::limits;
 use steadfast_partition::{
-    Address, Answer, Envelope, Halt, Kind as ServiceKind, Message, Service, Turn,
+    Address, Envelope, Message, Service, ServiceKind, Turn, TurnError, TurnOutcome,
 };
 
-use crate::claim::ClaimCommand;
-use crate::definition::{DEFAULT_GROUP, Definition, EventHub, Policy, Retention, check_group_name};
-use crate::error::{Error, Kind};
+use crate::definition::{
+    AccessPolicy, DEFAULT_GROUP, EventHub, EventHubDefinition, EventRetention, check_group_name,
+};
+use crate::error::{Error, ErrorKind};
 use crate::hash::partition_of;
-use crate::place::{self, CATALOG, HUBS, INDEX, SLOT, TURNS, folded, message};
-use crate::sealer::{KeyVault, Opened};
-use crate::slot_command::{Publish, SlotCommand};
+use crate::hub_partition_command::{HubPartitionCommand, PublishCommand};
+use crate::keys::{self, CATALOG, HUBS, INDEX, SLOT, TURNS, folded, message};
+use crate::ownership::OwnershipCommand;
+use crate::sealer::{KeyVault, OpenedHub};
 
 /// Stores event hub definitions.
 pub(crate) struct Catalog {
@@ -36,7 +38,7 @@ pub(crate) enum CatalogCommand {
     #[n(0)]
     Create {
         #[n(0)]
-        definition: Definition,
+        definition: EventHubDefinition,
         #[n(1)]
         is_ensured: bool,
     },
@@ -45,7 +47,7 @@ pub(crate) enum CatalogCommand {
         #[n(0)]
         name: String,
         #[n(1)]
-        what: Change,
+        what: EventHubChange,
     },
     #[n(2)]
     Delete(String),
@@ -55,14 +57,14 @@ pub(crate) enum CatalogCommand {
     List,
     /// Forwards a publication of another service to its hub partition.
     #[n(5)]
-    Publish(Letter),
+    Publish(PublishMessage),
 }
 
 /// A publication that another service sends in its own commit. The event hub is
 /// resolved by name on arrival, so the message holds no id.
 #[derive(Record, Clone, Debug)]
 #[record(crate = "steadfast_collections", closed)]
-pub(crate) struct Letter {
+pub(crate) struct PublishMessage {
     #[n(0)]
     pub(crate) hub: String,
     #[n(1)]
@@ -78,32 +80,32 @@ pub(crate) struct Letter {
 /// A change of an event hub.
 #[derive(Record, Clone, Debug)]
 #[record(crate = "steadfast_collections", closed)]
-pub enum Change {
+pub enum EventHubChange {
     #[n(0)]
-    Retention(Retention),
+    Retention(EventRetention),
     #[n(1)]
     AddGroup(String),
     #[n(2)]
     RemoveGroup(String),
     /// Replaces a policy of the same name.
     #[n(3)]
-    PutPolicy(Policy),
+    PutPolicy(AccessPolicy),
     #[n(4)]
     RemovePolicy(String),
 }
 
 #[derive(Record, Clone, Debug)]
 #[record(crate = "steadfast_collections", closed)]
-pub(crate) enum CatalogReply {
+pub(crate) enum CatalogResponse {
     #[n(0)]
     Hub(EventHub),
     #[n(1)]
     Hubs(Vec<EventHub>),
     #[n(2)]
-    Passed,
+    Forwarded,
 }
 
-message!(CatalogCommand, CatalogReply);
+message!(CatalogCommand, CatalogResponse);
 
 /// The one row of the index.
 #[derive(Record, Clone, Debug, Default)]
@@ -118,7 +120,7 @@ struct Index {
 
 impl Service for Catalog {
     type Command = CatalogCommand;
-    type Reply = CatalogReply;
+    type Response = CatalogResponse;
 
     fn kind(&self) -> ServiceKind {
         CATALOG
@@ -129,52 +131,53 @@ impl Service for Catalog {
         turn: &mut Turn<'_>,
         _: &Address,
         command: &CatalogCommand,
-    ) -> Result<Answer<CatalogReply>, Halt> {
+    ) -> Result<TurnOutcome<CatalogResponse>, TurnError> {
         let vault = &self.vault;
         let reply = match command {
             CatalogCommand::Create {
                 definition,
                 is_ensured,
-            } => CatalogReply::Hub(create(vault, turn, definition, *is_ensured)?),
+            } => CatalogResponse::Hub(create(vault, turn, definition, *is_ensured)?),
             CatalogCommand::Change { name, what } => {
-                CatalogReply::Hub(change(vault, turn, name, what)?)
+                CatalogResponse::Hub(change(vault, turn, name, what)?)
             }
-            CatalogCommand::Delete(name) => CatalogReply::Hub(delete(vault, turn, name)?),
-            CatalogCommand::Get(name) => CatalogReply::Hub(get(vault, turn, name)?),
-            CatalogCommand::List => CatalogReply::Hubs(list(vault, turn)?),
+            CatalogCommand::Delete(name) => CatalogResponse::Hub(delete(vault, turn, name)?),
+            CatalogCommand::Get(name) => CatalogResponse::Hub(get(vault, turn, name)?),
+            CatalogCommand::List => CatalogResponse::Hubs(list(vault, turn)?),
             CatalogCommand::Publish(letter) => {
                 pass_on(vault, turn, letter)?;
-                CatalogReply::Passed
+                CatalogResponse::Forwarded
             }
         };
-        Ok(Answer::Now(reply))
+        Ok(TurnOutcome::Now(reply))
     }
 }
 
 fn create(
     vault: &KeyVault,
     turn: &mut Turn<'_>,
-    definition: &Definition,
+    definition: &EventHubDefinition,
     is_ensured: bool,
-) -> Result<EventHub, Halt> {
+) -> Result<EventHub, TurnError> {
     definition.check()?;
     if let Some(found) = stored(vault, turn, &definition.name)? {
-        return match is_ensured {
-            true => bring_in_line(vault, turn, found, definition),
-            false => Err(exists(&definition.name).into()),
+        return if is_ensured {
+            bring_in_line(vault, turn, found, definition)
+        } else {
+            Err(exists(&definition.name).into())
         };
     }
     let mut index = index(turn)?;
     if index.names.len() >= limits::EVENT_HUBS {
         let most = limits::EVENT_HUBS;
         let words = format!("there are {most} event hubs, which is the limit; delete one first");
-        return Err(Error::new(Kind::BadDefinition, words).into());
+        return Err(Error::new(ErrorKind::BadDefinition, words).into());
     }
     index.last_id += 1;
     let name = folded(&definition.name);
     let at = index.names.partition_point(|other| *other < name);
     index.names.insert(at, name);
-    turn.put(INDEX, b"", place::encode(&index));
+    turn.put(INDEX, b"", keys::encode(&index));
     let hub = EventHub::of(index.last_id, definition, turn.time());
     put(vault, turn, &hub, Vec::new());
     Ok(hub)
@@ -185,10 +188,10 @@ fn create(
 fn bring_in_line(
     vault: &KeyVault,
     turn: &mut Turn<'_>,
-    opened: Opened,
-    definition: &Definition,
-) -> Result<EventHub, Halt> {
-    let Opened {
+    opened: OpenedHub,
+    definition: &EventHubDefinition,
+) -> Result<EventHub, TurnError> {
+    let OpenedHub {
         hub: found,
         mut locked,
         ..
@@ -198,7 +201,7 @@ fn bring_in_line(
             "event hub '{}' has {} partitions, not {}; this never changes, so use another name",
             found.name, found.partitions, definition.partitions
         );
-        return Err(Error::new(Kind::Exists, words).into());
+        return Err(Error::new(ErrorKind::Exists, words).into());
     }
     let mut hub = found.clone();
     hub.retention = definition.retention;
@@ -208,9 +211,10 @@ fn bring_in_line(
     for policy in &definition.policies {
         put_policy(&mut hub, &mut locked, policy)?;
     }
-    match hub == found {
-        true => Ok(found),
-        false => Ok(replace(vault, turn, hub, locked, found.retention)),
+    if hub == found {
+        Ok(found)
+    } else {
+        Ok(replace(vault, turn, hub, locked, found.retention))
     }
 }
 
@@ -218,50 +222,50 @@ fn change(
     vault: &KeyVault,
     turn: &mut Turn<'_>,
     name: &str,
-    change: &Change,
-) -> Result<EventHub, Halt> {
+    change: &EventHubChange,
+) -> Result<EventHub, TurnError> {
     let found = stored(vault, turn, name)?;
-    let Opened {
+    let OpenedHub {
         mut hub,
         mut locked,
         ..
     } = found.ok_or_else(|| Error::hub(name))?;
     let retention = hub.retention;
     match change {
-        Change::Retention(retention) => {
+        EventHubChange::Retention(retention) => {
             retention.check()?;
             hub.retention = *retention;
         }
-        Change::AddGroup(group) => {
+        EventHubChange::AddGroup(group) => {
             check_group_name(group)?;
             if hub.groups.len() >= limits::CONSUMER_GROUPS {
                 let words = "the event hub has too many consumer groups; delete one first";
-                return Err(Error::new(Kind::BadDefinition, words).into());
+                return Err(Error::new(ErrorKind::BadDefinition, words).into());
             }
             if !hub.add_group(group, turn.time()) {
                 return Err(exists(group).into());
             }
         }
-        Change::RemoveGroup(group) => remove_group(turn, &mut hub, group)?,
-        Change::PutPolicy(policy) => put_policy(&mut hub, &mut locked, policy)?,
-        Change::RemovePolicy(name) => {
+        EventHubChange::RemoveGroup(group) => remove_group(turn, &mut hub, group)?,
+        EventHubChange::PutPolicy(policy) => put_policy(&mut hub, &mut locked, policy)?,
+        EventHubChange::RemovePolicy(name) => {
             // A policy whose keys cannot be decrypted can only be removed.
             let before = hub.policies.len() + locked.len();
             hub.policies.retain(|policy| policy.name != *name);
             locked.retain(|policy| policy.name != *name);
             if hub.policies.len() + locked.len() == before {
                 let words = format!("event hub '{}' has no policy '{name}'", hub.name);
-                return Err(Error::new(Kind::PolicyNotFound, words).into());
+                return Err(Error::new(ErrorKind::PolicyNotFound, words).into());
             }
         }
     }
     Ok(replace(vault, turn, hub, locked, retention))
 }
 
-fn remove_group(turn: &mut Turn<'_>, hub: &mut EventHub, group: &str) -> Result<(), Halt> {
+fn remove_group(turn: &mut Turn<'_>, hub: &mut EventHub, group: &str) -> Result<(), TurnError> {
     if folded(group) == folded(DEFAULT_GROUP) {
         let words = "the default consumer group cannot be deleted; leave it unused";
-        return Err(Error::new(Kind::BadDefinition, words).into());
+        return Err(Error::new(ErrorKind::BadDefinition, words).into());
     }
     let before = hub.groups.len();
     hub.groups
@@ -269,7 +273,7 @@ fn remove_group(turn: &mut Turn<'_>, hub: &mut EventHub, group: &str) -> Result<
     if hub.groups.len() == before {
         return Err(Error::group(&hub.name, group).into());
     }
-    let forget = SlotCommand::Forget {
+    let forget = HubPartitionCommand::Forget {
         hub: hub.id,
         group: folded(group),
     };
@@ -278,16 +282,20 @@ fn remove_group(turn: &mut Turn<'_>, hub: &mut EventHub, group: &str) -> Result<
     Ok(())
 }
 
-fn put_policy(hub: &mut EventHub, locked: &mut Vec<Policy>, policy: &Policy) -> Result<(), Error> {
+fn put_policy(
+    hub: &mut EventHub,
+    locked: &mut Vec<AccessPolicy>,
+    policy: &AccessPolicy,
+) -> Result<(), Error> {
     if policy.name.is_empty() || policy.name.len() > limits::EVENT_HUB_NAME {
         let words = "a policy needs a name of at most 256 bytes; give it one";
-        return Err(Error::new(Kind::BadDefinition, words));
+        return Err(Error::new(ErrorKind::BadDefinition, words));
     }
     hub.policies.retain(|other| other.name != policy.name);
     locked.retain(|other| other.name != policy.name);
     if hub.policies.len() + locked.len() >= limits::HUB_POLICIES {
         let words = "the event hub has too many policies; delete one first";
-        return Err(Error::new(Kind::BadDefinition, words));
+        return Err(Error::new(ErrorKind::BadDefinition, words));
     }
     hub.policies.push(policy.clone());
     Ok(())
@@ -298,30 +306,30 @@ fn replace(
     vault: &KeyVault,
     turn: &mut Turn<'_>,
     mut hub: EventHub,
-    locked: Vec<Policy>,
-    retention: Retention,
+    locked: Vec<AccessPolicy>,
+    retention: EventRetention,
 ) -> EventHub {
     hub.revision += 1;
     put(vault, turn, &hub, locked);
     if hub.retention != retention {
         let terms = hub.terms();
-        tell_slots(turn, &hub, &SlotCommand::Configure(terms));
+        tell_slots(turn, &hub, &HubPartitionCommand::Configure(terms));
     }
     hub
 }
 
-fn delete(vault: &KeyVault, turn: &mut Turn<'_>, name: &str) -> Result<EventHub, Halt> {
+fn delete(vault: &KeyVault, turn: &mut Turn<'_>, name: &str) -> Result<EventHub, TurnError> {
     let hub = get(vault, turn, name)?;
     let mut index = index(turn)?;
     index.names.retain(|other| *other != folded(name));
-    turn.put(INDEX, b"", place::encode(&index));
+    turn.put(INDEX, b"", keys::encode(&index));
     turn.delete(HUBS, folded(name).as_bytes());
     turn.delete(TURNS, &hub.id.to_be_bytes());
     let groups = hub.groups.iter().map(|group| folded(&group.name)).collect();
     tell_slots(
         turn,
         &hub,
-        &SlotCommand::Close {
+        &HubPartitionCommand::Close {
             hub: hub.id,
             groups,
         },
@@ -333,24 +341,28 @@ fn delete(vault: &KeyVault, turn: &mut Turn<'_>, name: &str) -> Result<EventHub,
 }
 
 fn forget_claims(turn: &mut Turn<'_>, hub: &EventHub, group: &str) {
-    let to = place::claims(hub.id, &folded(group));
-    let clear = ClaimCommand::Clear(hub.partitions);
+    let to = keys::ownership_address(hub.id, &folded(group));
+    let clear = OwnershipCommand::Clear(hub.partitions);
     turn.send(Envelope::new(to, Message::encode(&clear)));
 }
 
-fn tell_slots(turn: &mut Turn<'_>, hub: &EventHub, command: &SlotCommand) {
+fn tell_slots(turn: &mut Turn<'_>, hub: &EventHub, command: &HubPartitionCommand) {
     let (name, body) = (folded(&hub.name), Message::encode(command));
     for slot in 0..hub.partitions {
         let partition = turn.slot(SLOT, &name, slot);
         turn.send_to(
             partition,
-            Envelope::new(place::slot(&name, slot), body.clone()),
+            Envelope::new(keys::hub_partition_address(&name, slot), body.clone()),
         );
     }
 }
 
 /// Sends a publication to its hub partition, exactly once: a message of this commit.
-fn pass_on(vault: &KeyVault, turn: &mut Turn<'_>, letter: &Letter) -> Result<(), Halt> {
+fn pass_on(
+    vault: &KeyVault,
+    turn: &mut Turn<'_>,
+    letter: &PublishMessage,
+) -> Result<(), TurnError> {
     let hub = get(vault, turn, &letter.hub)?;
     let slot = match (letter.partition, &letter.key) {
         (Some(slot), _) if slot < hub.partitions => slot,
@@ -358,7 +370,7 @@ fn pass_on(vault: &KeyVault, turn: &mut Turn<'_>, letter: &Letter) -> Result<(),
         (None, Some(key)) => partition_of(key, hub.partitions),
         (None, None) => next_turn(turn, &hub)?,
     };
-    let publish = SlotCommand::Publish(Publish {
+    let publish = HubPartitionCommand::Publish(PublishCommand {
         terms: hub.terms(),
         count: letter.count,
         blob: letter.blob.clone(),
@@ -366,13 +378,16 @@ fn pass_on(vault: &KeyVault, turn: &mut Turn<'_>, letter: &Letter) -> Result<(),
     });
     let name = folded(&hub.name);
     let partition = turn.slot(SLOT, &name, slot);
-    let envelope = Envelope::new(place::slot(&name, slot), Message::encode(&publish));
+    let envelope = Envelope::new(
+        keys::hub_partition_address(&name, slot),
+        Message::encode(&publish),
+    );
     turn.send_to(partition, envelope);
     Ok(())
 }
 
 /// The next hub partition, round-robin.
-fn next_turn(turn: &mut Turn<'_>, hub: &EventHub) -> Result<u32, Halt> {
+fn next_turn(turn: &mut Turn<'_>, hub: &EventHub) -> Result<u32, TurnError> {
     let key = hub.id.to_be_bytes();
     let former = turn.get(TURNS, &key)?;
     let former = former.and_then(|row| row.as_ref().try_into().ok());
@@ -381,7 +396,7 @@ fn next_turn(turn: &mut Turn<'_>, hub: &EventHub) -> Result<u32, Halt> {
     Ok(next % hub.partitions)
 }
 
-fn list(vault: &KeyVault, turn: &mut Turn<'_>) -> Result<Vec<EventHub>, Halt> {
+fn list(vault: &KeyVault, turn: &mut Turn<'_>) -> Result<Vec<EventHub>, TurnError> {
     let index = index(turn)?;
     let rows: Vec<_> = index.names.iter().map(|n| (HUBS, n.as_bytes())).collect();
     turn.need(&rows)?;
@@ -393,15 +408,15 @@ fn list(vault: &KeyVault, turn: &mut Turn<'_>) -> Result<Vec<EventHub>, Halt> {
         .collect())
 }
 
-fn get(vault: &KeyVault, turn: &mut Turn<'_>, name: &str) -> Result<EventHub, Halt> {
+fn get(vault: &KeyVault, turn: &mut Turn<'_>, name: &str) -> Result<EventHub, TurnError> {
     find(vault, turn, name)?.ok_or_else(|| Error::hub(name).into())
 }
 
-fn find(vault: &KeyVault, turn: &mut Turn<'_>, name: &str) -> Result<Option<EventHub>, Halt> {
+fn find(vault: &KeyVault, turn: &mut Turn<'_>, name: &str) -> Result<Option<EventHub>, TurnError> {
     let Some(opened) = stored(vault, turn, name)? else {
         return Ok(None);
     };
-    let Opened { hub, locked, .. } = opened;
+    let OpenedHub { hub, locked, .. } = opened;
     for policy in locked.iter().filter(|policy| vault.tells(&hub, policy)) {
         // It was encrypted with another key, or copied here; it signs nothing.
         tracing::warn!(
@@ -415,11 +430,15 @@ fn find(vault: &KeyVault, turn: &mut Turn<'_>, name: &str) -> Result<Option<Even
 
 /// An event hub, and its policies whose keys cannot be decrypted. Keys stored in plain
 /// text are encrypted now.
-fn stored(vault: &KeyVault, turn: &mut Turn<'_>, name: &str) -> Result<Option<Opened>, Halt> {
+fn stored(
+    vault: &KeyVault,
+    turn: &mut Turn<'_>,
+    name: &str,
+) -> Result<Option<OpenedHub>, TurnError> {
     let Some(row) = turn.get(HUBS, folded(name).as_bytes())? else {
         return Ok(None);
     };
-    let Ok(hub) = place::decode(&row) else {
+    let Ok(hub) = keys::decode(&row) else {
         return Err(Error::damaged("the definition of an event hub").into());
     };
     let opened = vault.opened(hub);
@@ -429,9 +448,9 @@ fn stored(vault: &KeyVault, turn: &mut Turn<'_>, name: &str) -> Result<Option<Op
     Ok(Some(opened))
 }
 
-fn index(turn: &mut Turn<'_>) -> Result<Index, Halt> {
+fn index(turn: &mut Turn<'_>) -> Result<Index, TurnError> {
     match turn.get(INDEX, b"")? {
-        Some(row) => match place::decode(&row) {
+        Some(row) => match keys::decode(&row) {
             Ok(index) => Ok(index),
             Err(_) => Err(Error::damaged("the list of event hubs").into()),
         },
@@ -440,13 +459,13 @@ fn index(turn: &mut Turn<'_>) -> Result<Index, Halt> {
 }
 
 /// Writes an event hub; policies whose keys cannot be decrypted stay as stored.
-fn put(vault: &KeyVault, turn: &mut Turn<'_>, hub: &EventHub, locked: Vec<Policy>) {
+fn put(vault: &KeyVault, turn: &mut Turn<'_>, hub: &EventHub, locked: Vec<AccessPolicy>) {
     let mut sealed = vault.sealed(hub);
     sealed.policies.extend(locked);
-    turn.put(HUBS, folded(&hub.name).as_bytes(), place::encode(&sealed));
+    turn.put(HUBS, folded(&hub.name).as_bytes(), keys::encode(&sealed));
 }
 
 fn exists(name: &str) -> Error {
     let words = format!("'{name}' exists already; use it, or another name");
-    Error::new(Kind::Exists, words)
+    Error::new(ErrorKind::Exists, words)
 }

@@ -3,7 +3,7 @@
 use steadfast_collections::schema::Record;
 use steadfast_core::clock::Timestamp;
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// The last event that a group has processed.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Checkpoint {
 /// The condition of a checkpoint write.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub enum Condition {
+pub enum CheckpointCondition {
     /// The checkpoint does not move back.
     #[n(0)]
     Forward,
@@ -34,7 +34,7 @@ pub enum Condition {
     At(i64),
 }
 
-impl Condition {
+impl CheckpointCondition {
     pub(crate) fn check(self, found: Option<&Checkpoint>, wanted: &Checkpoint) -> Result<()> {
         let now = found.map_or(-1, |checkpoint| checkpoint.sequence);
         let is_met = match self {
@@ -49,6 +49,6 @@ impl Condition {
             "the checkpoint is at {now}, so it was not moved to {}; read it again",
             wanted.sequence
         );
-        Err(Error::new(Kind::CheckpointMoved, words))
+        Err(Error::new(ErrorKind::CheckpointMoved, words))
     }
 }

@@ -1,6 +1,6 @@
 //! What an event hub is.
 //!
-//! A [`Definition`] is the requested configuration; an [`EventHub`] is the created
+//! A [`EventHubDefinition`] is the requested configuration; an [`EventHub`] is the created
 //! resource. The number of partitions never changes.
 
 use std::time::Duration;
@@ -9,8 +9,8 @@ use steadfast_collections::schema::Record;
 use steadfast_core::clock::Timestamp;
 use steadfast_core::limits;
 
-use crate::error::{Error, Kind, Result};
-use crate::place::folded;
+use crate::error::{Error, ErrorKind, Result};
+use crate::keys::folded;
 
 /// The group that every event hub has.
 pub const DEFAULT_GROUP: &str = "$Default";
@@ -18,7 +18,7 @@ pub const DEFAULT_GROUP: &str = "$Default";
 /// Retention bounds; events outside either bound are deleted. Without bounds all stay.
 #[derive(Record, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Retention {
+pub struct EventRetention {
     /// Older events are deleted.
     #[n(0)]
     pub age: Option<Duration>,
@@ -27,14 +27,15 @@ pub struct Retention {
     pub bytes: Option<u64>,
 }
 
-impl Retention {
+impl EventRetention {
     /// Refuses bounds that keep nothing.
     pub(crate) fn check(self) -> Result<()> {
-        match self.age.is_some_and(|age| age.is_zero()) || self.bytes == Some(0) {
-            true => Err(bad(
+        if self.age.is_some_and(|age| age.is_zero()) || self.bytes == Some(0) {
+            Err(bad(
                 "a retention bound of zero keeps no events; leave it out",
-            )),
-            false => Ok(()),
+            ))
+        } else {
+            Ok(())
         }
     }
 }
@@ -54,7 +55,7 @@ pub struct Rights {
 /// A named key of one event hub.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Policy {
+pub struct AccessPolicy {
     #[n(0)]
     pub name: String,
     #[n(1)]
@@ -76,27 +77,27 @@ pub struct Policy {
 /// ```
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Definition {
+pub struct EventHubDefinition {
     #[n(0)]
     pub name: String,
     #[n(1)]
     pub partitions: u32,
     #[n(2)]
-    pub retention: Retention,
+    pub retention: EventRetention,
     /// Consumer groups besides the default one.
     #[n(3)]
     pub groups: Vec<String>,
     #[n(4)]
-    pub policies: Vec<Policy>,
+    pub policies: Vec<AccessPolicy>,
 }
 
-impl Definition {
+impl EventHubDefinition {
     /// An event hub without retention bounds.
     pub fn new(name: impl Into<String>, partitions: u32) -> Self {
         Self {
             name: name.into(),
             partitions,
-            retention: Retention::default(),
+            retention: EventRetention::default(),
             groups: Vec::new(),
             policies: Vec::new(),
         }
@@ -109,7 +110,7 @@ impl Definition {
     }
 
     /// With retention bounds.
-    pub fn retention(mut self, retention: Retention) -> Self {
+    pub fn retention(mut self, retention: EventRetention) -> Self {
         self.retention = retention;
         self
     }
@@ -140,7 +141,7 @@ impl Definition {
 /// A consumer group.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Group {
+pub struct ConsumerGroup {
     #[n(0)]
     pub name: String,
     #[n(1)]
@@ -165,16 +166,16 @@ pub struct EventHub {
     #[n(4)]
     pub created: Timestamp,
     #[n(5)]
-    pub retention: Retention,
+    pub retention: EventRetention,
     /// All consumer groups, the default one first.
     #[n(6)]
-    pub groups: Vec<Group>,
+    pub groups: Vec<ConsumerGroup>,
     #[n(7)]
-    pub policies: Vec<Policy>,
+    pub policies: Vec<AccessPolicy>,
 }
 
 impl EventHub {
-    pub(crate) fn of(id: u64, definition: &Definition, now: Timestamp) -> Self {
+    pub(crate) fn of(id: u64, definition: &EventHubDefinition, now: Timestamp) -> Self {
         let mut hub = Self {
             id,
             revision: 1,
@@ -198,12 +199,12 @@ impl EventHub {
             return false;
         }
         let name = name.to_owned();
-        self.groups.push(Group { name, created });
+        self.groups.push(ConsumerGroup { name, created });
         true
     }
 
     /// The group of this name, in whatever case.
-    pub fn group(&self, name: &str) -> Option<&Group> {
+    pub fn group(&self, name: &str) -> Option<&ConsumerGroup> {
         let wanted = folded(name);
         self.groups
             .iter()
@@ -211,7 +212,7 @@ impl EventHub {
     }
 
     /// The policy of this name.
-    pub fn policy(&self, name: &str) -> Option<&Policy> {
+    pub fn policy(&self, name: &str) -> Option<&AccessPolicy> {
         self.policies.iter().find(|policy| policy.name == name)
     }
 
@@ -221,8 +222,8 @@ impl EventHub {
     }
 
     /// The settings that a hub partition needs.
-    pub(crate) fn terms(&self) -> Terms {
-        Terms {
+    pub(crate) fn terms(&self) -> EventHubTerms {
+        EventHubTerms {
             hub: self.id,
             revision: self.revision,
             retention: self.retention,
@@ -233,13 +234,13 @@ impl EventHub {
 /// The settings of an event hub that its partitions need.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub(crate) struct Terms {
+pub(crate) struct EventHubTerms {
     #[n(0)]
     pub(crate) hub: u64,
     #[n(1)]
     pub(crate) revision: u64,
     #[n(2)]
-    pub(crate) retention: Retention,
+    pub(crate) retention: EventRetention,
 }
 
 pub(crate) fn check_hub_name(name: &str) -> Result<()> {
@@ -249,14 +250,15 @@ pub(crate) fn check_hub_name(name: &str) -> Result<()> {
         && is_edge(name.chars().next())
         && is_edge(name.chars().next_back())
         && name.len() <= limits::EVENT_HUB_NAME;
-    match is_good {
-        true => Ok(()),
-        false => Err(bad(format!(
+    if is_good {
+        Ok(())
+    } else {
+        Err(bad(format!(
             "'{}' cannot name an event hub: use up to {} letters, digits, '.', '-' and '_', \
              and begin and end with a letter or digit",
             name.escape_debug(),
             limits::EVENT_HUB_NAME
-        ))),
+        )))
     }
 }
 
@@ -265,18 +267,19 @@ pub(crate) fn check_group_name(name: &str) -> Result<()> {
     let length = name.chars().count();
     let is_good =
         name.chars().all(is_inside) && (1..=limits::CONSUMER_GROUP_NAME).contains(&length);
-    match is_good {
-        true => Ok(()),
-        false => Err(bad(format!(
+    if is_good {
+        Ok(())
+    } else {
+        Err(bad(format!(
             "'{}' cannot name a consumer group: use 1 to {} letters, digits, '.', '-', '_'",
             name.escape_debug(),
             limits::CONSUMER_GROUP_NAME
-        ))),
+        )))
     }
 }
 
 fn bad(words: impl Into<String>) -> Error {
-    Error::new(Kind::BadDefinition, words)
+    Error::new(ErrorKind::BadDefinition, words)
 }
 
 #[cfg(test)]
@@ -285,7 +288,8 @@ mod tests {
 
     #[test]
     fn names_and_numbers_out_of_bounds_are_refused() {
-        let check = |name: &str, partitions| Definition::new(name, partitions).check().is_ok();
+        let check =
+            |name: &str, partitions| EventHubDefinition::new(name, partitions).check().is_ok();
         assert!(check("telemetry-1.x_Y", 1) && check("a", 1024));
         for name in [
             "",
@@ -299,7 +303,7 @@ mod tests {
             assert!(!check(name, 4), "{name}");
         }
         assert!(!check("a", 0) && !check("a", 1025));
-        let group = |name: &str| Definition::new("a", 1).group(name).check().is_ok();
+        let group = |name: &str| EventHubDefinition::new("a", 1).group(name).check().is_ok();
         assert!(group("$Default") && group("web_site") && !group("") && !group(&"g".repeat(51)));
     }
 }

@@ -7,7 +7,7 @@ use std::error::Error as StdError;
 use std::fmt;
 
 use steadfast_core::error::Code;
-use steadfast_partition::{Error as PartitionError, ErrorKind, Refusal};
+use steadfast_partition::{Error as PartitionError, ErrorKind as PartitionErrorKind, ServiceError};
 
 /// The result of everything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -15,7 +15,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// An error: its kind, a message for the caller, and its cause.
 #[derive(Clone, Debug)]
 pub struct Error {
-    kind: Kind,
+    kind: ErrorKind,
     message: String,
     source: Option<Box<PartitionError>>,
 }
@@ -23,7 +23,7 @@ pub struct Error {
 /// The kinds of failure; each has its own code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum ErrorKind {
     /// There is no such event hub.
     HubNotFound,
     /// The event hub has no such consumer group.
@@ -88,41 +88,41 @@ pub enum Kind {
     Damaged,
 }
 
-const CODES: &[(Kind, &str)] = &[
-    (Kind::HubNotFound, "STF-5001"),
-    (Kind::GroupNotFound, "STF-5002"),
-    (Kind::PartitionNotFound, "STF-5003"),
-    (Kind::Exists, "STF-5004"),
-    (Kind::BadDefinition, "STF-5005"),
-    (Kind::TooLarge, "STF-5006"),
-    (Kind::BadPublication, "STF-5007"),
-    (Kind::PositionBeyondEnd, "STF-5008"),
-    (Kind::Displaced, "STF-5009"),
-    (Kind::LowerEpoch, "STF-5010"),
-    (Kind::EpochRequired, "STF-5011"),
-    (Kind::TooManyReaders, "STF-5012"),
-    (Kind::OutOfOrder, "STF-5013"),
-    (Kind::ProducerStolen, "STF-5014"),
-    (Kind::UnknownProducer, "STF-5015"),
-    (Kind::CheckpointMoved, "STF-5016"),
-    (Kind::ContainerNotFound, "STF-5017"),
-    (Kind::ContainerExists, "STF-5018"),
-    (Kind::BlobNotFound, "STF-5019"),
-    (Kind::BlobExists, "STF-5020"),
-    (Kind::ConditionFailed, "STF-5021"),
-    (Kind::BadBlob, "STF-5022"),
-    (Kind::HandlerFailed, "STF-5023"),
-    (Kind::Unavailable, "STF-5024"),
-    (Kind::Damaged, "STF-5025"),
-    (Kind::LeaseHeld, "STF-5030"),
-    (Kind::LeaseMismatch, "STF-5031"),
-    (Kind::LeaseNotPresent, "STF-5032"),
-    (Kind::LeaseBroken, "STF-5033"),
-    (Kind::BadBlockList, "STF-5034"),
-    (Kind::PolicyNotFound, "STF-5035"),
+const CODES: &[(ErrorKind, &str)] = &[
+    (ErrorKind::HubNotFound, "STF-5001"),
+    (ErrorKind::GroupNotFound, "STF-5002"),
+    (ErrorKind::PartitionNotFound, "STF-5003"),
+    (ErrorKind::Exists, "STF-5004"),
+    (ErrorKind::BadDefinition, "STF-5005"),
+    (ErrorKind::TooLarge, "STF-5006"),
+    (ErrorKind::BadPublication, "STF-5007"),
+    (ErrorKind::PositionBeyondEnd, "STF-5008"),
+    (ErrorKind::Displaced, "STF-5009"),
+    (ErrorKind::LowerEpoch, "STF-5010"),
+    (ErrorKind::EpochRequired, "STF-5011"),
+    (ErrorKind::TooManyReaders, "STF-5012"),
+    (ErrorKind::OutOfOrder, "STF-5013"),
+    (ErrorKind::ProducerStolen, "STF-5014"),
+    (ErrorKind::UnknownProducer, "STF-5015"),
+    (ErrorKind::CheckpointMoved, "STF-5016"),
+    (ErrorKind::ContainerNotFound, "STF-5017"),
+    (ErrorKind::ContainerExists, "STF-5018"),
+    (ErrorKind::BlobNotFound, "STF-5019"),
+    (ErrorKind::BlobExists, "STF-5020"),
+    (ErrorKind::ConditionFailed, "STF-5021"),
+    (ErrorKind::BadBlob, "STF-5022"),
+    (ErrorKind::HandlerFailed, "STF-5023"),
+    (ErrorKind::Unavailable, "STF-5024"),
+    (ErrorKind::Damaged, "STF-5025"),
+    (ErrorKind::LeaseHeld, "STF-5030"),
+    (ErrorKind::LeaseMismatch, "STF-5031"),
+    (ErrorKind::LeaseNotPresent, "STF-5032"),
+    (ErrorKind::LeaseBroken, "STF-5033"),
+    (ErrorKind::BadBlockList, "STF-5034"),
+    (ErrorKind::PolicyNotFound, "STF-5035"),
 ];
 
-impl Kind {
+impl ErrorKind {
     /// The stable code.
     pub fn code(self) -> Code {
         let found = CODES.iter().find(|(kind, _)| *kind == self);
@@ -142,7 +142,7 @@ impl Kind {
 
 impl Error {
     /// An error with a message for the caller.
-    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
             message: message.into(),
@@ -151,7 +151,7 @@ impl Error {
     }
 
     /// What kind of failure this is.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
@@ -170,26 +170,26 @@ impl Error {
 
     /// Whether the error is transient, so that a retry may succeed.
     pub fn is_passing(&self) -> bool {
-        self.kind == Kind::Unavailable
+        self.kind == ErrorKind::Unavailable
     }
 
     /// Whether another node does not support the request: it runs the previous
     /// version.
-    pub(crate) fn is_unheard_of(&self) -> bool {
+    pub(crate) fn is_unsupported(&self) -> bool {
         let source = self.source.as_deref();
-        source.is_some_and(|own| matches!(own.kind(), ErrorKind::NoService { .. }))
+        source.is_some_and(|own| matches!(own.kind(), PartitionErrorKind::NoService { .. }))
     }
 
     pub(crate) fn hub(name: &str) -> Self {
         // Clients match this text.
         let words = format!("The messaging entity '{name}' could not be found.");
-        Self::new(Kind::HubNotFound, words)
+        Self::new(ErrorKind::HubNotFound, words)
     }
 
     pub(crate) fn group(hub: &str, group: &str) -> Self {
         let words =
             format!("The messaging entity '{hub}/ConsumerGroups/{group}' could not be found.");
-        Self::new(Kind::GroupNotFound, words)
+        Self::new(ErrorKind::GroupNotFound, words)
     }
 
     pub(crate) fn partition(hub: &str, partitions: u32) -> Self {
@@ -198,42 +198,42 @@ impl Error {
              It should be between 0 and {} in '{hub}'.",
             partitions.saturating_sub(1)
         );
-        Self::new(Kind::PartitionNotFound, words)
+        Self::new(ErrorKind::PartitionNotFound, words)
     }
 
     /// A task ended before its work was done: the node is shutting down.
-    pub(crate) fn broken_off() -> Self {
-        Self::new(Kind::Unavailable, "the node is shutting down; retry")
+    pub(crate) fn shutting_down() -> Self {
+        Self::new(ErrorKind::Unavailable, "the node is shutting down; retry")
     }
 
     pub(crate) fn damaged(what: &str) -> Self {
         let words = format!("{what} cannot be read; restore the folder from a backup");
-        Self::new(Kind::Damaged, words)
+        Self::new(ErrorKind::Damaged, words)
     }
 }
 
 impl From<PartitionError> for Error {
     fn from(error: PartitionError) -> Self {
-        if let ErrorKind::Refused(refusal) = error.kind()
-            && let Some(kind) = Kind::of(refusal.code)
+        if let PartitionErrorKind::Refused(refusal) = error.kind()
+            && let Some(kind) = ErrorKind::of(refusal.code)
         {
             return Self::new(kind, refusal.message.clone());
         }
         Self {
-            kind: Kind::Unavailable,
+            kind: ErrorKind::Unavailable,
             message: error.to_string(),
             source: Some(Box::new(error)),
         }
     }
 }
 
-impl From<Error> for Refusal {
+impl From<Error> for ServiceError {
     fn from(error: Error) -> Self {
         Self::new(error.kind.code(), error.message)
     }
 }
 
-impl From<Error> for steadfast_partition::Halt {
+impl From<Error> for steadfast_partition::TurnError {
     fn from(error: Error) -> Self {
         Self::Refused(error.into())
     }
@@ -263,9 +263,9 @@ mod tests {
     #[test]
     fn a_refusal_becomes_the_same_kind_again() {
         for (kind, code) in CODES {
-            let refusal = Refusal::from(Error::new(*kind, "words"));
+            let refusal = ServiceError::from(Error::new(*kind, "words"));
             assert_eq!(refusal.code.0, *code);
-            let error = Error::from(PartitionError::new(ErrorKind::Refused(refusal)));
+            let error = Error::from(PartitionError::new(PartitionErrorKind::Refused(refusal)));
             assert_eq!((error.kind(), error.message()), (*kind, "words"));
         }
     }

@@ -6,20 +6,20 @@ use bytes::Bytes;
 use steadfast_core::clock::Timestamp;
 use steadfast_core::limits;
 
-use crate::checkpoint::{Checkpoint, Condition};
-use crate::claim::{ClaimCommand, ClaimReply, Ownership};
-use crate::error::{Error, Kind, Result};
-use crate::hubs::{EventHubs, Known};
-use crate::live::Spot;
-use crate::parked::Parked;
-use crate::place::{self, PARKED, folded};
-use crate::position::Position;
-use crate::slot_command::{Advance, SlotCommand, SlotReply};
-use crate::slot_group::parked_prefix;
+use crate::checkpoint::{Checkpoint, CheckpointCondition};
+use crate::dead_letter::DeadLetter;
+use crate::error::{Error, ErrorKind, Result};
+use crate::hub_partition_command::{AdvanceCommand, HubPartitionCommand, HubPartitionResponse};
+use crate::hub_partition_groups::parked_prefix;
+use crate::hubs::{CachedHub, EventHubs};
+use crate::keys::{self, PARKED, folded};
+use crate::ownership::{Ownership, OwnershipCommand, OwnershipResponse};
+use crate::position::EventPosition;
+use crate::reader_registry::ReaderKey;
 
 /// The outcome of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Claimed {
+pub enum ClaimOutcome {
     /// The record is written.
     Written(Ownership),
     /// Another write came first; the current version of the record.
@@ -28,7 +28,7 @@ pub enum Claimed {
 
 /// Ownership, checkpoint and backlog of a group in a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct GroupPartitionStatus {
     pub partition: u32,
     pub ownership: Option<Ownership>,
     pub checkpoint: Option<Checkpoint>,
@@ -39,7 +39,7 @@ pub struct Standing {
 
 impl EventHubs {
     /// Ownership, checkpoint and backlog of a group, by partition.
-    pub async fn standings(&self, hub: &str, group: &str) -> Result<Vec<Standing>> {
+    pub async fn group_status(&self, hub: &str, group: &str) -> Result<Vec<GroupPartitionStatus>> {
         let ownerships = self.ownerships(hub, group).await?;
         let checkpoints = self.checkpoints(hub, group).await?;
         let mut standings = Vec::with_capacity(checkpoints.len());
@@ -47,7 +47,7 @@ impl EventHubs {
             let now = self.partition(hub, partition).await?;
             let done = checkpoint.map_or(-1, |checkpoint| checkpoint.sequence);
             let ownership = ownerships.iter().find(|one| one.partition == partition);
-            standings.push(Standing {
+            standings.push(GroupPartitionStatus {
                 partition,
                 ownership: ownership.cloned(),
                 checkpoint,
@@ -68,35 +68,35 @@ impl EventHubs {
         partition: u32,
         expected: u64,
         owner: &str,
-    ) -> Result<Claimed> {
+    ) -> Result<ClaimOutcome> {
         let known = self.known_group(hub, group).await?;
         known.check(partition)?;
-        let command = ClaimCommand::Claim {
+        let command = OwnershipCommand::Claim {
             partition,
             version: expected,
             owner: owner.to_owned(),
         };
-        let to = place::claims(known.hub.id, &folded(group));
+        let to = keys::ownership_address(known.hub.id, &folded(group));
         match self.inner.claims.call(to, command).await? {
-            ClaimReply::Claimed { ownership, before } => {
+            OwnershipResponse::Claimed { ownership, before } => {
                 if before != ownership.owner {
                     let claim = (Some(ownership.version), owner);
                     self.owner_changed(&known, group, partition, claim).await;
                 }
-                Ok(Claimed::Written(ownership))
+                Ok(ClaimOutcome::Written(ownership))
             }
-            ClaimReply::Conflict(version) => Ok(Claimed::Conflict(version)),
-            ClaimReply::Listed(_) => Err(Error::damaged("a reply")),
+            OwnershipResponse::Conflict(version) => Ok(ClaimOutcome::Conflict(version)),
+            OwnershipResponse::Listed(_) => Err(Error::damaged("a reply")),
         }
     }
 
     /// The owners of a group's partitions; those without a record are left out.
     pub async fn ownerships(&self, hub: &str, group: &str) -> Result<Vec<Ownership>> {
         let known = self.known_group(hub, group).await?;
-        let to = place::claims(known.hub.id, &folded(group));
-        let command = ClaimCommand::List(known.hub.partitions);
+        let to = keys::ownership_address(known.hub.id, &folded(group));
+        let command = OwnershipCommand::List(known.hub.partitions);
         match self.inner.claims.call(to, command).await? {
-            ClaimReply::Listed(found) => Ok(found),
+            OwnershipResponse::Listed(found) => Ok(found),
             _ => Err(Error::damaged("a reply")),
         }
     }
@@ -105,29 +105,35 @@ impl EventHubs {
     /// with a version is recorded.
     pub(crate) async fn owner_changed(
         &self,
-        known: &Known,
+        known: &CachedHub,
         group: &str,
         partition: u32,
         (version, owner): (Option<u64>, &str),
     ) {
-        let spot = self.spot(known, group, partition);
+        let spot = self.reader_key(known, group, partition);
         let words = format!(
             "partition {partition} of '{}' was claimed by '{owner}' for group '{group}', so \
              the receiver that was there is getting disconnected.",
             known.hub.name
         );
         let claim = version.map(|version| (version, owner));
-        let why = Error::new(Kind::Displaced, words);
-        self.cut_off(known, &spot, claim, &why).await;
+        let why = Error::new(ErrorKind::Displaced, words);
+        self.disconnect_reader(known, &spot, claim, &why).await;
     }
 
     /// Disconnects a group's readers of a partition, at any node.
-    async fn cut_off(&self, known: &Known, spot: &Spot, claim: Option<(u64, &str)>, why: &Error) {
-        if self.inner.router.is_alone() {
-            return self.inner.live.claimed(spot, claim, why);
+    async fn disconnect_reader(
+        &self,
+        known: &CachedHub,
+        spot: &ReaderKey,
+        claim: Option<(u64, &str)>,
+        why: &Error,
+    ) {
+        if self.inner.router.is_single_node() {
+            return self.inner.live.owner_changed(spot, claim, why);
         }
-        let usher = self.usher(known, spot.partition);
-        let told = tokio::time::timeout(limits::NODE_TELL, usher.claimed(spot, claim, why));
+        let usher = self.reader_lease_client(known, spot.partition);
+        let told = tokio::time::timeout(limits::NODE_TELL, usher.owner_changed(spot, claim, why));
         // An unreachable owner has lost its readers, or will.
         if !told.await.is_ok_and(|told| told.is_ok()) {
             let (hub, partition) = (known.hub.name.as_str(), spot.partition);
@@ -142,26 +148,31 @@ impl EventHubs {
         hub: &str,
         group: &str,
         partition: u32,
-        position: Position,
+        position: EventPosition,
     ) -> Result<i64> {
         let known = self.known_group(hub, group).await?;
         let (next, offset) = self.find(&known, partition, position).await?;
         let to = (next - 1, offset);
-        self.advance(hub, group, partition, to, Condition::Always)
+        self.advance(hub, group, partition, to, CheckpointCondition::Always)
             .await?;
-        let spot = self.spot(&known, group, partition);
+        let spot = self.reader_key(&known, group, partition);
         let words = "the checkpoint was moved; reading starts again from there";
-        let why = Error::new(Kind::CheckpointMoved, words);
-        self.cut_off(&known, &spot, None, &why).await;
+        let why = Error::new(ErrorKind::CheckpointMoved, words);
+        self.disconnect_reader(&known, &spot, None, &why).await;
         Ok(next)
     }
 
     /// Has the processor that owns the partition retry the dead letters; returns
     /// whether this node runs one.
-    pub async fn replay_parked(&self, hub: &str, group: &str, partition: u32) -> Result<bool> {
+    pub async fn replay_dead_letters(
+        &self,
+        hub: &str,
+        group: &str,
+        partition: u32,
+    ) -> Result<bool> {
         let known = self.known_group(hub, group).await?;
         known.check(partition)?;
-        let spot = self.spot(&known, group, partition);
+        let spot = self.reader_key(&known, group, partition);
         Ok(self.inner.live.ring(&spot))
     }
 
@@ -178,17 +189,17 @@ impl EventHubs {
 
     pub(crate) async fn checkpoint_of(
         &self,
-        known: &Known,
+        known: &CachedHub,
         group: &str,
         partition: u32,
     ) -> Result<Option<Checkpoint>> {
         known.check(partition)?;
-        let command = SlotCommand::Checkpoint {
+        let command = HubPartitionCommand::Checkpoint {
             hub: known.hub.id,
             group: folded(group),
         };
-        match self.tell(known, partition, command).await? {
-            SlotReply::Checkpoint(found) => Ok(found),
+        match self.send_command(known, partition, command).await? {
+            HubPartitionResponse::Checkpoint(found) => Ok(found),
             _ => Err(Error::damaged("a reply")),
         }
     }
@@ -207,7 +218,7 @@ impl EventHubs {
         group: &str,
         partition: u32,
         to: (i64, i64),
-        condition: Condition,
+        condition: CheckpointCondition,
     ) -> Result<Checkpoint> {
         let known = self.known_group(hub, group).await?;
         let command = advance(&known, group, to, condition);
@@ -216,30 +227,30 @@ impl EventHubs {
 
     pub(crate) async fn advance_of(
         &self,
-        known: &Known,
+        known: &CachedHub,
         partition: u32,
-        advance: Advance,
+        advance: AdvanceCommand,
     ) -> Result<Checkpoint> {
         known.check(partition)?;
-        let command = SlotCommand::Advance(advance);
-        match self.tell(known, partition, command).await? {
-            SlotReply::Checkpoint(Some(checkpoint)) => Ok(checkpoint),
+        let command = HubPartitionCommand::Advance(advance);
+        match self.send_command(known, partition, command).await? {
+            HubPartitionResponse::Checkpoint(Some(checkpoint)) => Ok(checkpoint),
             _ => Err(Error::damaged("a reply")),
         }
     }
 
     /// Dead letters of a group in a partition, from sequence number `from` on, in
     /// order.
-    pub async fn parked(
+    pub async fn dead_letters(
         &self,
         hub: &str,
         group: &str,
         partition: u32,
         from: i64,
-    ) -> Result<Vec<Parked>> {
+    ) -> Result<Vec<DeadLetter>> {
         let known = self.known_group(hub, group).await?;
         known.check(partition)?;
-        let window = self.window(&known, partition);
+        let window = self.remote_reader(&known, partition);
         let prefix = parked_prefix(known.hub.id, partition, &folded(group));
         let bound = |sequence: i64| {
             let mut key = prefix.clone();
@@ -248,25 +259,33 @@ impl EventHubs {
         };
         let rows = window.rows(PARKED, bound(from), bound(i64::MAX), limits::SCAN_ROWS);
         let rows = rows.await?;
-        let read = |row: steadfast_partition::Row| {
-            place::decode(&row.value).map_err(|_| Error::damaged("a dead letter"))
+        let read = |row: steadfast_partition::TableRow| {
+            keys::decode(&row.value).map_err(|_| Error::damaged("a dead letter"))
         };
         rows.into_iter().map(read).collect()
     }
 
     /// Stores a dead letter of a group.
-    pub async fn park(&self, hub: &str, group: &str, partition: u32, parked: Parked) -> Result<()> {
+    pub async fn add_dead_letter(
+        &self,
+        hub: &str,
+        group: &str,
+        partition: u32,
+        parked: DeadLetter,
+    ) -> Result<()> {
         let known = self.known_group(hub, group).await?;
-        let command = SlotCommand::Park {
+        let command = HubPartitionCommand::AddDeadLetter {
             hub: known.hub.id,
             group: folded(group),
             parked,
         };
-        self.tell(&known, partition, command).await.map(drop)
+        self.send_command(&known, partition, command)
+            .await
+            .map(drop)
     }
 
     /// Removes a dead letter.
-    pub async fn unpark(
+    pub async fn remove_dead_letter(
         &self,
         hub: &str,
         group: &str,
@@ -274,13 +293,13 @@ impl EventHubs {
         sequence: i64,
     ) -> Result<()> {
         let known = self.known_group(hub, group).await?;
-        let command = SlotCommand::Unpark {
+        let command = HubPartitionCommand::RemoveDeadLetter {
             hub: known.hub.id,
             group: folded(group),
             sequence,
         };
-        match self.tell(&known, partition, command).await {
-            Err(error) if error.kind() == Kind::CheckpointMoved => Ok(()),
+        match self.send_command(&known, partition, command).await {
+            Err(error) if error.kind() == ErrorKind::CheckpointMoved => Ok(()),
             told => told.map(drop),
         }
     }
@@ -289,7 +308,7 @@ impl EventHubs {
         &self,
         hub: &str,
         group: &str,
-    ) -> Result<std::sync::Arc<Known>> {
+    ) -> Result<std::sync::Arc<CachedHub>> {
         let known = self.known(hub).await?;
         match known.hub.group(group) {
             Some(_) => Ok(known),
@@ -300,12 +319,12 @@ impl EventHubs {
 
 /// The command that moves a checkpoint to an event, by sequence number and offset.
 pub(crate) fn advance(
-    known: &Known,
+    known: &CachedHub,
     group: &str,
     (sequence, offset): (i64, i64),
-    condition: Condition,
-) -> Advance {
-    Advance {
+    condition: CheckpointCondition,
+) -> AdvanceCommand {
+    AdvanceCommand {
         hub: known.hub.id,
         group: folded(group),
         checkpoint: Checkpoint {

@@ -8,28 +8,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::{Mutex, RwLock};
-use steadfast_core::id::{Partition, Stream};
+use steadfast_core::id::{Partition, StreamId};
 use steadfast_core::limits;
-use steadfast_core::task::named;
-use steadfast_partition::{Handle, Router, Runtime, Services, Space, Window};
+use steadfast_core::task::name_task;
+use steadfast_partition::{Handle, RemoteReader, Router, Runtime, Services, Space};
 use tokio::sync::{OnceCell, watch};
 use tokio::time::Instant;
 
-use crate::attach::Attach;
-use crate::blob::service::Containers;
-use crate::catalog::{Catalog, CatalogCommand, CatalogReply, Change};
-use crate::chair::{Chairs, Usher};
-use crate::claim::Claims;
-use crate::definition::{Definition, EventHub, Terms};
-use crate::error::{Error, Kind, Result};
-use crate::followers::Followers;
-use crate::live::{Live, ReaderCounts, Spot};
-use crate::place::{self, SLOT, folded};
-use crate::position::{self, Position};
-use crate::reader::{Hold, PartitionProperties, Reader};
+use crate::blob::service::BlobService;
+use crate::catalog::{Catalog, CatalogCommand, CatalogResponse, EventHubChange};
+use crate::definition::{EventHub, EventHubDefinition, EventHubTerms};
+use crate::error::{Error, ErrorKind, Result};
+use crate::hub_partition::{HubPartitions, stream_of};
+use crate::hub_partition_command::{HubPartitionCommand, HubPartitionResponse};
+use crate::keys::{self, SLOT, folded};
+use crate::local_processors::LocalProcessors;
+use crate::ownership::OwnershipService;
+use crate::position::{self, EventPosition};
+use crate::reader::{PartitionProperties, PartitionReader, ReaderAttachment};
+use crate::reader_lease::{ReaderLeaseClient, ReaderLeases};
+use crate::reader_options::ReaderOptions;
+use crate::reader_registry::{ReaderCounts, ReaderKey, ReaderRegistry};
 use crate::sealer::{KeyVault, Sealer};
-use crate::slot::{Slots, stream_of};
-use crate::slot_command::{SlotCommand, SlotReply};
 use crate::traffic::{Counter, Traffic};
 
 /// Adds the services of this crate to those of a node. Policy keys are stored in plain
@@ -47,9 +47,9 @@ pub fn register_sealed(services: Services, sealer: Arc<dyn Sealer>) -> Services 
 fn all(services: Services, vault: KeyVault) -> Services {
     services
         .with(Catalog::new(vault))
-        .with(Slots)
-        .with(Claims)
-        .with(Containers)
+        .with(HubPartitions)
+        .with(OwnershipService)
+        .with(BlobService)
 }
 
 /// All event hubs of a space.
@@ -62,28 +62,28 @@ pub(crate) struct Inner {
     pub(crate) space: Space,
     pub(crate) router: Arc<Router>,
     catalog: Handle<Catalog>,
-    pub(crate) slots: Handle<Slots>,
-    pub(crate) claims: Handle<Claims>,
-    known: RwLock<HashMap<String, Arc<Known>>>,
+    pub(crate) slots: Handle<HubPartitions>,
+    pub(crate) claims: Handle<OwnershipService>,
+    known: RwLock<HashMap<String, Arc<CachedHub>>>,
     /// Counts definition changes observed by this node.
     revisions: watch::Sender<u64>,
-    pub(crate) live: Arc<Live>,
+    pub(crate) live: Arc<ReaderRegistry>,
     /// Changes when this node gains or loses ownership of a partition.
     pub(crate) changes: watch::Receiver<u64>,
     /// Processors of this node that handle partitions the node owns.
-    pub(crate) followers: Arc<Followers>,
+    pub(crate) followers: Arc<LocalProcessors>,
     pub(crate) traffic: Arc<Counter>,
 }
 
 /// A cached event hub definition.
-pub(crate) struct Known {
+pub(crate) struct CachedHub {
     pub(crate) hub: Arc<EventHub>,
-    pub(crate) terms: Terms,
+    pub(crate) terms: EventHubTerms,
     /// Its name in lower case.
     pub(crate) name: Arc<str>,
     /// Round-robin counter for publications without a key, shared by all versions.
     turns: Arc<AtomicU32>,
-    streams: Arc<[OnceCell<Stream>]>,
+    streams: Arc<[OnceCell<StreamId>]>,
     /// When the catalog was last read, shared by all versions.
     asked: Arc<Mutex<Instant>>,
 }
@@ -94,7 +94,7 @@ impl Inner {
     }
 }
 
-impl Known {
+impl CachedHub {
     /// Whether the definition is due for a refresh. Of several concurrent callers, one
     /// gets true.
     fn is_due(&self) -> bool {
@@ -111,9 +111,10 @@ impl Known {
     }
 
     pub(crate) fn check(&self, partition: u32) -> Result<()> {
-        match partition < self.hub.partitions {
-            true => Ok(()),
-            false => Err(Error::partition(&self.hub.name, self.hub.partitions)),
+        if partition < self.hub.partitions {
+            Ok(())
+        } else {
+            Err(Error::partition(&self.hub.name, self.hub.partitions))
         }
     }
 }
@@ -135,15 +136,15 @@ impl EventHubs {
             traffic: Arc::default(),
         };
         let live = Arc::clone(&inner.live);
-        let chairs = Chairs::new(live, &inner.router, runtime.changes());
-        inner.router.employ(SLOT, chairs);
+        let chairs = ReaderLeases::new(live, &inner.router, runtime.changes());
+        inner.router.register(SLOT, chairs);
         Self {
             inner: Arc::new(inner),
         }
     }
 
     /// Creates an event hub; fails if one of that name exists.
-    pub async fn create(&self, definition: Definition) -> Result<Arc<EventHub>> {
+    pub async fn create(&self, definition: EventHubDefinition) -> Result<Arc<EventHub>> {
         let command = CatalogCommand::Create {
             definition,
             is_ensured: false,
@@ -153,7 +154,7 @@ impl EventHubs {
 
     /// Creates an event hub, or updates the one of that name. Groups and policies that
     /// the definition does not name stay.
-    pub async fn ensure(&self, definition: Definition) -> Result<Arc<EventHub>> {
+    pub async fn ensure(&self, definition: EventHubDefinition) -> Result<Arc<EventHub>> {
         let command = CatalogCommand::Create {
             definition,
             is_ensured: true,
@@ -162,9 +163,9 @@ impl EventHubs {
     }
 
     /// Changes an event hub.
-    pub async fn change(&self, name: &str, change: Change) -> Result<Arc<EventHub>> {
+    pub async fn change(&self, name: &str, change: EventHubChange) -> Result<Arc<EventHub>> {
         let removed = match &change {
-            Change::RemoveGroup(group) => Some(folded(group)),
+            EventHubChange::RemoveGroup(group) => Some(folded(group)),
             _ => None,
         };
         let hub = self
@@ -175,7 +176,7 @@ impl EventHubs {
             .await?;
         if let Some(group) = removed {
             let why = Error::group(&hub.name, &group);
-            self.cut_all(&hub, Some(&group), &why).await;
+            self.disconnect_all(&hub, Some(&group), &why).await;
         }
         Ok(hub)
     }
@@ -185,29 +186,31 @@ impl EventHubs {
     pub async fn delete(&self, name: &str) -> Result<()> {
         let (own, name) = (self.clone(), name.to_owned());
         // Readers are disconnected even if the caller drops this future.
-        let deleting = tokio::spawn(named(async move {
+        let deleting = tokio::spawn(name_task(async move {
             let hub = own.ask(CatalogCommand::Delete(name.clone())).await?;
             own.inner.known.write().remove(&folded(&name));
             own.inner.revised();
-            own.cut_all(&hub, None, &Error::hub(&name)).await;
+            own.disconnect_all(&hub, None, &Error::hub(&name)).await;
             Ok(())
         }));
-        deleting.await.unwrap_or_else(|_| Err(Error::broken_off()))
+        deleting
+            .await
+            .unwrap_or_else(|_| Err(Error::shutting_down()))
     }
 
     /// Disconnects all readers of an event hub, or of one group, at all nodes.
-    async fn cut_all(&self, hub: &EventHub, group: Option<&str>, why: &Error) {
-        self.inner.live.cut_all(hub.id, group, why);
-        if self.inner.router.is_alone() {
+    async fn disconnect_all(&self, hub: &EventHub, group: Option<&str>, why: &Error) {
+        self.inner.live.disconnect_all(hub.id, group, why);
+        if self.inner.router.is_single_node() {
             return;
         }
         let name = folded(&hub.name);
         let partitions = (0..hub.partitions).map(|slot| {
-            let usher = Usher {
+            let usher = ReaderLeaseClient {
                 router: Arc::clone(&self.inner.router),
                 place: self.inner.space.slot(SLOT, &name, slot),
             };
-            async move { usher.gone(hub.id, group, why).await }
+            async move { usher.disconnect_all(hub.id, group, why).await }
         });
         // An unreachable owner has lost its readers, or will.
         futures_util::future::join_all(partitions).await;
@@ -223,12 +226,12 @@ impl EventHubs {
     pub async fn fresh(&self, name: &str) -> Result<Arc<EventHub>> {
         let known = self.known(name).await?;
         // In a single-node space every change passes through this node.
-        if self.inner.router.is_alone() || !known.is_due() {
+        if self.inner.router.is_single_node() || !known.is_due() {
             return Ok(Arc::clone(&known.hub));
         }
         match self.ask(CatalogCommand::Get(name.to_owned())).await {
             Ok(hub) => Ok(Arc::clone(&self.remember(hub).hub)),
-            Err(error) => Err(self.judged(&known, error)),
+            Err(error) => Err(self.forget_if_stale(&known, error)),
         }
     }
 
@@ -240,7 +243,7 @@ impl EventHubs {
 
     /// Whether other nodes can change definitions.
     pub fn is_shared(&self) -> bool {
-        !self.inner.router.is_alone()
+        !self.inner.router.is_single_node()
     }
 
     /// All event hubs, by name.
@@ -248,10 +251,10 @@ impl EventHubs {
         let reply = self
             .inner
             .catalog
-            .call(place::catalog(), CatalogCommand::List);
+            .call(keys::catalog(), CatalogCommand::List);
         match reply.await? {
-            CatalogReply::Hubs(hubs) => Ok(hubs),
-            CatalogReply::Hub(_) | CatalogReply::Passed => Err(Error::damaged("a reply")),
+            CatalogResponse::Hubs(hubs) => Ok(hubs),
+            CatalogResponse::Hub(_) | CatalogResponse::Forwarded => Err(Error::damaged("a reply")),
         }
     }
 
@@ -262,47 +265,73 @@ impl EventHubs {
         name: &str,
         group: &str,
         partition: u32,
-        attach: Attach,
-    ) -> Result<Reader> {
+        attach: ReaderOptions,
+    ) -> Result<PartitionReader> {
         let known = self.known(name).await?;
         if known.hub.group(group).is_none() {
             return Err(Error::group(&known.hub.name, group));
         }
         let (window, stream) = self.open(&known, partition).await?;
         let beginning = position::resolve(&window, stream, attach.start).await?;
-        let spot = self.spot(&known, group, partition);
-        let hold = self.seat(&known, spot, &attach).await?;
+        let spot = self.reader_key(&known, group, partition);
+        let hold = self.attach_reader(&known, spot, &attach).await?;
         let router = Arc::clone(&self.inner.router);
         let traffic = Arc::clone(&self.inner.traffic);
-        Reader::new(router, window, stream, hold, beginning, traffic).await
+        PartitionReader::new(router, window, stream, hold, beginning, traffic).await
     }
 
     /// Registers a reader, locally or at the partition's owner.
-    async fn seat(&self, known: &Known, spot: Spot, attach: &Attach) -> Result<Hold> {
-        let here = |spot| self.inner.live.attach(spot, attach, false).map(Hold::Here);
-        if self.inner.router.is_alone() {
+    async fn attach_reader(
+        &self,
+        known: &CachedHub,
+        spot: ReaderKey,
+        attach: &ReaderOptions,
+    ) -> Result<ReaderAttachment> {
+        let here = |spot| {
+            self.inner
+                .live
+                .attach(spot, attach, false)
+                .map(ReaderAttachment::Local)
+        };
+        if self.inner.router.is_single_node() {
             return here(spot);
         }
-        let usher = self.usher(known, spot.partition);
-        match usher.seat(&spot, attach).await {
-            Ok(sitting) => Ok(Hold::There(sitting)),
-            Err(error) if error.is_unheard_of() => here(spot),
+        let usher = self.reader_lease_client(known, spot.partition);
+        match usher.acquire(&spot, attach).await {
+            Ok(sitting) => Ok(ReaderAttachment::Remote(sitting)),
+            Err(error) if error.is_unsupported() => here(spot),
             Err(error) => Err(error),
         }
     }
 
     /// Reads a partition outside all groups, for inspection: it displaces no reader and
     /// ignores epochs.
-    pub async fn observer(&self, name: &str, partition: u32, start: Position) -> Result<Reader> {
+    pub async fn observer(
+        &self,
+        name: &str,
+        partition: u32,
+        start: EventPosition,
+    ) -> Result<PartitionReader> {
         let known = self.known(name).await?;
         let (window, stream) = self.open(&known, partition).await?;
         let beginning = position::resolve(&window, stream, start).await?;
         // No group has an empty name.
-        let spot = self.spot(&known, "", partition);
-        let seat = self.inner.live.attach(spot, &Attach::at(start), false)?;
+        let spot = self.reader_key(&known, "", partition);
+        let seat = self
+            .inner
+            .live
+            .attach(spot, &ReaderOptions::at(start), false)?;
         let router = Arc::clone(&self.inner.router);
         let traffic = Arc::clone(&self.inner.traffic);
-        Reader::new(router, window, stream, Hold::Here(seat), beginning, traffic).await
+        PartitionReader::new(
+            router,
+            window,
+            stream,
+            ReaderAttachment::Local(seat),
+            beginning,
+            traffic,
+        )
+        .await
     }
 
     /// The properties of a partition.
@@ -325,9 +354,9 @@ impl EventHubs {
     /// The number of the first event at a position, and the offset of the one before.
     pub(crate) async fn find(
         &self,
-        known: &Known,
+        known: &CachedHub,
         partition: u32,
-        position: Position,
+        position: EventPosition,
     ) -> Result<(i64, i64)> {
         let (window, stream) = self.open(known, partition).await?;
         let next = position::resolve(&window, stream, position).await?.sequence;
@@ -346,10 +375,10 @@ impl EventHubs {
     }
 
     async fn ask(&self, command: CatalogCommand) -> Result<EventHub> {
-        let reply = self.inner.catalog.call(place::catalog(), command);
+        let reply = self.inner.catalog.call(keys::catalog(), command);
         match reply.await? {
-            CatalogReply::Hub(hub) => Ok(hub),
-            CatalogReply::Hubs(_) | CatalogReply::Passed => Err(Error::damaged("a reply")),
+            CatalogResponse::Hub(hub) => Ok(hub),
+            CatalogResponse::Hubs(_) | CatalogResponse::Forwarded => Err(Error::damaged("a reply")),
         }
     }
 
@@ -359,7 +388,7 @@ impl EventHubs {
     }
 
     /// Caches an event hub, unless a newer version is cached.
-    fn remember(&self, hub: EventHub) -> Arc<Known> {
+    fn remember(&self, hub: EventHub) -> Arc<CachedHub> {
         let name = folded(&hub.name);
         let mut known = self.inner.known.write();
         let before = known.get(&name).filter(|known| known.hub.id == hub.id);
@@ -378,7 +407,7 @@ impl EventHubs {
                 (Arc::default(), streams, asked)
             }
         };
-        let found = Arc::new(Known {
+        let found = Arc::new(CachedHub {
             terms: hub.terms(),
             name: name.as_str().into(),
             hub: Arc::new(hub),
@@ -392,7 +421,7 @@ impl EventHubs {
         found
     }
 
-    pub(crate) async fn known(&self, name: &str) -> Result<Arc<Known>> {
+    pub(crate) async fn known(&self, name: &str) -> Result<Arc<CachedHub>> {
         if let Some(known) = self.inner.known.read().get(&folded(name)) {
             return Ok(Arc::clone(known));
         }
@@ -401,7 +430,7 @@ impl EventHubs {
     }
 
     /// Drops an outdated event hub from the cache.
-    pub(crate) fn forget(&self, known: &Known) {
+    pub(crate) fn forget(&self, known: &CachedHub) {
         let mut all = self.inner.known.write();
         if all
             .get(&*known.name)
@@ -412,12 +441,12 @@ impl EventHubs {
         drop(all);
         self.inner.revised();
         let why = Error::hub(&known.hub.name);
-        self.inner.live.cut_all(known.hub.id, None, &why);
+        self.inner.live.disconnect_all(known.hub.id, None, &why);
     }
 
     /// The reader key of a partition and group.
-    pub(crate) fn spot(&self, known: &Known, group: &str, partition: u32) -> Spot {
-        Spot {
+    pub(crate) fn reader_key(&self, known: &CachedHub, group: &str, partition: u32) -> ReaderKey {
+        ReaderKey {
             hub: known.hub.id,
             group: folded(group).into(),
             partition,
@@ -425,32 +454,38 @@ impl EventHubs {
     }
 
     /// The store partition that hosts a hub partition.
-    pub(crate) fn place(&self, known: &Known, partition: u32) -> Partition {
+    pub(crate) fn hosting_partition(&self, known: &CachedHub, partition: u32) -> Partition {
         self.inner.space.slot(SLOT, &known.name, partition)
     }
 
     /// The client for reader leases at a partition's owner.
-    pub(crate) fn usher(&self, known: &Known, partition: u32) -> Usher {
-        Usher {
+    pub(crate) fn reader_lease_client(
+        &self,
+        known: &CachedHub,
+        partition: u32,
+    ) -> ReaderLeaseClient {
+        ReaderLeaseClient {
             router: Arc::clone(&self.inner.router),
-            place: self.place(known, partition),
+            place: self.hosting_partition(known, partition),
         }
     }
 
     /// The durable rows and events of a hub partition, wherever it is served.
-    pub(crate) fn window(&self, known: &Known, partition: u32) -> Window {
-        self.inner.router.window(self.place(known, partition))
+    pub(crate) fn remote_reader(&self, known: &CachedHub, partition: u32) -> RemoteReader {
+        self.inner
+            .router
+            .reader(self.hosting_partition(known, partition))
     }
 
     /// The stream of a hub partition, created if missing.
-    async fn open(&self, known: &Known, partition: u32) -> Result<(Window, Stream)> {
+    async fn open(&self, known: &CachedHub, partition: u32) -> Result<(RemoteReader, StreamId)> {
         known.check(partition)?;
-        let window = self.window(known, partition);
+        let window = self.remote_reader(known, partition);
         let cell = &known.streams[partition as usize];
         let stream = cell.get_or_try_init(|| async {
-            let command = SlotCommand::Open(known.terms);
-            match self.tell(known, partition, command).await? {
-                SlotReply::Opened(stream) => {
+            let command = HubPartitionCommand::Open(known.terms);
+            match self.send_command(known, partition, command).await? {
+                HubPartitionResponse::Opened(stream) => {
                     stream_of(stream).ok_or_else(|| Error::damaged("a hub partition"))
                 }
                 _ => Err(Error::damaged("a reply")),
@@ -460,21 +495,21 @@ impl EventHubs {
     }
 
     /// Sends a command to a hub partition.
-    pub(crate) async fn tell(
+    pub(crate) async fn send_command(
         &self,
-        known: &Known,
+        known: &CachedHub,
         partition: u32,
-        command: SlotCommand,
-    ) -> Result<SlotReply> {
-        let to = place::slot(&known.name, partition);
-        let place = self.place(known, partition);
+        command: HubPartitionCommand,
+    ) -> Result<HubPartitionResponse> {
+        let to = keys::hub_partition_address(&known.name, partition);
+        let place = self.hosting_partition(known, partition);
         let reply = self.inner.slots.call_in(place, to, command).await;
-        reply.map_err(|error| self.judged(known, error.into()))
+        reply.map_err(|error| self.forget_if_stale(known, error.into()))
     }
 
     /// Drops the cached definition if the hub partition reports that it is closed.
-    pub(crate) fn judged(&self, known: &Known, error: Error) -> Error {
-        if error.kind() != Kind::HubNotFound {
+    pub(crate) fn forget_if_stale(&self, known: &CachedHub, error: Error) -> Error {
+        if error.kind() != ErrorKind::HubNotFound {
             return error;
         }
         self.forget(known);

@@ -1,15 +1,15 @@
 //! Start positions of readers.
 
 use steadfast_core::clock::Timestamp;
-use steadfast_core::id::{Offset, Sequence, Stream};
-use steadfast_partition::{Head, Start, Window};
+use steadfast_core::id::{Offset, Sequence, StreamId};
+use steadfast_partition::{ReadPosition, RemoteReader, StreamHead};
 
-use crate::batch::Publication;
-use crate::error::{Error, Kind, Result};
+use crate::batch::EventPublication;
+use crate::error::{Error, ErrorKind, Result};
 
 /// The start position of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Position {
+pub enum EventPosition {
     /// At the oldest stored event.
     Earliest,
     /// At the next event to be published.
@@ -22,7 +22,7 @@ pub enum Position {
     Time { time: Timestamp, inclusive: bool },
 }
 
-impl Position {
+impl EventPosition {
     /// Parses an offset as clients write it: a number, `-1` for the
     /// beginning, or `@latest`.
     pub fn at_offset(text: &str, inclusive: bool) -> Result<Self> {
@@ -36,7 +36,7 @@ impl Position {
                         "The supplied offset '{}' is invalid. It must be a number.",
                         text.escape_debug()
                     );
-                    Err(Error::new(Kind::PositionBeyondEnd, words))
+                    Err(Error::new(ErrorKind::PositionBeyondEnd, words))
                 }
             },
         }
@@ -45,13 +45,13 @@ impl Position {
 
 /// The first event of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Beginning {
+pub(crate) struct ReaderStart {
     pub(crate) sequence: u64,
     /// Older events are skipped: the time may be in the future.
     pub(crate) not_before: Timestamp,
 }
 
-impl Beginning {
+impl ReaderStart {
     fn at(sequence: u64) -> Self {
         Self {
             sequence,
@@ -62,20 +62,20 @@ impl Beginning {
 
 /// Resolves a position to the first event, or rejects one after the last event.
 pub(crate) async fn resolve(
-    window: &Window,
-    stream: Stream,
-    position: Position,
-) -> Result<Beginning> {
+    window: &RemoteReader,
+    stream: StreamId,
+    position: EventPosition,
+) -> Result<ReaderStart> {
     let head = window.stream(stream).await?.unwrap_or_default();
     match position {
-        Position::Earliest => Ok(Beginning::at(head.first.0)),
-        Position::Latest => Ok(Beginning::at(head.next.0)),
-        Position::Offset { offset, inclusive } => {
+        EventPosition::Earliest => Ok(ReaderStart::at(head.first.0)),
+        EventPosition::Latest => Ok(ReaderStart::at(head.next.0)),
+        EventPosition::Offset { offset, inclusive } => {
             check("offset", offset, head.end.0 as i64 - 1, inclusive)?;
             let after = if inclusive { offset - 1 } else { offset };
             by_offset(window, stream, head, after).await
         }
-        Position::Sequence {
+        EventPosition::Sequence {
             sequence,
             inclusive,
         } => {
@@ -91,9 +91,9 @@ pub(crate) async fn resolve(
                 sequence.saturating_add(1)
             };
             let first = u64::try_from(first).unwrap_or(0);
-            Ok(Beginning::at(first.max(head.first.0)))
+            Ok(ReaderStart::at(first.max(head.first.0)))
         }
-        Position::Time { time, inclusive } => {
+        EventPosition::Time { time, inclusive } => {
             let time = if inclusive {
                 time
             } else {
@@ -114,45 +114,54 @@ fn check(what: &str, wanted: i64, last: i64, inclusive: bool) -> Result<()> {
     let words = format!(
         "The supplied {what} '{wanted}' is invalid. The last {what} in the system is '{last}'"
     );
-    Err(Error::new(Kind::PositionBeyondEnd, words))
+    Err(Error::new(ErrorKind::PositionBeyondEnd, words))
 }
 
-async fn by_offset(window: &Window, stream: Stream, head: Head, after: i64) -> Result<Beginning> {
+async fn by_offset(
+    window: &RemoteReader,
+    stream: StreamId,
+    head: StreamHead,
+    after: i64,
+) -> Result<ReaderStart> {
     let byte = u64::try_from(after.saturating_add(1)).unwrap_or(0);
-    let from = Start::Offset(Offset(byte));
+    let from = ReadPosition::Offset(Offset(byte));
     let mut found = window.batches(stream, from, 1).await?;
     if found.is_empty() {
-        return Ok(Beginning::at(head.next.0));
+        return Ok(ReaderStart::at(head.next.0));
     }
-    let first = Publication::first_after(found.swap_remove(0), after)?;
-    Ok(Beginning::at(first))
+    let first = EventPublication::first_after(found.swap_remove(0), after)?;
+    Ok(ReaderStart::at(first))
 }
 
 /// The offset of the event before number `next`; -1 if there is none.
-pub(crate) async fn offset_before(window: &Window, stream: Stream, next: u64) -> Result<i64> {
+pub(crate) async fn offset_before(
+    window: &RemoteReader,
+    stream: StreamId,
+    next: u64,
+) -> Result<i64> {
     let Some(before) = next.checked_sub(1) else {
         return Ok(-1);
     };
-    let from = Start::Sequence(Sequence(before));
+    let from = ReadPosition::Sequence(Sequence(before));
     let mut found = window.batches(stream, from, 1).await?;
     if found.is_empty() {
         return Ok(-1);
     }
-    let mut publication = Publication::open(found.swap_remove(0), before)?;
+    let mut publication = EventPublication::open(found.swap_remove(0), before)?;
     let event = publication.next_event()?;
     let event = event.filter(|event| event.sequence as u64 == before);
     Ok(event.map_or(-1, |event| event.offset))
 }
 
 async fn by_time(
-    window: &Window,
-    stream: Stream,
-    head: Head,
+    window: &RemoteReader,
+    stream: StreamId,
+    head: StreamHead,
     time: Timestamp,
-) -> Result<Beginning> {
-    let found = window.batches(stream, Start::Time(time), 1).await?;
+) -> Result<ReaderStart> {
+    let found = window.batches(stream, ReadPosition::Time(time), 1).await?;
     let first = found.first().map_or(head.next, |batch| batch.first);
-    Ok(Beginning {
+    Ok(ReaderStart {
         sequence: first.max(Sequence(head.first.0)).0,
         not_before: time,
     })

@@ -12,15 +12,15 @@
 
 use steadfast_collections::schema::Record;
 use steadfast_core::limits;
-use steadfast_partition::{Halt, Turn};
+use steadfast_partition::{Turn, TurnError};
 
-use crate::error::{Error, Kind, Result};
-use crate::place::{self, PRODUCER_ORDER, PRODUCERS};
+use crate::error::{Error, ErrorKind, Result};
+use crate::keys::{self, PRODUCER_ORDER, PRODUCERS};
 
 /// The producer, epoch and first number of a publication.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Stamp {
+pub struct ProducerSequence {
     #[n(0)]
     pub id: i64,
     #[n(1)]
@@ -33,7 +33,7 @@ pub struct Stamp {
 /// Options for opening a producer.
 #[derive(Record, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Wish {
+pub struct ProducerOptions {
     /// The producer to reopen; `None` creates a new one.
     #[n(0)]
     pub id: Option<i64>,
@@ -79,13 +79,13 @@ pub(crate) struct ProducerRecord {
     number: u64,
     /// Its last publications, oldest first. `None` in rows of an older version.
     #[n(4)]
-    recent: Option<Vec<Span>>,
+    recent: Option<Vec<SequenceRange>>,
 }
 
 /// The numbers of a publication's events.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub(crate) struct Span {
+pub(crate) struct SequenceRange {
     #[n(0)]
     first: i32,
     #[n(1)]
@@ -95,7 +95,7 @@ pub(crate) struct Span {
 /// The producers that a hub partition remembers: ranks `first` to before `next`.
 #[derive(Record, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub(crate) struct Window {
+pub(crate) struct ProducerWindow {
     #[n(0)]
     pub(crate) first: u64,
     #[n(1)]
@@ -104,7 +104,7 @@ pub(crate) struct Window {
 
 /// Whether a publication is new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum DuplicateCheck {
     /// It is new; this becomes the producer's last number.
     Append(i32),
     /// It is a duplicate.
@@ -113,13 +113,13 @@ pub(crate) enum Verdict {
 
 impl ProducerRecord {
     /// Checks a publication of `count` events for duplicates and gaps.
-    pub(crate) fn judge(&self, stamp: &Stamp, count: u32) -> Result<Verdict> {
+    pub(crate) fn judge(&self, stamp: &ProducerSequence, count: u32) -> Result<DuplicateCheck> {
         if stamp.epoch < self.epoch {
             return Err(self.stolen(stamp.epoch));
         }
         let (first, last) = (stamp.first, plus(stamp.first, count.saturating_sub(1)));
         if first == plus(self.last, 1) {
-            return Ok(Verdict::Append(last));
+            return Ok(DuplicateCheck::Append(last));
         }
         let is_old = behind(last, self.last);
         let is_known = match self.recent.as_deref() {
@@ -127,29 +127,30 @@ impl ProducerRecord {
             _ if stamp.epoch != self.epoch => false,
             // A row of an older version lacks the starts of publications.
             None => is_old,
-            Some(recent) => recent.contains(&Span { first, last }),
+            Some(recent) => recent.contains(&SequenceRange { first, last }),
         };
         if is_known {
-            return Ok(Verdict::Repeated);
+            return Ok(DuplicateCheck::Repeated);
         }
         let next = plus(self.last, 1);
-        let words = match is_old {
+        let words = if is_old {
             // Clients match this text.
-            true => format!(
+            format!(
                 "producer {} sent the old sequence {first} to {last}, which is no publication \
                  of its own that came last; send {next} next",
                 self.id
-            ),
-            false => format!(
+            )
+        } else {
+            format!(
                 "producer {} sent number {first} after {}; send {next} next",
                 self.id, self.last
-            ),
+            )
         };
-        Err(Error::new(Kind::OutOfOrder, words))
+        Err(Error::new(ErrorKind::OutOfOrder, words))
     }
 
     /// A publication up to the number `last` was appended.
-    pub(crate) fn append(&mut self, stamp: &Stamp, last: i32) {
+    pub(crate) fn append(&mut self, stamp: &ProducerSequence, last: i32) {
         if stamp.epoch != self.epoch {
             self.recent = Some(Vec::new());
         }
@@ -159,10 +160,10 @@ impl ProducerRecord {
             recent.remove(0);
         }
         let first = stamp.first;
-        recent.push(Span { first, last });
+        recent.push(SequenceRange { first, last });
     }
 
-    fn opened(id: i64, wish: &Wish, number: u64) -> Self {
+    fn opened(id: i64, wish: &ProducerOptions, number: u64) -> Self {
         Self {
             id,
             epoch: wish.epoch.unwrap_or(0),
@@ -173,7 +174,7 @@ impl ProducerRecord {
     }
 
     /// The producer continues, or another client takes it over.
-    fn reopened(mut self, wish: &Wish) -> Result<Self> {
+    fn reopened(mut self, wish: &ProducerOptions) -> Result<Self> {
         let epoch = match wish.epoch {
             Some(epoch) if epoch < self.epoch => return Err(self.stolen(epoch)),
             Some(epoch) => epoch,
@@ -193,7 +194,7 @@ impl ProducerRecord {
     }
 
     /// The state returned to the client that opened the producer.
-    fn state(&self, wish: &Wish) -> ProducerState {
+    fn state(&self, wish: &ProducerOptions) -> ProducerState {
         ProducerState {
             id: self.id,
             epoch: self.epoch,
@@ -209,7 +210,7 @@ impl ProducerRecord {
              Received:{epoch} Current:{}",
             self.id, self.epoch
         );
-        Error::new(Kind::ProducerStolen, words)
+        Error::new(ErrorKind::ProducerStolen, words)
     }
 }
 
@@ -230,9 +231,9 @@ pub(crate) fn find(
     turn: &mut Turn<'_>,
     slot: &[u8],
     id: i64,
-) -> std::result::Result<Option<ProducerRecord>, Halt> {
+) -> std::result::Result<Option<ProducerRecord>, TurnError> {
     match turn.get(PRODUCERS, &key(slot, id))? {
-        Some(row) => match place::decode(&row) {
+        Some(row) => match keys::decode(&row) {
             Ok(record) => Ok(Some(record)),
             Err(_) => Err(Error::damaged("a producer").into()),
         },
@@ -241,17 +242,17 @@ pub(crate) fn find(
 }
 
 pub(crate) fn put(turn: &mut Turn<'_>, slot: &[u8], record: &ProducerRecord) {
-    turn.put(PRODUCERS, &key(slot, record.id), place::encode(record));
+    turn.put(PRODUCERS, &key(slot, record.id), keys::encode(record));
 }
 
 /// Opens or takes over a producer; evicts the oldest if there are too many.
 pub(crate) fn open(
     turn: &mut Turn<'_>,
     slot: &[u8],
-    window: &mut Window,
-    wish: &Wish,
+    window: &mut ProducerWindow,
+    wish: &ProducerOptions,
     fresh: i64,
-) -> std::result::Result<ProducerState, Halt> {
+) -> std::result::Result<ProducerState, TurnError> {
     let id = wish.id.unwrap_or(fresh);
     if let Some(found) = find(turn, slot, id)? {
         let record = found.reopened(wish)?;
@@ -278,7 +279,7 @@ pub(crate) fn forget(
     turn: &mut Turn<'_>,
     slot: &[u8],
     number: u64,
-) -> std::result::Result<(), Halt> {
+) -> std::result::Result<(), TurnError> {
     let order = order_key(slot, number);
     let id = turn.get(PRODUCER_ORDER, &order)?;
     let id = id.and_then(|id| id.as_ref().try_into().ok());
@@ -303,28 +304,33 @@ mod tests {
 
     /// A producer that has published `spans`.
     fn record(epoch: i16, spans: &[(i32, i32)]) -> ProducerRecord {
-        let mut record = ProducerRecord::opened(7, &Wish::default(), 0);
+        let mut record = ProducerRecord::opened(7, &ProducerOptions::default(), 0);
         record.epoch = epoch;
         for &(first, last) in spans {
             let id = record.id;
-            record.append(&Stamp { id, epoch, first }, last);
+            record.append(&ProducerSequence { id, epoch, first }, last);
         }
         record
     }
 
-    fn judge(record: &ProducerRecord, epoch: i16, first: i32, count: u32) -> Result<Verdict> {
+    fn judge(
+        record: &ProducerRecord,
+        epoch: i16,
+        first: i32,
+        count: u32,
+    ) -> Result<DuplicateCheck> {
         let id = record.id;
-        record.judge(&Stamp { id, epoch, first }, count)
+        record.judge(&ProducerSequence { id, epoch, first }, count)
     }
 
     #[test]
     fn what_comes_next_is_appended_and_what_comes_again_is_not() {
         let new = record(0, &[]);
-        assert_eq!(judge(&new, 0, 0, 5).unwrap(), Verdict::Append(4));
+        assert_eq!(judge(&new, 0, 0, 5).unwrap(), DuplicateCheck::Append(4));
         let used = record(0, &[(0, 4), (5, 5)]);
-        assert_eq!(judge(&used, 0, 6, 1).unwrap(), Verdict::Append(6));
-        assert_eq!(judge(&used, 0, 0, 5).unwrap(), Verdict::Repeated);
-        assert_eq!(judge(&used, 0, 5, 1).unwrap(), Verdict::Repeated);
+        assert_eq!(judge(&used, 0, 6, 1).unwrap(), DuplicateCheck::Append(6));
+        assert_eq!(judge(&used, 0, 0, 5).unwrap(), DuplicateCheck::Repeated);
+        assert_eq!(judge(&used, 0, 5, 1).unwrap(), DuplicateCheck::Repeated);
     }
 
     #[test]
@@ -332,7 +338,7 @@ mod tests {
         let used = record(0, &[(0, 4)]);
         for (first, count) in [(6, 1), (3, 5), (100, 1), (3, 1), (0, 4)] {
             let error = judge(&used, 0, first, count).unwrap_err();
-            assert_eq!(error.kind(), Kind::OutOfOrder);
+            assert_eq!(error.kind(), ErrorKind::OutOfOrder);
         }
         let old = judge(&used, 0, 3, 1).unwrap_err();
         assert!(old.message().contains("old sequence"), "{old}");
@@ -343,7 +349,10 @@ mod tests {
         let spans: Vec<_> = (0..40).map(|number| (number, number)).collect();
         let used = record(0, &spans);
         let oldest = 40 - limits::PRODUCER_PUBLICATIONS as i32;
-        assert_eq!(judge(&used, 0, oldest, 1).unwrap(), Verdict::Repeated);
+        assert_eq!(
+            judge(&used, 0, oldest, 1).unwrap(),
+            DuplicateCheck::Repeated
+        );
         assert!(judge(&used, 0, oldest - 1, 1).is_err());
     }
 
@@ -351,42 +360,42 @@ mod tests {
     fn a_row_of_an_older_version_takes_everything_before_its_end_for_a_repetition() {
         let mut old = record(0, &[(0, 4)]);
         old.recent = None;
-        assert_eq!(judge(&old, 0, 3, 1).unwrap(), Verdict::Repeated);
-        assert_eq!(judge(&old, 0, 5, 1).unwrap(), Verdict::Append(5));
-        let stored = place::encode(&ProducerState {
+        assert_eq!(judge(&old, 0, 3, 1).unwrap(), DuplicateCheck::Repeated);
+        assert_eq!(judge(&old, 0, 5, 1).unwrap(), DuplicateCheck::Append(5));
+        let stored = keys::encode(&ProducerState {
             id: 7,
             epoch: 0,
             last: 4,
             number: 0,
         });
-        assert_eq!(place::decode::<ProducerRecord>(&stored).unwrap(), old);
+        assert_eq!(keys::decode::<ProducerRecord>(&stored).unwrap(), old);
     }
 
     #[test]
     fn an_older_epoch_is_refused_and_a_newer_one_goes_on() {
         let used = record(2, &[(0, 4)]);
         let late = judge(&used, 1, 5, 1).unwrap_err();
-        assert_eq!(late.kind(), Kind::ProducerStolen);
+        assert_eq!(late.kind(), ErrorKind::ProducerStolen);
         assert!(late.message().ends_with("Received:1 Current:2"), "{late}");
-        let wish = Wish {
+        let wish = ProducerOptions {
             id: Some(7),
-            ..Wish::default()
+            ..ProducerOptions::default()
         };
         let next = used.clone().reopened(&wish).unwrap().state(&wish);
         assert_eq!((next.epoch, next.last), (3, 4));
-        let old = Wish {
+        let old = ProducerOptions {
             epoch: Some(1),
             ..wish
         };
         let kind = used.reopened(&old).unwrap_err().kind();
-        assert_eq!(kind, Kind::ProducerStolen);
+        assert_eq!(kind, ErrorKind::ProducerStolen);
     }
 
     #[test]
     fn a_producer_that_comes_back_is_told_its_own_number_and_what_it_repeats_is_known() {
         // Its last acknowledgement was lost on the way.
         let used = record(0, &[(1, 5), (6, 6)]);
-        let wish = Wish {
+        let wish = ProducerOptions {
             id: Some(7),
             epoch: Some(0),
             last: Some(5),
@@ -394,14 +403,14 @@ mod tests {
         let used = used.reopened(&wish).unwrap();
         let told = used.state(&wish);
         assert_eq!((told.epoch, told.last), (0, 5));
-        assert_eq!(judge(&used, 0, 6, 1).unwrap(), Verdict::Repeated);
-        assert_eq!(judge(&used, 0, 7, 1).unwrap(), Verdict::Append(7));
+        assert_eq!(judge(&used, 0, 6, 1).unwrap(), DuplicateCheck::Repeated);
+        assert_eq!(judge(&used, 0, 7, 1).unwrap(), DuplicateCheck::Append(7));
     }
 
     #[test]
     fn no_event_of_a_producer_that_takes_over_is_taken_for_a_repetition() {
         let used = record(0, &[(1, 1), (2, 2), (3, 3)]);
-        let wish = Wish {
+        let wish = ProducerOptions {
             id: Some(7),
             epoch: Some(1),
             last: Some(0),
@@ -409,24 +418,33 @@ mod tests {
         let taken = used.clone().reopened(&wish).unwrap();
         let old = judge(&taken, 1, 1, 1).unwrap_err();
         assert!(old.message().contains("old sequence"), "{old}");
-        assert_eq!(judge(&taken, 1, 4, 1).unwrap(), Verdict::Append(4));
-        let wish = Wish { last: None, ..wish };
+        assert_eq!(judge(&taken, 1, 4, 1).unwrap(), DuplicateCheck::Append(4));
+        let wish = ProducerOptions { last: None, ..wish };
         let going_on = used.clone().reopened(&wish).unwrap();
-        assert_eq!(judge(&going_on, 1, 3, 1).unwrap(), Verdict::Repeated);
+        assert_eq!(judge(&going_on, 1, 3, 1).unwrap(), DuplicateCheck::Repeated);
         // Without a reopen the numbers continue.
         let error = judge(&used, 1, 1, 1).unwrap_err();
-        assert_eq!(error.kind(), Kind::OutOfOrder);
-        assert_eq!(judge(&used, 1, 4, 1).unwrap(), Verdict::Append(4));
+        assert_eq!(error.kind(), ErrorKind::OutOfOrder);
+        assert_eq!(judge(&used, 1, 4, 1).unwrap(), DuplicateCheck::Append(4));
     }
 
     #[test]
     fn numbers_begin_again_behind_the_greatest() {
         let end = record(0, &[(i32::MAX, i32::MAX)]);
-        assert_eq!(judge(&end, 0, 0, 2).unwrap(), Verdict::Append(1));
-        assert_eq!(judge(&end, 0, i32::MAX, 1).unwrap(), Verdict::Repeated);
+        assert_eq!(judge(&end, 0, 0, 2).unwrap(), DuplicateCheck::Append(1));
+        assert_eq!(
+            judge(&end, 0, i32::MAX, 1).unwrap(),
+            DuplicateCheck::Repeated
+        );
         let past = record(0, &[(i32::MAX, i32::MAX), (0, 1)]);
-        assert_eq!(judge(&past, 0, i32::MAX, 1).unwrap(), Verdict::Repeated);
+        assert_eq!(
+            judge(&past, 0, i32::MAX, 1).unwrap(),
+            DuplicateCheck::Repeated
+        );
         let before = record(0, &[(i32::MAX - 1, i32::MAX - 1)]);
-        assert_eq!(judge(&before, 0, i32::MAX, 3).unwrap(), Verdict::Append(1));
+        assert_eq!(
+            judge(&before, 0, i32::MAX, 3).unwrap(),
+            DuplicateCheck::Append(1)
+        );
     }
 }

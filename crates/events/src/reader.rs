@@ -7,16 +7,16 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use steadfast_core::id::{Sequence, Stream};
+use steadfast_core::id::{Sequence, StreamId};
 use steadfast_core::limits;
-use steadfast_partition::{Batch as Stored, Router, Start, Window};
+use steadfast_partition::{Batch as Stored, ReadPosition, RemoteReader, Router};
 use tokio::sync::watch;
 
-use crate::batch::{Event, Publication};
-use crate::chair::Sitting;
-use crate::error::{Error, Kind, Result};
-use crate::live::{Cut, Seat};
-use crate::position::Beginning;
+use crate::batch::{EventData, EventPublication};
+use crate::error::{Error, ErrorKind, Result};
+use crate::position::ReaderStart;
+use crate::reader_lease::RemoteReaderGuard;
+use crate::reader_registry::{DisconnectSignal, ReaderGuard};
 use crate::traffic::Counter;
 
 /// The properties of a partition.
@@ -34,41 +34,41 @@ pub struct PartitionProperties {
 }
 
 /// Where a reader is registered: at this node, or at the owner of its partition.
-pub(crate) enum Hold {
-    Here(Seat),
-    There(Sitting),
+pub(crate) enum ReaderAttachment {
+    Local(ReaderGuard),
+    Remote(RemoteReaderGuard),
 }
 
-impl Hold {
-    fn cut(&self) -> &Cut {
+impl ReaderAttachment {
+    fn cut(&self) -> &DisconnectSignal {
         match self {
-            Self::Here(seat) => &seat.cut,
-            Self::There(sitting) => &sitting.cut,
+            Self::Local(seat) => &seat.cut,
+            Self::Remote(sitting) => &sitting.cut,
         }
     }
 }
 
 /// Reads one partition for one group.
-pub struct Reader {
+pub struct PartitionReader {
     router: Arc<Router>,
-    window: Window,
-    stream: Stream,
-    hold: Hold,
+    window: RemoteReader,
+    stream: StreamId,
+    hold: ReaderAttachment,
     /// The number after the last durable event.
     end: watch::Receiver<Sequence>,
     /// The read-ahead buffer.
     ahead: VecDeque<Stored>,
-    next: Beginning,
+    next: ReaderStart,
     traffic: Arc<Counter>,
 }
 
-impl Reader {
+impl PartitionReader {
     pub(crate) async fn new(
         router: Arc<Router>,
-        window: Window,
-        stream: Stream,
-        hold: Hold,
-        next: Beginning,
+        window: RemoteReader,
+        stream: StreamId,
+        hold: ReaderAttachment,
+        next: ReaderStart,
         traffic: Arc<Counter>,
     ) -> Result<Self> {
         Ok(Self {
@@ -85,7 +85,7 @@ impl Reader {
 
     /// The next publication, starting at the first undelivered event; waits for one at
     /// the end. Cancel-safe. After an error the reader is unusable.
-    pub async fn next(&mut self) -> Result<Publication> {
+    pub async fn next(&mut self) -> Result<EventPublication> {
         loop {
             if let Some(publication) = self.try_next().await? {
                 return Ok(publication);
@@ -95,7 +95,7 @@ impl Reader {
     }
 
     /// The next publication; `None` at the end.
-    pub async fn try_next(&mut self) -> Result<Option<Publication>> {
+    pub async fn try_next(&mut self) -> Result<Option<EventPublication>> {
         loop {
             self.check()?;
             while let Some(stored) = self.ahead.pop_front() {
@@ -108,11 +108,11 @@ impl Reader {
                     continue;
                 }
                 let bytes = stored.bytes.len();
-                let publication = Publication::open(stored, from)?;
+                let publication = EventPublication::open(stored, from)?;
                 self.traffic.handed_out(publication.left(), bytes);
                 return Ok(Some(publication));
             }
-            let from = Start::Sequence(Sequence(self.next.sequence));
+            let from = ReadPosition::Sequence(Sequence(self.next.sequence));
             // Read on only if more events are durable, or the partition is lost.
             let end = *self.end.borrow_and_update();
             if end.0 <= self.next.sequence && !self.is_lost() {
@@ -131,8 +131,11 @@ impl Reader {
         }
     }
 
-    /// The next single event, in the order of [`Reader::next`].
-    pub async fn next_event(&mut self, current: &mut Option<Publication>) -> Result<Event> {
+    /// The next single event, in the order of [`PartitionReader::next`].
+    pub async fn next_event(
+        &mut self,
+        current: &mut Option<EventPublication>,
+    ) -> Result<EventData> {
         loop {
             self.check()?;
             if let Some(publication) = current
@@ -147,7 +150,7 @@ impl Reader {
     /// Resolves when the reader is disconnected, with the reason: another reader
     /// displaced it, the partition has another owner, or the event hub was deleted.
     /// Deliver nothing from then on.
-    pub fn cut(&self) -> impl Future<Output = Error> + Send + use<> {
+    pub fn disconnected(&self) -> impl Future<Output = Error> + Send + use<> {
         self.hold.cut().wait()
     }
 
@@ -159,7 +162,7 @@ impl Reader {
         }
     }
 
-    /// The sequence number of the next event from [`Reader::next`].
+    /// The sequence number of the next event from [`PartitionReader::next`].
     pub fn position(&self) -> i64 {
         self.next.sequence as i64
     }
@@ -194,11 +197,11 @@ impl Reader {
         // Until the next owner is known, the caller may retry without a pause.
         tokio::task::yield_now().await;
         let partition = self.window.partition();
-        if self.router.is_alone() && self.router.door(partition).is_none() {
+        if self.router.is_single_node() && self.router.mailbox(partition).is_none() {
             let words = format!("partition {partition} is not served here now; attach again");
-            return Err(Error::new(Kind::Unavailable, words));
+            return Err(Error::new(ErrorKind::Unavailable, words));
         }
-        let window = self.router.window(partition);
+        let window = self.router.reader(partition);
         self.end = window.follow(self.stream).await?;
         self.window = window;
         self.ahead.clear();

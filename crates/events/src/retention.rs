@@ -10,14 +10,14 @@ use steadfast_collections::schema::Record;
 use steadfast_core::clock::Timestamp;
 use steadfast_core::id::{Offset, Sequence};
 use steadfast_core::limits::RETENTION_STEPS;
-use steadfast_partition::Head;
+use steadfast_partition::StreamHead;
 
-use crate::definition::Retention;
+use crate::definition::EventRetention;
 
 /// The position and time of a publication.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub(crate) struct Mark {
+pub(crate) struct RetentionMark {
     #[n(0)]
     pub(crate) first: u64,
     #[n(1)]
@@ -27,11 +27,15 @@ pub(crate) struct Mark {
 }
 
 /// The new start of a trimmed stream.
-pub(crate) type Cut = (Sequence, Offset);
+pub(crate) type TrimPoint = (Sequence, Offset);
 
 /// Marks a publication if it is far enough after the last mark.
-pub(crate) fn note(marks: &mut Vec<Mark>, retention: Retention, mark: Mark) -> bool {
-    if retention == Retention::default() {
+pub(crate) fn note(
+    marks: &mut Vec<RetentionMark>,
+    retention: EventRetention,
+    mark: RetentionMark,
+) -> bool {
+    if retention == EventRetention::default() {
         return false;
     }
     let is_due = marks.last().is_none_or(|last| {
@@ -59,28 +63,28 @@ pub(crate) fn note(marks: &mut Vec<Mark>, retention: Retention, mark: Mark) -> b
 
 /// Where to trim to satisfy the byte bound: at a mark, or at the newest publication
 /// if even the last mark is too far back.
-pub(crate) fn cut_by_size(
-    marks: &[Mark],
-    newest: Option<&Mark>,
-    retention: Retention,
-    head: Head,
-) -> Option<Cut> {
+pub(crate) fn trim_by_size(
+    marks: &[RetentionMark],
+    newest: Option<&RetentionMark>,
+    retention: EventRetention,
+    head: StreamHead,
+) -> Option<TrimPoint> {
     let most = retention.bytes?;
     if head.end.0 - head.first_offset.0 <= most {
         return None;
     }
-    let fits = |mark: &&Mark| head.end.0.saturating_sub(mark.offset) <= most;
+    let fits = |mark: &&RetentionMark| head.end.0.saturating_sub(mark.offset) <= most;
     let cut = marks.iter().find(fits).or(newest).or(marks.last())?;
     (cut.first > head.first.0).then_some((Sequence(cut.first), Offset(cut.offset)))
 }
 
 /// Where to trim to satisfy the age bound.
-pub(crate) fn cut_by_age(
-    marks: &[Mark],
-    retention: Retention,
-    head: Head,
+pub(crate) fn trim_by_age(
+    marks: &[RetentionMark],
+    retention: EventRetention,
+    head: StreamHead,
     now: Timestamp,
-) -> Option<Cut> {
+) -> Option<TrimPoint> {
     let age = age_ms(retention)?;
     let is_over = |time: Timestamp| time.0.saturating_add(age) <= now.0;
     if head.first == head.next {
@@ -96,9 +100,9 @@ pub(crate) fn cut_by_age(
 
 /// When to check the age bound next; `None` while no event can expire.
 pub(crate) fn next_look(
-    marks: &[Mark],
-    retention: Retention,
-    head: Head,
+    marks: &[RetentionMark],
+    retention: EventRetention,
+    head: StreamHead,
     now: Timestamp,
 ) -> Option<Timestamp> {
     let age = age_ms(retention)?;
@@ -111,11 +115,11 @@ pub(crate) fn next_look(
 }
 
 /// Drops the marks before a trim point. One at the trim point stays.
-pub(crate) fn forget(marks: &mut Vec<Mark>, cut: Cut) {
+pub(crate) fn forget(marks: &mut Vec<RetentionMark>, cut: TrimPoint) {
     marks.retain(|mark| mark.first >= cut.0.0);
 }
 
-fn age_ms(retention: Retention) -> Option<i64> {
+fn age_ms(retention: EventRetention) -> Option<i64> {
     let age = retention.age?;
     Some(i64::try_from(age.as_millis()).unwrap_or(i64::MAX))
 }
@@ -134,16 +138,16 @@ mod tests {
             steps in proptest::collection::vec((0i64..50, 1u64..800), 1..300),
             age in proptest::option::of(100u64..2000), bytes in proptest::option::of(200u64..5000),
         ) {
-            let retention = Retention { age: age.map(Duration::from_millis), bytes };
-            let (mut head, mut marks, mut now) = (Head::default(), Vec::new(), Timestamp(1));
+            let retention = EventRetention { age: age.map(Duration::from_millis), bytes };
+            let (mut head, mut marks, mut now) = (StreamHead::default(), Vec::new(), Timestamp(1));
             let mut kept: Vec<(u64, u64, Timestamp)> = Vec::new();
             for (pause, size) in steps {
                 now.0 += pause;
-                let mark = Mark { first: head.next.0, offset: head.end.0, time: now };
+                let mark = RetentionMark { first: head.next.0, offset: head.end.0, time: now };
                 kept.push((mark.first, mark.offset, now));
                 (head.next.0, head.end.0, head.time) = (head.next.0 + 1, head.end.0 + size, now);
                 note(&mut marks, retention, mark);
-                let cuts = [cut_by_size(&marks, Some(&mark), retention, head), cut_by_age(&marks, retention, head, now)];
+                let cuts = [trim_by_size(&marks, Some(&mark), retention, head), trim_by_age(&marks, retention, head, now)];
                 if let Some(cut) = cuts.into_iter().flatten().max() {
                     (head.first, head.first_offset) = cut;
                     forget(&mut marks, cut);

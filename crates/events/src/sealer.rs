@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::definition::{EventHub, Policy};
-use crate::place::folded;
+use crate::definition::{AccessPolicy, EventHub};
+use crate::keys::folded;
 
 /// Encrypts and decrypts keys.
 pub trait Sealer: Send + Sync + 'static {
@@ -32,10 +32,10 @@ pub(crate) struct KeyVault {
 
 /// A stored event hub, decrypted.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Opened {
+pub(crate) struct OpenedHub {
     pub(crate) hub: EventHub,
     /// Policies whose keys cannot be decrypted.
-    pub(crate) locked: Vec<Policy>,
+    pub(crate) locked: Vec<AccessPolicy>,
     /// Some keys are stored in plain text, though there is a sealer.
     pub(crate) is_plain: bool,
 }
@@ -49,7 +49,7 @@ impl KeyVault {
     }
 
     /// Whether a policy's unreadable keys are to be logged: true the first time.
-    pub(crate) fn tells(&self, hub: &EventHub, policy: &Policy) -> bool {
+    pub(crate) fn tells(&self, hub: &EventHub, policy: &AccessPolicy) -> bool {
         let mut told = self.told.lock();
         told.insert((hub.id, policy.name.clone()))
     }
@@ -67,7 +67,7 @@ impl KeyVault {
     }
 
     /// A stored event hub with decrypted keys, and the policies that stay sealed.
-    pub(crate) fn opened(&self, mut hub: EventHub) -> Opened {
+    pub(crate) fn opened(&self, mut hub: EventHub) -> OpenedHub {
         let (mut locked, mut is_plain) = (Vec::new(), false);
         if self.sealer.is_some() {
             for policy in std::mem::take(&mut hub.policies) {
@@ -80,16 +80,16 @@ impl KeyVault {
                 }
             }
         }
-        Opened {
+        OpenedHub {
             hub,
             locked,
             is_plain,
         }
     }
 
-    fn opened_policy(&self, hub: &EventHub, policy: &Policy) -> Option<Policy> {
+    fn opened_policy(&self, hub: &EventHub, policy: &AccessPolicy) -> Option<AccessPolicy> {
         let sealer = self.sealer.as_ref()?;
-        Some(Policy {
+        Some(AccessPolicy {
             primary: sealer.open(&place(hub, policy, "primary"), &policy.primary)?,
             secondary: sealer.open(&place(hub, policy, "secondary"), &policy.secondary)?,
             ..policy.clone()
@@ -98,7 +98,7 @@ impl KeyVault {
 }
 
 /// The context that a key is bound to: hub ids are never reused.
-fn place(hub: &EventHub, policy: &Policy, which: &str) -> String {
+fn place(hub: &EventHub, policy: &AccessPolicy, which: &str) -> String {
     let (id, name) = (hub.id, folded(&hub.name));
     format!("event hub {id} {name}\0policy {}\0{which}", policy.name)
 }
@@ -108,12 +108,12 @@ mod tests {
     use steadfast_core::clock::Timestamp;
 
     use super::*;
-    use crate::definition::{Definition, Rights};
+    use crate::definition::{EventHubDefinition, Rights};
 
     /// Prefixes the text with the place.
-    struct Shown;
+    struct PlainSealer;
 
-    impl Sealer for Shown {
+    impl Sealer for PlainSealer {
         fn seal(&self, place: &str, text: &str) -> String {
             format!("sealed {place}|{text}")
         }
@@ -127,8 +127,8 @@ mod tests {
     }
 
     fn hub(id: u64, name: &str, policy: &str) -> EventHub {
-        let mut definition = Definition::new(name, 1);
-        definition.policies.push(Policy {
+        let mut definition = EventHubDefinition::new(name, 1);
+        definition.policies.push(AccessPolicy {
             name: policy.to_owned(),
             rights: Rights::default(),
             primary: "one".to_owned(),
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn keys_open_at_their_own_place_only() {
-        let vault = KeyVault::new(Arc::new(Shown));
+        let vault = KeyVault::new(Arc::new(PlainSealer));
         let own = hub(7, "Orders", "send");
         let sealed = vault.sealed(&own);
         assert!(sealed.policies[0].primary.starts_with("sealed "));
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn keys_that_were_stored_as_they_are_open_and_are_sealed_then() {
-        let vault = KeyVault::new(Arc::new(Shown));
+        let vault = KeyVault::new(Arc::new(PlainSealer));
         let plain = hub(7, "orders", "send");
         let opened = vault.opened(plain.clone());
         assert_eq!((&opened.hub, opened.locked.len()), (&plain, 0));
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_lock_is_told_once_per_event_hub_and_policy() {
-        let vault = KeyVault::new(Arc::new(Shown));
+        let vault = KeyVault::new(Arc::new(PlainSealer));
         let (one, two) = (hub(7, "orders", "send"), hub(8, "orders", "send"));
         assert!(vault.tells(&one, &one.policies[0]));
         assert!(!vault.clone().tells(&one, &one.policies[0]));

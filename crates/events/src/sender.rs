@@ -7,57 +7,59 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use steadfast_core::task::named;
-use steadfast_partition::{Pending, Result as PartitionResult};
+use steadfast_core::task::name_task;
+use steadfast_partition::{PendingResponse, Result as PartitionResult};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::batch::Batch;
-use crate::error::{Error, Kind, Result};
+use crate::batch::EventDataBatch;
+use crate::error::{Error, ErrorKind, Result};
 use crate::hash::partition_of;
-use crate::hubs::{EventHubs, Known};
-use crate::place;
-use crate::producer::{ProducerState, Stamp, Wish};
-use crate::slot_command::{Publish, Published, SlotCommand, SlotReply};
+use crate::hub_partition_command::{
+    HubPartitionCommand, HubPartitionResponse, PublishCommand, PublishReceipt,
+};
+use crate::hubs::{CachedHub, EventHubs};
+use crate::keys;
+use crate::producer::{ProducerOptions, ProducerSequence, ProducerState};
 
 /// Publishes to one event hub, or to one of its partitions.
 #[derive(Clone)]
-pub struct Sender {
+pub struct EventSender {
     hubs: EventHubs,
-    known: Arc<Known>,
+    known: Arc<CachedHub>,
     partition: Option<u32>,
     /// Publications to other nodes, sequential per partition.
-    lanes: Arc<Lanes>,
+    lanes: Arc<PreviousSends>,
 }
 
 /// By partition: resolves when the previous publication is answered.
-type Lanes = Mutex<HashMap<u32, oneshot::Receiver<()>>>;
+type PreviousSends = Mutex<HashMap<u32, oneshot::Receiver<()>>>;
 
 /// A publication that is in its partition's queue.
-pub struct Submitted {
+pub struct PendingPublication {
     hubs: EventHubs,
-    known: Arc<Known>,
-    answer: Answering,
+    known: Arc<CachedHub>,
+    answer: PublicationResponse,
     bytes: usize,
 }
 
-enum Answering {
-    Here(Pending<SlotReply>),
-    Elsewhere(JoinHandle<PartitionResult<SlotReply>>),
+enum PublicationResponse {
+    Local(PendingResponse<HubPartitionResponse>),
+    Remote(JoinHandle<PartitionResult<HubPartitionResponse>>),
 }
 
-impl Submitted {
+impl PendingPublication {
     /// Waits until the publication is durable.
-    pub async fn published(self) -> Result<Published> {
+    pub async fn published(self) -> Result<PublishReceipt> {
         let answer = match self.answer {
-            Answering::Here(pending) => pending.answer().await,
-            Answering::Elsewhere(call) => match call.await {
+            PublicationResponse::Local(pending) => pending.answer().await,
+            PublicationResponse::Remote(call) => match call.await {
                 Ok(answer) => answer,
                 Err(_) => return Err(Error::damaged("a reply")),
             },
         };
-        match answer.map_err(|error| self.hubs.judged(&self.known, error.into()))? {
-            SlotReply::Published(published) => {
+        match answer.map_err(|error| self.hubs.forget_if_stale(&self.known, error.into()))? {
+            HubPartitionResponse::Published(published) => {
                 let traffic = &self.hubs.inner.traffic;
                 traffic.taken_in(published.count, self.bytes);
                 Ok(published)
@@ -69,17 +71,17 @@ impl Submitted {
 
 impl EventHubs {
     /// Publishes to an event hub; to one partition only, if one is named.
-    pub async fn sender(&self, name: &str, partition: Option<u32>) -> Result<Sender> {
+    pub async fn sender(&self, name: &str, partition: Option<u32>) -> Result<EventSender> {
         let known = self.known(name).await?;
         if let Some(partition) = partition {
             known.check(partition)?;
         }
-        Ok(Sender::new(self.clone(), known, partition))
+        Ok(EventSender::new(self.clone(), known, partition))
     }
 }
 
-impl Sender {
-    pub(crate) fn new(hubs: EventHubs, known: Arc<Known>, partition: Option<u32>) -> Self {
+impl EventSender {
+    pub(crate) fn new(hubs: EventHubs, known: Arc<CachedHub>, partition: Option<u32>) -> Self {
         Self {
             hubs,
             known,
@@ -89,19 +91,23 @@ impl Sender {
     }
 
     /// Publishes and waits until it is durable: all events or none.
-    pub async fn send(&self, batch: Batch) -> Result<Published> {
+    pub async fn send(&self, batch: EventDataBatch) -> Result<PublishReceipt> {
         self.submit(batch).await?.published().await
     }
 
     /// Queues a publication for its partition, in order of submission. Waits only for
     /// space in the mailbox.
-    pub async fn submit(&self, batch: Batch) -> Result<Submitted> {
+    pub async fn submit(&self, batch: EventDataBatch) -> Result<PendingPublication> {
         self.submit_as(None, batch).await
     }
 
-    /// As [`Sender::submit`], numbered by an idempotent producer. For a sender to
+    /// As [`EventSender::submit`], numbered by an idempotent producer. For a sender to
     /// one partition only.
-    pub async fn submit_as(&self, stamp: Option<Stamp>, batch: Batch) -> Result<Submitted> {
+    pub async fn submit_as(
+        &self,
+        stamp: Option<ProducerSequence>,
+        batch: EventDataBatch,
+    ) -> Result<PendingPublication> {
         if stamp.is_some() && self.partition.is_none() {
             return Err(needs_partition());
         }
@@ -112,22 +118,22 @@ impl Sender {
         };
         let bytes = batch.event_bytes();
         let (blob, count) = batch.finish()?;
-        let command = SlotCommand::Publish(Publish {
+        let command = HubPartitionCommand::Publish(PublishCommand {
             terms: self.known.terms,
             count,
             blob,
             stamp,
         });
-        let to = place::slot(&self.known.name, partition);
-        let place = self.hubs.place(&self.known, partition);
-        let answer = match self.hubs.inner.router.door(place) {
-            Some(door) => Answering::Here(door.begin(to, command).await?),
+        let to = keys::hub_partition_address(&self.known.name, partition);
+        let place = self.hubs.hosting_partition(&self.known, partition);
+        let answer = match self.hubs.inner.router.mailbox(place) {
+            Some(door) => PublicationResponse::Local(door.begin(to, command).await?),
             None => {
                 let slots = self.hubs.inner.slots.clone();
                 let (done, after) = oneshot::channel();
                 let before = self.lanes.lock().insert(partition, after);
                 // It continues if the caller drops it, like a local publication.
-                let call = tokio::spawn(named(async move {
+                let call = tokio::spawn(name_task(async move {
                     if let Some(before) = before {
                         // It has ended, with success or not.
                         let _ = before.await;
@@ -136,10 +142,10 @@ impl Sender {
                     drop(done);
                     answer
                 }));
-                Answering::Elsewhere(call)
+                PublicationResponse::Remote(call)
             }
         };
-        Ok(Submitted {
+        Ok(PendingPublication {
             hubs: self.hubs.clone(),
             known: Arc::clone(&self.known),
             answer,
@@ -149,16 +155,20 @@ impl Sender {
 
     /// Opens a new idempotent producer, continues one at its epoch, or takes one over
     /// with a higher epoch. For a sender to one partition only.
-    pub async fn producer(&self, wish: Wish) -> Result<ProducerState> {
+    pub async fn producer(&self, wish: ProducerOptions) -> Result<ProducerState> {
         let partition = self.partition.ok_or_else(needs_partition)?;
-        let command = SlotCommand::Producer {
+        let command = HubPartitionCommand::Producer {
             terms: self.known.terms,
             wish,
             // JavaScript cannot represent a greater number exactly.
             fresh: fastrand::i64(1..1 << 53),
         };
-        match self.hubs.tell(&self.known, partition, command).await? {
-            SlotReply::Producer(state) => Ok(state),
+        match self
+            .hubs
+            .send_command(&self.known, partition, command)
+            .await?
+        {
+            HubPartitionResponse::Producer(state) => Ok(state),
             _ => Err(Error::damaged("a reply")),
         }
     }
@@ -171,5 +181,5 @@ impl Sender {
 
 fn needs_partition() -> Error {
     let words = "an idempotent producer publishes to one partition; name it";
-    Error::new(Kind::BadPublication, words)
+    Error::new(ErrorKind::BadPublication, words)
 }

@@ -5,7 +5,10 @@ mod setup;
 
 use setup::{Node, open, start};
 use steadfast_core::clock::Timestamp;
-use steadfast_events::{Attach, Blobs, Conditions, Definition, Kind, Match, Pairs, Position, Put};
+use steadfast_events::{
+    BlobPairs, Blobs, Conditions, ErrorKind, EventHubDefinition, EventPosition, PutBlobRequest,
+    ReaderOptions, VersionMatch,
+};
 
 const BOX: &str = "devstoreaccount1/box";
 const ALWAYS: Conditions = Conditions {
@@ -16,26 +19,26 @@ const ALWAYS: Conditions = Conditions {
     lease: None,
 };
 const ABSENT: Conditions = Conditions {
-    not: Some(Match::Any),
+    not: Some(VersionMatch::Any),
     ..ALWAYS
 };
 
 fn only(version: u64) -> Conditions {
     Conditions {
-        only: Some(Match::Version(version)),
+        only: Some(VersionMatch::Version(version)),
         ..ALWAYS
     }
 }
 
-fn put(name: &str, body: impl Into<bytes::Bytes>) -> Put {
-    Put {
+fn put(name: &str, body: impl Into<bytes::Bytes>) -> PutBlobRequest {
+    PutBlobRequest {
         name: name.into(),
         body: body.into(),
-        ..Put::default()
+        ..PutBlobRequest::default()
     }
 }
 
-fn owner(name: &str) -> Pairs {
+fn owner(name: &str) -> BlobPairs {
     vec![("ownerid".into(), name.into())]
 }
 
@@ -82,7 +85,7 @@ async fn a_blob_comes_back_as_written_whole_or_in_part() {
     let gone = blobs.get(BOX, "house/42.json").await.unwrap_err();
     assert_eq!(
         (gone.kind(), gone.code().0),
-        (Kind::BlobNotFound, "STF-5019")
+        (ErrorKind::BlobNotFound, "STF-5019")
     );
 }
 
@@ -101,7 +104,10 @@ async fn sixteen_mebibytes_are_taken_and_one_more_byte_is_not() {
         .put(BOX, put("larger", more), ALWAYS)
         .await
         .unwrap_err();
-    assert_eq!((error.kind(), error.code().0), (Kind::BadBlob, "STF-5022"));
+    assert_eq!(
+        (error.kind(), error.code().0),
+        (ErrorKind::BadBlob, "STF-5022")
+    );
 }
 
 #[tokio::test]
@@ -111,7 +117,7 @@ async fn conditions_are_kept_and_every_write_has_another_version() {
     let exists = blobs.put(BOX, put("a", "2"), ABSENT).await.unwrap_err();
     assert_eq!(
         (exists.kind(), exists.code().0),
-        (Kind::BlobExists, "STF-5020")
+        (ErrorKind::BlobExists, "STF-5020")
     );
     let second = blobs
         .describe(BOX, "a", owner("x"), only(first.version))
@@ -124,7 +130,7 @@ async fn conditions_are_kept_and_every_write_has_another_version() {
         .unwrap_err();
     assert_eq!(
         (stale.kind(), stale.code().0),
-        (Kind::ConditionFailed, "STF-5021")
+        (ErrorKind::ConditionFailed, "STF-5021")
     );
     let (_, body) = blobs.read(BOX, "a", None).await.unwrap();
     assert_eq!(&body[..], b"1");
@@ -151,7 +157,7 @@ async fn conditions_on_the_time_of_the_last_write_count_in_seconds() {
     assert!(until(same).check(Some(&made)).is_ok());
     for stale in [after(same), until(earlier)] {
         let error = blobs.put(BOX, put("a", "2"), stale).await.unwrap_err();
-        assert_eq!(error.kind(), Kind::ConditionFailed);
+        assert_eq!(error.kind(), ErrorKind::ConditionFailed);
     }
     assert_eq!(blobs.get(BOX, "a").await.unwrap(), made);
 }
@@ -179,7 +185,10 @@ async fn what_processors_of_sdks_keep_is_found() {
         wanted.metadata = vec![metadata];
         blobs.put(BOX, wanted, ALWAYS).await.unwrap();
     }
-    let kept = blobs.kept("Houses", "$Default").await.unwrap();
+    let kept = blobs
+        .checkpoint_store_entries("Houses", "$Default")
+        .await
+        .unwrap();
     let seen: Vec<_> = kept
         .iter()
         .map(|one| {
@@ -208,7 +217,7 @@ async fn events_34_of_two_writes_with_one_version_one_succeeds() {
             (Ok(winner), Err(loser)) | (Err(loser), Ok(winner)) => (winner, loser),
             other => panic!("round {round}: {other:?}"),
         };
-        assert_eq!(loser.kind(), Kind::ConditionFailed);
+        assert_eq!(loser.kind(), ErrorKind::ConditionFailed);
         version = winner.version;
     }
 }
@@ -221,7 +230,7 @@ async fn events_35_metadata_of_a_missing_blob_is_not_found_whatever_the_conditio
             .describe(BOX, "a", owner("x"), conditions)
             .await
             .unwrap_err();
-        assert_eq!(error.kind(), Kind::BlobNotFound);
+        assert_eq!(error.kind(), ErrorKind::BlobNotFound);
     }
 }
 
@@ -244,7 +253,7 @@ async fn blobs_are_listed_by_prefix_page_by_page() {
             .await
             .unwrap();
     }
-    let names = |page: &steadfast_events::Page| -> Vec<String> {
+    let names = |page: &steadfast_events::BlobPage| -> Vec<String> {
         page.blobs.iter().map(|blob| blob.name.clone()).collect()
     };
     let first = blobs.list(BOX, "a/", "", 2).await.unwrap();
@@ -267,7 +276,7 @@ async fn a_container_goes_with_its_blobs() {
     let again = blobs.create_container(BOX, Vec::new()).await.unwrap_err();
     assert_eq!(
         (again.kind(), again.code().0),
-        (Kind::ContainerExists, "STF-5018")
+        (ErrorKind::ContainerExists, "STF-5018")
     );
     for number in 0..30 {
         blobs
@@ -279,7 +288,7 @@ async fn a_container_goes_with_its_blobs() {
     let gone = blobs.list(BOX, "", "", 10).await.unwrap_err();
     assert_eq!(
         (gone.kind(), gone.code().0),
-        (Kind::ContainerNotFound, "STF-5017")
+        (ErrorKind::ContainerNotFound, "STF-5017")
     );
     blobs.create_container(BOX, Vec::new()).await.unwrap();
     assert!(blobs.list(BOX, "", "", 10).await.unwrap().blobs.is_empty());
@@ -289,14 +298,14 @@ async fn a_container_goes_with_its_blobs() {
 async fn an_ownership_blob_that_changes_hands_cuts_whoever_reads() {
     let (node, blobs) = with_box().await;
     node.hubs
-        .create(Definition::new("Houses", 4))
+        .create(EventHubDefinition::new("Houses", 4))
         .await
         .unwrap();
     let name = "host:5672/houses/$default/ownership/2";
     let mut wanted = put(name, "");
     wanted.metadata = owner("one");
     let version = blobs.put(BOX, wanted, ABSENT).await.unwrap().version;
-    let attach = Attach::at(Position::Latest).epoch(0);
+    let attach = ReaderOptions::at(EventPosition::Latest).epoch(0);
     let reader = node
         .hubs
         .reader("houses", "$Default", 2, attach)
@@ -313,7 +322,7 @@ async fn an_ownership_blob_that_changes_hands_cuts_whoever_reads() {
         .describe(BOX, name, owner("two"), only(renewed.version))
         .await
         .unwrap();
-    assert_eq!(reader.check().unwrap_err().kind(), Kind::Displaced);
+    assert_eq!(reader.check().unwrap_err().kind(), ErrorKind::Displaced);
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use setup::{Node, open_with};
 use steadfast_core::clock::{Timestamp, VirtualClock};
 use steadfast_core::limits::{BLOB_BLOCK_TIME, BLOB_PIECE_BYTES, BLOB_STAGE_TIME};
-use steadfast_events::{Blobs, BlockChoice, Conditions, Kind, Put};
+use steadfast_events::{Blobs, BlockChoice, Conditions, ErrorKind, PutBlobRequest};
 
 const BOX: &str = "devstoreaccount1/box";
 
@@ -23,10 +23,10 @@ async fn with_box(clock: &VirtualClock) -> (Node, Blobs) {
     (node, blobs)
 }
 
-fn put(name: &str) -> Put {
-    Put {
+fn put(name: &str) -> PutBlobRequest {
+    PutBlobRequest {
         name: name.into(),
-        ..Put::default()
+        ..PutBlobRequest::default()
     }
 }
 
@@ -110,10 +110,10 @@ async fn an_upload_that_no_blob_takes_goes_after_an_hour() {
         }
     };
     let gone = tokio::time::timeout(Duration::from_secs(10), gone).await;
-    assert_eq!(gone.unwrap().kind(), Kind::BadBlob);
+    assert_eq!(gone.unwrap().kind(), ErrorKind::BadBlob);
     let none = Conditions::default();
     let late = blobs.put_staged(BOX, put("a"), longer, none).await;
-    assert_eq!(late.unwrap_err().kind(), Kind::BadBlob);
+    assert_eq!(late.unwrap_err().kind(), ErrorKind::BadBlob);
 }
 
 #[tokio::test]
@@ -129,6 +129,6 @@ async fn a_container_goes_with_its_blocks() {
     blobs.create_container(BOX, Vec::new()).await.unwrap();
     for name in ["a", "b"] {
         let gone = blobs.blocks(BOX, name).await.unwrap_err();
-        assert_eq!(gone.kind(), Kind::BlobNotFound);
+        assert_eq!(gone.kind(), ErrorKind::BlobNotFound);
     }
 }

@@ -10,7 +10,8 @@ use std::time::Duration;
 use setup::start;
 use steadfast_collections::Dictionary;
 use steadfast_events::{
-    Context, Definition, Guarantee, Handled, Handler, ProcessorOptions, Received, SLOT,
+    Context, EventHubDefinition, Guarantee, Handler, HandlerResult, ProcessorOptions,
+    ReceivedEvent, SLOT,
 };
 use tokio::sync::Notify;
 
@@ -26,7 +27,7 @@ struct Writer {
 }
 
 impl Handler for Writer {
-    async fn handle(&self, _: &[Received], context: &mut Context<'_>) -> Handled {
+    async fn handle(&self, _: &[ReceivedEvent], context: &mut Context<'_>) -> HandlerResult {
         let words: Words = context.state()?.get_or_add("words").await?;
         let tx = context.transaction()?;
         self.calls.fetch_add(1, Ordering::Relaxed);
@@ -42,7 +43,11 @@ impl Handler for Writer {
 #[tokio::test]
 async fn an_event_whose_handler_is_given_up_in_a_deadlock_is_handled_again_and_not_parked() {
     let node = start().await;
-    let hub = node.hubs.create(Definition::new("a", 1)).await.unwrap();
+    let hub = node
+        .hubs
+        .create(EventHubDefinition::new("a", 1))
+        .await
+        .unwrap();
     let place = node.runtime.space().slot(SLOT, "a", 0);
     let replica = node.replicas.of(place).await.unwrap();
     let scope = replica.scope(&format!("events/{}/$default/0", hub.id));
@@ -77,7 +82,7 @@ async fn an_event_whose_handler_is_given_up_in_a_deadlock_is_handled_again_and_n
     };
     tokio::time::timeout(PATIENCE, meeting).await.unwrap();
     processor.stop().await;
-    let parked = node.hubs.parked("a", "$Default", 0, 0).await.unwrap();
+    let parked = node.hubs.dead_letters("a", "$Default", 0, 0).await.unwrap();
     assert_eq!(parked.len(), 0, "{parked:?}");
     assert_eq!(writer.calls.load(Ordering::Relaxed), 2);
     let mut tx = replica.begin();

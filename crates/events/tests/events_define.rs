@@ -10,28 +10,32 @@ use setup::{Node, bodies, one, open, open_sealed, open_with, start};
 use steadfast_core::clock::{Clock, Timestamp, VirtualClock};
 use steadfast_core::limits;
 use steadfast_events::{
-    Attach, Batch, Change, Condition, Definition, Kind, Parked, Policy, Position, Retention,
-    Rights, Sealer, Standing,
+    AccessPolicy, CheckpointCondition, DeadLetter, ErrorKind, EventDataBatch, EventHubChange,
+    EventHubDefinition, EventPosition, EventRetention, GroupPartitionStatus, ReaderOptions, Rights,
+    Sealer,
 };
 
 #[tokio::test]
 async fn names_are_compared_without_regard_to_case() {
     let node = start().await;
     node.hubs
-        .create(Definition::new("Telemetry", 3))
+        .create(EventHubDefinition::new("Telemetry", 3))
         .await
         .unwrap();
     let again = node
         .hubs
-        .create(Definition::new("TELEMETRY", 3))
+        .create(EventHubDefinition::new("TELEMETRY", 3))
         .await
         .unwrap_err();
-    assert_eq!((again.kind(), again.code().0), (Kind::Exists, "STF-5004"));
+    assert_eq!(
+        (again.kind(), again.code().0),
+        (ErrorKind::Exists, "STF-5004")
+    );
     assert_eq!(node.hubs.get("telemetry").await.unwrap().name, "Telemetry");
     let missing = node.hubs.get("other").await.unwrap_err();
     assert_eq!(
         (missing.kind(), missing.code().0),
-        (Kind::HubNotFound, "STF-5001")
+        (ErrorKind::HubNotFound, "STF-5001")
     );
     assert_eq!(
         missing.message(),
@@ -43,7 +47,10 @@ async fn names_are_compared_without_regard_to_case() {
 async fn definitions_are_listed_and_kept() {
     let node = start().await;
     for name in ["b", "a", "c"] {
-        node.hubs.create(Definition::new(name, 1)).await.unwrap();
+        node.hubs
+            .create(EventHubDefinition::new(name, 1))
+            .await
+            .unwrap();
     }
     node.hubs.delete("c").await.unwrap();
     let folder = node.stop().await.unwrap();
@@ -59,50 +66,63 @@ async fn definitions_are_listed_and_kept() {
     assert_eq!(names, ["a", "b"]);
     let bad = node
         .hubs
-        .create(Definition::new("a b", 1))
+        .create(EventHubDefinition::new("a b", 1))
         .await
         .unwrap_err();
     assert_eq!(
         (bad.kind(), bad.code().0),
-        (Kind::BadDefinition, "STF-5005")
+        (ErrorKind::BadDefinition, "STF-5005")
     );
 }
 
 #[tokio::test]
 async fn ensuring_makes_or_brings_in_line() {
     let node = start().await;
-    let wanted = Definition::new("a", 2).group("web");
+    let wanted = EventHubDefinition::new("a", 2).group("web");
     let first = node.hubs.ensure(wanted.clone()).await.unwrap();
     let same = node.hubs.ensure(wanted.clone()).await.unwrap();
     assert_eq!(first, same);
     node.hubs
-        .change("a", Change::AddGroup("by hand".replace(' ', "-")))
+        .change("a", EventHubChange::AddGroup("by hand".replace(' ', "-")))
         .await
         .unwrap();
     let wanted = wanted.group("app");
     let hub = node.hubs.ensure(wanted).await.unwrap();
     let groups: Vec<_> = hub.groups.iter().map(|group| group.name.as_str()).collect();
     assert_eq!(groups, ["$Default", "web", "by-hand", "app"]);
-    let other = node.hubs.ensure(Definition::new("a", 3)).await.unwrap_err();
-    assert_eq!(other.kind(), Kind::Exists);
+    let other = node
+        .hubs
+        .ensure(EventHubDefinition::new("a", 3))
+        .await
+        .unwrap_err();
+    assert_eq!(other.kind(), ErrorKind::Exists);
 }
 
 #[tokio::test]
 async fn groups_and_policies_come_and_go() {
     let node = start().await;
-    node.hubs.create(Definition::new("a", 1)).await.unwrap();
-    let change = |change| node.hubs.change("a", change);
-    change(Change::AddGroup("Web".into())).await.unwrap();
-    let again = change(Change::AddGroup("wEB".into())).await.unwrap_err();
-    assert_eq!(again.kind(), Kind::Exists);
-    let attach = || Attach::at(Position::Latest);
-    let reader = node.hubs.reader("a", "web", 0, attach()).await.unwrap();
     node.hubs
-        .advance("a", "web", 0, (3, 30), Condition::Always)
+        .create(EventHubDefinition::new("a", 1))
         .await
         .unwrap();
-    change(Change::RemoveGroup("web".into())).await.unwrap();
-    assert_eq!(reader.check().unwrap_err().kind(), Kind::GroupNotFound);
+    let change = |change| node.hubs.change("a", change);
+    change(EventHubChange::AddGroup("Web".into()))
+        .await
+        .unwrap();
+    let again = change(EventHubChange::AddGroup("wEB".into()))
+        .await
+        .unwrap_err();
+    assert_eq!(again.kind(), ErrorKind::Exists);
+    let attach = || ReaderOptions::at(EventPosition::Latest);
+    let reader = node.hubs.reader("a", "web", 0, attach()).await.unwrap();
+    node.hubs
+        .advance("a", "web", 0, (3, 30), CheckpointCondition::Always)
+        .await
+        .unwrap();
+    change(EventHubChange::RemoveGroup("web".into()))
+        .await
+        .unwrap();
+    assert_eq!(reader.check().unwrap_err().kind(), ErrorKind::GroupNotFound);
     let gone = node
         .hubs
         .reader("a", "web", 0, attach())
@@ -111,14 +131,16 @@ async fn groups_and_policies_come_and_go() {
         .unwrap();
     assert_eq!(
         (gone.kind(), gone.code().0),
-        (Kind::GroupNotFound, "STF-5002")
+        (ErrorKind::GroupNotFound, "STF-5002")
     );
-    change(Change::AddGroup("web".into())).await.unwrap();
-    let default = change(Change::RemoveGroup("$default".into()))
+    change(EventHubChange::AddGroup("web".into()))
+        .await
+        .unwrap();
+    let default = change(EventHubChange::RemoveGroup("$default".into()))
         .await
         .unwrap_err();
-    assert_eq!(default.kind(), Kind::BadDefinition);
-    let policy = |name: &str| Policy {
+    assert_eq!(default.kind(), ErrorKind::BadDefinition);
+    let policy = |name: &str| AccessPolicy {
         name: name.into(),
         rights: Rights {
             send: true,
@@ -127,19 +149,23 @@ async fn groups_and_policies_come_and_go() {
         primary: "key one".into(),
         secondary: "key two".into(),
     };
-    let hub = change(Change::PutPolicy(policy("sender"))).await.unwrap();
+    let hub = change(EventHubChange::PutPolicy(policy("sender")))
+        .await
+        .unwrap();
     assert_eq!(hub.policy("sender").unwrap().primary, "key one");
     for number in 0..11 {
-        change(Change::PutPolicy(policy(&number.to_string())))
+        change(EventHubChange::PutPolicy(policy(&number.to_string())))
             .await
             .unwrap();
     }
     assert!(
-        change(Change::PutPolicy(policy("one too many")))
+        change(EventHubChange::PutPolicy(policy("one too many")))
             .await
             .is_err()
     );
-    let hub = change(Change::RemovePolicy("sender".into())).await.unwrap();
+    let hub = change(EventHubChange::RemovePolicy("sender".into()))
+        .await
+        .unwrap();
     assert!(hub.policy("sender").is_none());
 }
 
@@ -163,8 +189,8 @@ impl Sealer for Named {
 async fn keys_of_before_are_sealed_when_their_event_hub_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let node = open(folder.path()).await;
-    let mut definition = Definition::new("a", 1);
-    definition.policies.push(Policy {
+    let mut definition = EventHubDefinition::new("a", 1);
+    definition.policies.push(AccessPolicy {
         name: "clients".into(),
         rights: Rights::default(),
         primary: "one".into(),
@@ -187,7 +213,7 @@ async fn keys_of_before_are_sealed_when_their_event_hub_is_read() {
 async fn a_policy_whose_keys_do_not_open_counts_and_can_be_removed() {
     let folder = tempfile::tempdir().unwrap();
     let policy = |number: usize| {
-        Change::PutPolicy(Policy {
+        EventHubChange::PutPolicy(AccessPolicy {
             name: number.to_string(),
             rights: Rights::default(),
             primary: "one".into(),
@@ -195,7 +221,10 @@ async fn a_policy_whose_keys_do_not_open_counts_and_can_be_removed() {
         })
     };
     let node = open_sealed(folder.path(), Arc::new(Named("before"))).await;
-    node.hubs.create(Definition::new("a", 1)).await.unwrap();
+    node.hubs
+        .create(EventHubDefinition::new("a", 1))
+        .await
+        .unwrap();
     for number in 0..limits::HUB_POLICIES {
         node.hubs.change("a", policy(number)).await.unwrap();
     }
@@ -204,11 +233,14 @@ async fn a_policy_whose_keys_do_not_open_counts_and_can_be_removed() {
     let node = open_sealed(folder.path(), Arc::new(Named("after"))).await;
     assert!(node.hubs.get("a").await.unwrap().policies.is_empty());
     let full = node.hubs.change("a", policy(100)).await.unwrap_err();
-    assert_eq!(full.kind(), Kind::BadDefinition);
-    let remove = |name: &str| node.hubs.change("a", Change::RemovePolicy(name.into()));
+    assert_eq!(full.kind(), ErrorKind::BadDefinition);
+    let remove = |name: &str| {
+        node.hubs
+            .change("a", EventHubChange::RemovePolicy(name.into()))
+    };
     remove("0").await.unwrap();
     let again = remove("0").await.unwrap_err();
-    assert_eq!(again.kind(), Kind::PolicyNotFound);
+    assert_eq!(again.kind(), ErrorKind::PolicyNotFound);
     node.hubs.change("a", policy(100)).await.unwrap();
     // One that is replaced opens, and the others stay.
     let hub = node.hubs.change("a", policy(1)).await.unwrap();
@@ -223,19 +255,22 @@ async fn a_policy_whose_keys_do_not_open_counts_and_can_be_removed() {
 #[tokio::test]
 async fn a_deleted_event_hub_takes_everything_along() {
     let node = start().await;
-    node.hubs.create(Definition::new("a", 2)).await.unwrap();
+    node.hubs
+        .create(EventHubDefinition::new("a", 2))
+        .await
+        .unwrap();
     node.send("a", 0, &["x"]).await;
     node.hubs
-        .advance("a", "$Default", 0, (0, 5), Condition::Forward)
+        .advance("a", "$Default", 0, (0, 5), CheckpointCondition::Forward)
         .await
         .unwrap();
     let sender = node.hubs.sender("a", Some(0)).await.unwrap();
-    let reader = node.read("a", 0, Position::Earliest).await;
+    let reader = node.read("a", 0, EventPosition::Earliest).await;
     node.hubs.delete("a").await.unwrap();
-    assert_eq!(reader.check().unwrap_err().kind(), Kind::HubNotFound);
+    assert_eq!(reader.check().unwrap_err().kind(), ErrorKind::HubNotFound);
     assert_eq!(
         node.hubs.sender("a", None).await.err().unwrap().kind(),
-        Kind::HubNotFound
+        ErrorKind::HubNotFound
     );
     // Slots learn of it by message.
     let late = async {
@@ -247,8 +282,11 @@ async fn a_deleted_event_hub_takes_everything_along() {
     let error = tokio::time::timeout(Duration::from_secs(5), late)
         .await
         .unwrap();
-    assert_eq!(error.kind(), Kind::HubNotFound);
-    node.hubs.create(Definition::new("a", 2)).await.unwrap();
+    assert_eq!(error.kind(), ErrorKind::HubNotFound);
+    node.hubs
+        .create(EventHubDefinition::new("a", 2))
+        .await
+        .unwrap();
     assert!(node.all("a", 0).await.is_empty());
     assert_eq!(
         node.hubs.checkpoint("a", "$Default", 0).await.unwrap(),
@@ -265,7 +303,10 @@ async fn a_deleted_event_hub_takes_everything_along() {
 #[tokio::test]
 async fn checkpoints_go_forward_unless_told_otherwise() {
     let node = start().await;
-    node.hubs.create(Definition::new("a", 2)).await.unwrap();
+    node.hubs
+        .create(EventHubDefinition::new("a", 2))
+        .await
+        .unwrap();
     let advance = |sequence, condition| {
         node.hubs
             .advance("a", "$DEFAULT", 1, (sequence, sequence * 10), condition)
@@ -274,15 +315,15 @@ async fn checkpoints_go_forward_unless_told_otherwise() {
         node.hubs.checkpoint("a", "$Default", 1).await.unwrap(),
         None
     );
-    advance(5, Condition::Forward).await.unwrap();
-    let back = advance(4, Condition::Forward).await.unwrap_err();
+    advance(5, CheckpointCondition::Forward).await.unwrap();
+    let back = advance(4, CheckpointCondition::Forward).await.unwrap_err();
     assert_eq!(
         (back.kind(), back.code().0),
-        (Kind::CheckpointMoved, "STF-5016")
+        (ErrorKind::CheckpointMoved, "STF-5016")
     );
-    advance(4, Condition::Always).await.unwrap();
-    assert!(advance(9, Condition::At(5)).await.is_err());
-    advance(9, Condition::At(4)).await.unwrap();
+    advance(4, CheckpointCondition::Always).await.unwrap();
+    assert!(advance(9, CheckpointCondition::At(5)).await.is_err());
+    advance(9, CheckpointCondition::At(4)).await.unwrap();
     let all = node.hubs.checkpoints("a", "$Default").await.unwrap();
     assert_eq!(all[0], None);
     assert_eq!(
@@ -302,15 +343,18 @@ async fn first(node: &Node, hub: &str) -> i64 {
 #[tokio::test]
 async fn the_oldest_events_go_when_there_are_too_many_bytes() {
     let node = start().await;
-    let retention = Retention {
+    let retention = EventRetention {
         age: None,
         bytes: Some(50_000),
     };
-    let definition = Definition::new("a", 1).retention(retention);
+    let definition = EventHubDefinition::new("a", 1).retention(retention);
     node.hubs.create(definition).await.unwrap();
     let sender = node.hubs.sender("a", None).await.unwrap();
     for _ in 0..200 {
-        sender.send(Batch::of(&[7; 960]).unwrap()).await.unwrap();
+        sender
+            .send(EventDataBatch::of(&[7; 960]).unwrap())
+            .await
+            .unwrap();
     }
     let first = first(&node, "a").await;
     assert!((150..=155).contains(&first), "the first is {first}");
@@ -320,14 +364,14 @@ async fn the_oldest_events_go_when_there_are_too_many_bytes() {
         (first, 199)
     );
     // Below what is kept, reading starts at the head.
-    let below = Position::Sequence {
+    let below = EventPosition::Sequence {
         sequence: 3,
         inclusive: true,
     };
     let mut reader = node.read("a", 0, below).await;
     let mut publication = reader.next().await.unwrap();
     assert_eq!(publication.next_event().unwrap().unwrap().sequence, first);
-    let below = Position::Offset {
+    let below = EventPosition::Offset {
         offset: 0,
         inclusive: false,
     };
@@ -354,11 +398,11 @@ async fn pass(node: &Node, clock: &VirtualClock, seconds: u64) {
 async fn events_23_old_events_go_and_the_last_number_stays() {
     let clock = VirtualClock::starting_at(Timestamp(1_800_000_000_000));
     let (node, folder) = with_clock(&clock).await;
-    let retention = Retention {
+    let retention = EventRetention {
         age: Some(Duration::from_secs(3600)),
         bytes: None,
     };
-    let definition = Definition::new("a", 1).retention(retention);
+    let definition = EventHubDefinition::new("a", 1).retention(retention);
     node.hubs.create(definition).await.unwrap();
     for _ in 0..6 {
         node.send("a", 0, &["x"; 10]).await;
@@ -396,16 +440,19 @@ async fn events_23_old_events_go_and_the_last_number_stays() {
 async fn a_retention_can_be_set_later() {
     let clock = VirtualClock::starting_at(Timestamp(1_800_000_000_000));
     let (node, _folder) = with_clock(&clock).await;
-    node.hubs.create(Definition::new("a", 1)).await.unwrap();
+    node.hubs
+        .create(EventHubDefinition::new("a", 1))
+        .await
+        .unwrap();
     node.send("a", 0, &["x"; 10]).await;
     pass(&node, &clock, 1_000_000).await;
     assert_eq!(first(&node, "a").await, 0);
-    let retention = Retention {
+    let retention = EventRetention {
         age: Some(Duration::from_secs(60)),
         bytes: None,
     };
     node.hubs
-        .change("a", Change::Retention(retention))
+        .change("a", EventHubChange::Retention(retention))
         .await
         .unwrap();
     let trimmed = async {
@@ -423,15 +470,15 @@ async fn a_retention_can_be_set_later() {
 async fn a_group_that_is_made_again_begins_anew() {
     let node = start().await;
     node.hubs
-        .create(Definition::new("a", 2).group("web"))
+        .create(EventHubDefinition::new("a", 2).group("web"))
         .await
         .unwrap();
     node.hubs.claim("a", "web", 1, 0, "rival").await.unwrap();
     node.hubs
-        .advance("a", "web", 1, (3, 30), Condition::Always)
+        .advance("a", "web", 1, (3, 30), CheckpointCondition::Always)
         .await
         .unwrap();
-    let parked = Parked {
+    let parked = DeadLetter {
         sequence: 3,
         offset: 30,
         enqueued: Timestamp(1),
@@ -441,14 +488,24 @@ async fn a_group_that_is_made_again_begins_anew() {
         reason: "none".into(),
         parked: Timestamp(0),
     };
-    node.hubs.park("a", "web", 1, parked).await.unwrap();
-    assert_eq!(node.hubs.parked("a", "web", 1, 0).await.unwrap().len(), 1);
     node.hubs
-        .change("a", Change::RemoveGroup("web".into()))
+        .add_dead_letter("a", "web", 1, parked)
+        .await
+        .unwrap();
+    assert_eq!(
+        node.hubs
+            .dead_letters("a", "web", 1, 0)
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
+    node.hubs
+        .change("a", EventHubChange::RemoveGroup("web".into()))
         .await
         .unwrap();
     node.hubs
-        .change("a", Change::AddGroup("web".into()))
+        .change("a", EventHubChange::AddGroup("web".into()))
         .await
         .unwrap();
     // What is kept elsewhere goes by message.
@@ -456,7 +513,7 @@ async fn a_group_that_is_made_again_begins_anew() {
         loop {
             let claims = node.hubs.ownerships("a", "web").await.unwrap();
             let checkpoint = node.hubs.checkpoint("a", "web", 1).await.unwrap();
-            let parked = node.hubs.parked("a", "web", 1, 0).await.unwrap();
+            let parked = node.hubs.dead_letters("a", "web", 1, 0).await.unwrap();
             if claims.is_empty() && checkpoint.is_none() && parked.is_empty() {
                 return;
             }
@@ -471,17 +528,20 @@ async fn a_group_that_is_made_again_begins_anew() {
 #[tokio::test]
 async fn a_group_shows_its_lag() {
     let node = start().await;
-    node.hubs.create(Definition::new("a", 2)).await.unwrap();
+    node.hubs
+        .create(EventHubDefinition::new("a", 2))
+        .await
+        .unwrap();
     node.send("a", 1, &["1", "2", "3"]).await;
-    let standings = || async { node.hubs.standings("a", "$Default").await.unwrap() };
-    let lags = |all: &[Standing]| all.iter().map(|one| one.lag).collect::<Vec<_>>();
+    let standings = || async { node.hubs.group_status("a", "$Default").await.unwrap() };
+    let lags = |all: &[GroupPartitionStatus]| all.iter().map(|one| one.lag).collect::<Vec<_>>();
     assert_eq!(lags(&standings().await), [0, 3]);
     node.hubs
         .claim("a", "$Default", 1, 0, "rival")
         .await
         .unwrap();
     node.hubs
-        .advance("a", "$Default", 1, (1, 9), Condition::Forward)
+        .advance("a", "$Default", 1, (1, 9), CheckpointCondition::Forward)
         .await
         .unwrap();
     let all = standings().await;

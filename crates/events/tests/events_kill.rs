@@ -16,10 +16,11 @@ use fastrand::Rng;
 use setup::{Node, one, open};
 use steadfast_collections::Dictionary;
 use steadfast_events::{
-    Context, Definition, Guarantee, Handled, Handler, ProcessorOptions, Received, Stamp, Wish,
+    Context, EventHubDefinition, Guarantee, Handler, HandlerResult, ProcessorOptions,
+    ProducerOptions, ProducerSequence, ReceivedEvent,
 };
 use steadfast_harness::Process;
-use steadfast_ownership::strategy::Timing;
+use steadfast_ownership::strategy::GroupTiming;
 
 const FOLDER: &str = "STEADFAST_EVENTS_FOLDER";
 const STATE: &str = "STEADFAST_EVENTS_STATE";
@@ -62,7 +63,7 @@ fn run_and_kill(test: &str, folder: &Path, state: &str, rng: &mut Rng) -> Vec<St
 async fn with_hub(path: &Path) -> Node {
     let node = open(path).await;
     node.hubs
-        .ensure(Definition::new("a", PARTITIONS))
+        .ensure(EventHubDefinition::new("a", PARTITIONS))
         .await
         .unwrap();
     node
@@ -186,16 +187,16 @@ async fn produce_for_ever(path: &Path) {
     let node = with_hub(path).await;
     let known = numbers(&std::env::var(STATE).unwrap(), "").unwrap();
     let sender = node.hubs.sender("a", Some(1)).await.unwrap();
-    let wish = Wish {
+    let wish = ProducerOptions {
         id: (known[0] != 0).then_some(known[0]),
-        ..Wish::default()
+        ..ProducerOptions::default()
     };
     let producer = sender.producer(wish).await.unwrap();
     println!("ready");
     println!("opened {}", producer.id);
     // As a client that has lost its answers would.
     for first in (known[1] - 5).max(0) as i32.. {
-        let stamp = Stamp {
+        let stamp = ProducerSequence {
             id: producer.id,
             epoch: producer.epoch,
             first,
@@ -213,7 +214,7 @@ async fn produce_for_ever(path: &Path) {
 struct Totals;
 
 impl Handler for Totals {
-    async fn handle(&self, events: &[Received], context: &mut Context<'_>) -> Handled {
+    async fn handle(&self, events: &[ReceivedEvent], context: &mut Context<'_>) -> HandlerResult {
         let partition = context.partition();
         let totals: Dictionary<String, u64> = context.state()?.get_or_add("totals").await?;
         let tx = context.transaction()?;
@@ -294,7 +295,7 @@ async fn process_for_ever(path: &Path) {
         let options = ProcessorOptions {
             owner: owner.into(),
             guarantee: Guarantee::ExactlyOnce(Arc::clone(&node.replicas)),
-            timing: Timing::new(Duration::from_millis(100), Duration::from_millis(500)),
+            timing: GroupTiming::new(Duration::from_millis(100), Duration::from_millis(500)),
             batch: 5,
             ..ProcessorOptions::default()
         };

@@ -13,7 +13,10 @@ use std::time::Duration;
 use fastrand::Rng;
 use setup::{Node, open_with, rest};
 use steadfast_core::clock::{Clock, Timestamp, VirtualClock};
-use steadfast_events::{Attach, Batch, Definition, Event, Kind, Position, Retention};
+use steadfast_events::{
+    ErrorKind, EventData, EventDataBatch, EventHubDefinition, EventPosition, EventRetention,
+    ReaderOptions,
+};
 
 /// What a partition should hold: every event that was ever accepted.
 #[derive(Default)]
@@ -45,9 +48,9 @@ async fn play(seed: u64) {
     let folder = tempfile::tempdir().unwrap();
     let clock = VirtualClock::starting_at(Timestamp(1_800_000_000_000));
     let bytes = rng.bool().then(|| rng.u64(20_000..400_000));
-    let retention = Retention { age: None, bytes };
+    let retention = EventRetention { age: None, bytes };
     let mut node = start(folder.path(), &clock).await;
-    let definition = Definition::new("a", 1).retention(retention);
+    let definition = EventHubDefinition::new("a", 1).retention(retention);
     node.hubs.create(definition).await.unwrap();
     let mut model = Model::default();
     for _ in 0..rng.u32(10..60) {
@@ -70,7 +73,7 @@ async fn start(folder: &Path, clock: &VirtualClock) -> Node {
 }
 
 async fn publish(node: &Node, model: &mut Model, rng: &mut Rng) {
-    let mut batch = Batch::new();
+    let mut batch = EventDataBatch::new();
     let first = model.bodies.len();
     // Small ones go through the log, large ones past it.
     let most = if rng.u8(0..4) == 0 { 60_000 } else { 400 };
@@ -128,17 +131,17 @@ async fn check(node: &Node, model: &Model, bytes: Option<u64>, rng: &mut Rng) {
     }
 }
 
-async fn read_from_anywhere(node: &Node, model: &Model, kept: &[Event], rng: &mut Rng) {
+async fn read_from_anywhere(node: &Node, model: &Model, kept: &[EventData], rng: &mut Rng) {
     let inclusive = rng.bool();
     let last = model.bodies.len() as i64 - 1;
     let last_offset = model.publications.last().map_or(-1, |(_, offset)| *offset);
     let time = kept.first().map_or(0, |event| event.time.0);
-    type Fits = Box<dyn Fn(&&Event) -> bool>;
-    let (position, is_beyond, fits): (Position, bool, Fits) = match rng.u8(0..3) {
+    type Fits = Box<dyn Fn(&&EventData) -> bool>;
+    let (position, is_beyond, fits): (EventPosition, bool, Fits) = match rng.u8(0..3) {
         0 => {
             let sequence = rng.i64(-2..last + 4);
-            let fits = move |e: &&Event| e.sequence > sequence - i64::from(inclusive);
-            let position = Position::Sequence {
+            let fits = move |e: &&EventData| e.sequence > sequence - i64::from(inclusive);
+            let position = EventPosition::Sequence {
                 sequence,
                 inclusive,
             };
@@ -155,32 +158,36 @@ async fn read_from_anywhere(node: &Node, model: &Model, kept: &[Event], rng: &mu
             } else {
                 rng.i64(-2..last_offset + 100)
             };
-            let fits = move |e: &&Event| e.offset > offset - i64::from(inclusive);
-            let position = Position::Offset { offset, inclusive };
+            let fits = move |e: &&EventData| e.offset > offset - i64::from(inclusive);
+            let position = EventPosition::Offset { offset, inclusive };
             (position, offset > last_offset, Box::new(fits))
         }
         _ => {
             let time = Timestamp(time + rng.i64(-5..300));
-            let fits = move |e: &&Event| e.time.0 > time.0 - i64::from(inclusive);
-            (Position::Time { time, inclusive }, false, Box::new(fits))
+            let fits = move |e: &&EventData| e.time.0 > time.0 - i64::from(inclusive);
+            (
+                EventPosition::Time { time, inclusive },
+                false,
+                Box::new(fits),
+            )
         }
     };
     let reader = node
         .hubs
-        .reader("a", "$Default", 0, Attach::at(position))
+        .reader("a", "$Default", 0, ReaderOptions::at(position))
         .await;
     let is_first = model.bodies.is_empty() && inclusive;
     let reader = match reader {
         Err(error) => {
-            assert_eq!(error.kind(), Kind::PositionBeyondEnd);
+            assert_eq!(error.kind(), ErrorKind::PositionBeyondEnd);
             return assert!(is_beyond, "{position:?} was refused");
         }
         Ok(reader) => reader,
     };
     assert!(!is_beyond || is_first, "{position:?} was accepted");
-    let expected: Vec<Event> = kept.iter().filter(|event| fits(event)).cloned().collect();
+    let expected: Vec<EventData> = kept.iter().filter(|event| fits(event)).cloned().collect();
     let found = rest(reader).await;
-    let numbers = |events: &[Event]| events.iter().map(|e| e.sequence).collect::<Vec<_>>();
+    let numbers = |events: &[EventData]| events.iter().map(|e| e.sequence).collect::<Vec<_>>();
     assert_eq!(numbers(&found), numbers(&expected), "{position:?}");
     assert_eq!(found, expected);
 }

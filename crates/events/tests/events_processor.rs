@@ -14,10 +14,11 @@ use setup::{Node, start};
 use steadfast_collections::Dictionary;
 use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_events::{
-    CloseReason, Condition, Context, Definition, Every, Guarantee, Handled, Handler, Opening,
-    Position, Processor, ProcessorOptions, Received, Trouble,
+    CheckpointCondition, CheckpointPolicy, CloseReason, Context, EventHubDefinition, EventPosition,
+    Guarantee, Handler, HandlerResult, PartitionStart, Processor, ProcessorError, ProcessorOptions,
+    ReceivedEvent,
 };
-use steadfast_ownership::strategy::{Strategy, Timing};
+use steadfast_ownership::strategy::{GroupTiming, Strategy};
 
 const INTERVAL: Duration = Duration::from_millis(150);
 
@@ -34,11 +35,11 @@ struct Notes {
     seen: Mutex<Vec<(u32, String)>>,
     opened: Mutex<Vec<u32>>,
     closed: Mutex<Vec<(u32, CloseReason)>>,
-    troubles: Mutex<Vec<Trouble>>,
+    troubles: Mutex<Vec<ProcessorError>>,
     /// Bodies that fail, and how often they still do.
     poison: Mutex<BTreeMap<String, usize>>,
     /// Where partitions start, instead of where they should.
-    start: Mutex<Option<Position>>,
+    start: Mutex<Option<EventPosition>>,
     /// A checkpoint is written behind these bodies.
     marks: Mutex<Vec<String>>,
     /// Handlers that run now, by partition and in all, and the most at a time.
@@ -48,7 +49,7 @@ struct Notes {
 }
 
 impl Handler for Notes {
-    async fn handle(&self, events: &[Received], context: &mut Context<'_>) -> Handled {
+    async fn handle(&self, events: &[ReceivedEvent], context: &mut Context<'_>) -> HandlerResult {
         let partition = context.partition();
         {
             let mut running = self.running.lock();
@@ -80,7 +81,7 @@ impl Handler for Notes {
         Ok(())
     }
 
-    async fn open(&self, opening: &mut Opening) -> Handled {
+    async fn open(&self, opening: &mut PartitionStart) -> HandlerResult {
         self.opened.lock().push(opening.partition);
         if let Some(start) = *self.start.lock() {
             opening.start = start;
@@ -92,7 +93,7 @@ impl Handler for Notes {
         self.closed.lock().push((partition, why));
     }
 
-    async fn error(&self, trouble: &Trouble) {
+    async fn error(&self, trouble: &ProcessorError) {
         self.troubles.lock().push(trouble.clone());
     }
 }
@@ -109,7 +110,7 @@ impl Notes {
 
 fn options() -> ProcessorOptions {
     ProcessorOptions {
-        timing: Timing::new(INTERVAL, LONG),
+        timing: GroupTiming::new(INTERVAL, LONG),
         strategy: Strategy::GREEDY,
         pause: Duration::from_millis(5),
         ..ProcessorOptions::default()
@@ -140,7 +141,7 @@ async fn until_seen(notes: &Notes, count: usize) {
 async fn node(partitions: u32) -> Node {
     let node = start().await;
     node.hubs
-        .create(Definition::new("a", partitions))
+        .create(EventHubDefinition::new("a", partitions))
         .await
         .unwrap();
     node
@@ -243,7 +244,7 @@ async fn come_and_go(node: &Node, strategy: Strategy) -> (Vec<Duration>, Duratio
     let notes = Arc::new(Notes::default());
     let options = || ProcessorOptions {
         strategy,
-        timing: Timing::new(INTERVAL, EXPIRATION),
+        timing: GroupTiming::new(INTERVAL, EXPIRATION),
         ..options()
     };
     let (mut processors, mut took) = (Vec::new(), Vec::new());
@@ -324,7 +325,7 @@ async fn events_41_a_killed_processor_loses_nothing_and_repeats_little() {
     let node = node(2).await;
     let first = Arc::new(Notes::default());
     let each = ProcessorOptions {
-        checkpoint: Every::events(10),
+        checkpoint: CheckpointPolicy::events(10),
         batch: 1,
         ..options()
     };
@@ -339,7 +340,7 @@ async fn events_41_a_killed_processor_loses_nothing_and_repeats_little() {
     let second = Arc::new(Notes::default());
     let fresh = ProcessorOptions {
         owner: "second".into(),
-        timing: Timing::new(INTERVAL, EXPIRATION),
+        timing: GroupTiming::new(INTERVAL, EXPIRATION),
         ..each
     };
     let _processor = process(&node, fresh, &second).await;
@@ -364,7 +365,7 @@ async fn events_41_a_killed_processor_loses_nothing_and_repeats_little() {
 async fn checkpoints_are_written_by_time_and_by_hand() {
     let node = node(1).await;
     let notes = Arc::new(Notes::default());
-    let by_time = Every::time(Duration::from_millis(50));
+    let by_time = CheckpointPolicy::time(Duration::from_millis(50));
     let timed = ProcessorOptions {
         checkpoint: by_time,
         ..options()
@@ -375,7 +376,7 @@ async fn checkpoints_are_written_by_time_and_by_hand() {
     until("a checkpoint", || async { checkpoint(&node, 0).await == 1 }).await;
     processor.stop().await;
     let by_hand = ProcessorOptions {
-        checkpoint: Every::BY_HAND,
+        checkpoint: CheckpointPolicy::BY_HAND,
         batch: 1,
         ..options()
     };
@@ -394,10 +395,10 @@ async fn without_a_checkpoint_the_start_is_as_set() {
     node.send("a", 1, &["4", "5", "6"]).await;
     let notes = Arc::new(Notes::default());
     let mut set = ProcessorOptions {
-        start: Position::Latest,
+        start: EventPosition::Latest,
         ..options()
     };
-    let second = Position::Sequence {
+    let second = EventPosition::Sequence {
         sequence: 1,
         inclusive: true,
     };
@@ -411,7 +412,7 @@ async fn without_a_checkpoint_the_start_is_as_set() {
     assert_eq!(notes.bodies(), ["5", "6", "7"]);
     // The open handler has the last word, also over a checkpoint.
     let notes = Arc::new(Notes::default());
-    *notes.start.lock() = Some(Position::Earliest);
+    *notes.start.lock() = Some(EventPosition::Earliest);
     let processor = process(&node, set, &notes).await;
     until_seen(&notes, 7).await;
     processor.stop().await;
@@ -424,7 +425,7 @@ async fn a_reset_lets_a_running_processor_replay() {
     let _processor = process(&node, options(), &notes).await;
     node.send("a", 0, &["1", "2", "3"]).await;
     until_seen(&notes, 3).await;
-    let second = Position::Sequence {
+    let second = EventPosition::Sequence {
         sequence: 1,
         inclusive: true,
     };
@@ -474,7 +475,10 @@ async fn a_processor_ends_with_its_event_hub() {
     node.send("a", 0, &["1"]).await;
     until_seen(&notes, 1).await;
     node.hubs.delete("a").await.unwrap();
-    node.hubs.create(Definition::new("a", 2)).await.unwrap();
+    node.hubs
+        .create(EventHubDefinition::new("a", 2))
+        .await
+        .unwrap();
     node.send("a", 0, &["2"]).await;
     until("the end", || async { notes.closed.lock().len() == 2 }).await;
     processor.stop().await;
@@ -487,11 +491,11 @@ async fn a_processor_ends_with_its_event_hub() {
 struct Hopeless;
 
 impl Handler for Hopeless {
-    async fn handle(&self, events: &[Received], _: &mut Context<'_>) -> Handled {
+    async fn handle(&self, events: &[ReceivedEvent], _: &mut Context<'_>) -> HandlerResult {
         panic!("{} events", events.len());
     }
 
-    async fn error(&self, _: &Trouble) {
+    async fn error(&self, _: &ProcessorError) {
         panic!("not even that");
     }
 }
@@ -510,7 +514,12 @@ async fn an_error_handler_that_fails_stops_nothing() {
         .unwrap();
     node.send("a", 0, &["1", "2"]).await;
     until("parked events", || async {
-        node.hubs.parked("a", "$Default", 0, 0).await.unwrap().len() == 2
+        node.hubs
+            .dead_letters("a", "$Default", 0, 0)
+            .await
+            .unwrap()
+            .len()
+            == 2
     })
     .await;
 }
@@ -529,7 +538,7 @@ async fn poison_is_parked_and_can_be_replayed() {
     node.send("a", 0, &["1", "bad", "2"]).await;
     until_seen(&notes, 2).await;
     assert_eq!(notes.bodies(), ["1", "2"]);
-    let parked = node.hubs.parked("a", "$Default", 0, 0).await.unwrap();
+    let parked = node.hubs.dead_letters("a", "$Default", 0, 0).await.unwrap();
     assert_eq!(
         (parked.len(), parked[0].sequence, parked[0].attempts),
         (1, 1, 3)
@@ -540,16 +549,26 @@ async fn poison_is_parked_and_can_be_replayed() {
     );
     // Once more in vain, and then not.
     notes.poison.lock().insert("bad".into(), 1);
-    assert!(node.hubs.replay_parked("a", "$Default", 0).await.unwrap());
+    assert!(
+        node.hubs
+            .replay_dead_letters("a", "$Default", 0)
+            .await
+            .unwrap()
+    );
     until("another attempt", || async {
-        let parked = node.hubs.parked("a", "$Default", 0, 0).await.unwrap();
+        let parked = node.hubs.dead_letters("a", "$Default", 0, 0).await.unwrap();
         parked.first().is_some_and(|parked| parked.attempts == 4)
     })
     .await;
-    assert!(node.hubs.replay_parked("a", "$Default", 0).await.unwrap());
+    assert!(
+        node.hubs
+            .replay_dead_letters("a", "$Default", 0)
+            .await
+            .unwrap()
+    );
     until("no parked event", || async {
         node.hubs
-            .parked("a", "$Default", 0, 0)
+            .dead_letters("a", "$Default", 0, 0)
             .await
             .unwrap()
             .is_empty()
@@ -557,14 +576,20 @@ async fn poison_is_parked_and_can_be_replayed() {
     .await;
     assert_eq!(notes.bodies(), ["1", "2", "bad"]);
     processor.stop().await;
-    assert!(!node.hubs.replay_parked("a", "$Default", 0).await.unwrap());
+    assert!(
+        !node
+            .hubs
+            .replay_dead_letters("a", "$Default", 0)
+            .await
+            .unwrap()
+    );
 }
 
 /// Adds up numbers in a collection.
 struct Sum;
 
 impl Handler for Sum {
-    async fn handle(&self, events: &[Received], context: &mut Context<'_>) -> Handled {
+    async fn handle(&self, events: &[ReceivedEvent], context: &mut Context<'_>) -> HandlerResult {
         let state = context.state()?;
         let sums: Dictionary<String, u64> = state.get_or_add("sums").await?;
         let tx = context.transaction()?;
@@ -598,7 +623,7 @@ async fn state_and_checkpoint_are_one_commit() {
     let once = || ProcessorOptions {
         guarantee: Guarantee::ExactlyOnce(Arc::clone(&replicas)),
         batch: 7,
-        timing: Timing::new(INTERVAL, EXPIRATION),
+        timing: GroupTiming::new(INTERVAL, EXPIRATION),
         ..options()
     };
     // Killed again and again while events come.
@@ -649,7 +674,7 @@ async fn poison_in_a_transaction_is_parked_and_passed_in_one_commit() {
     until("the end", || async { checkpoint(&node, 0).await == 3 }).await;
     processor.stop().await;
     assert_eq!(sum(&node, 0).await, 1 + 2 + 4);
-    let parked = node.hubs.parked("a", "$Default", 0, 0).await.unwrap();
+    let parked = node.hubs.dead_letters("a", "$Default", 0, 0).await.unwrap();
     assert_eq!((parked.len(), parked[0].sequence), (1, 2));
     assert_eq!(&parked[0].body[..], b"no number");
 }
@@ -671,7 +696,7 @@ async fn a_checkpoint_that_somebody_moved_is_respected() {
     until("the end", || async { checkpoint(&node, 0).await == 2 }).await;
     // Without a word to the processor: its next commit finds out.
     node.hubs
-        .advance("a", "$Default", 0, (1, 0), Condition::Always)
+        .advance("a", "$Default", 0, (1, 0), CheckpointCondition::Always)
         .await
         .unwrap();
     node.send("a", 0, &["8"]).await;

@@ -5,18 +5,20 @@ mod setup;
 
 use setup::{bodies, one, open, start};
 use steadfast_core::limits;
-use steadfast_events::{Batch, Definition, Kind, Stamp, Wish};
+use steadfast_events::{
+    ErrorKind, EventDataBatch, EventHubDefinition, ProducerOptions, ProducerSequence,
+};
 
 #[tokio::test]
 async fn events_11_a_batch_of_500_lands_in_one_partition_without_gaps() {
     let node = start().await;
     node.hubs
-        .create(Definition::new("telemetry", 4))
+        .create(EventHubDefinition::new("telemetry", 4))
         .await
         .unwrap();
     let sender = node.hubs.sender("telemetry", None).await.unwrap();
     for _ in 0..3 {
-        let mut batch = Batch::keyed("house-42").unwrap();
+        let mut batch = EventDataBatch::keyed("house-42").unwrap();
         for number in 0..500u32 {
             batch.push(&number.to_be_bytes()).unwrap();
         }
@@ -40,10 +42,13 @@ async fn events_11_a_batch_of_500_lands_in_one_partition_without_gaps() {
 #[tokio::test]
 async fn events_12_a_single_event_and_a_batch_of_one_look_the_same() {
     let node = start().await;
-    node.hubs.create(Definition::new("a", 1)).await.unwrap();
+    node.hubs
+        .create(EventHubDefinition::new("a", 1))
+        .await
+        .unwrap();
     let sender = node.hubs.sender("a", None).await.unwrap();
     sender.send(one("x")).await.unwrap();
-    let mut batch = Batch::new();
+    let mut batch = EventDataBatch::new();
     batch.push(b"x").unwrap();
     sender.send(batch).await.unwrap();
     let events = node.all("a", 0).await;
@@ -55,12 +60,12 @@ async fn events_12_a_single_event_and_a_batch_of_one_look_the_same() {
 async fn events_13_keys_go_where_their_hash_says() {
     let node = start().await;
     node.hubs
-        .create(Definition::new("keyed", 16))
+        .create(EventHubDefinition::new("keyed", 16))
         .await
         .unwrap();
     let sender = node.hubs.sender("keyed", None).await.unwrap();
     for (key, partition) in [("", 0), ("a", 12), ("pk1", 13), ("Straße", 14)] {
-        let mut batch = Batch::keyed(key).unwrap();
+        let mut batch = EventDataBatch::keyed(key).unwrap();
         batch.push(key.as_bytes()).unwrap();
         assert_eq!(
             sender.send(batch).await.unwrap().partition,
@@ -74,21 +79,27 @@ async fn events_13_keys_go_where_their_hash_says() {
 #[tokio::test]
 async fn events_14_a_named_partition_wins_over_a_key() {
     let node = start().await;
-    node.hubs.create(Definition::new("a", 4)).await.unwrap();
+    node.hubs
+        .create(EventHubDefinition::new("a", 4))
+        .await
+        .unwrap();
     let sender = node.hubs.sender("a", Some(1)).await.unwrap();
-    let mut batch = Batch::keyed("house-42").unwrap();
+    let mut batch = EventDataBatch::keyed("house-42").unwrap();
     batch.push(b"x").unwrap();
     assert_eq!(sender.send(batch).await.unwrap().partition, 1);
     assert_eq!(node.all("a", 1).await.len(), 1);
     assert!(node.all("a", 3).await.is_empty());
     let missing = node.hubs.sender("a", Some(4)).await.err().unwrap();
-    assert_eq!(missing.kind(), Kind::PartitionNotFound);
+    assert_eq!(missing.kind(), ErrorKind::PartitionNotFound);
 }
 
 #[tokio::test]
 async fn events_15_publications_without_a_key_spread_evenly() {
     let node = start().await;
-    node.hubs.create(Definition::new("a", 7)).await.unwrap();
+    node.hubs
+        .create(EventHubDefinition::new("a", 7))
+        .await
+        .unwrap();
     let mut senders = Vec::new();
     for _ in 0..3 {
         senders.push(node.hubs.sender("a", None).await.unwrap());
@@ -105,25 +116,40 @@ async fn events_15_publications_without_a_key_spread_evenly() {
 #[tokio::test]
 async fn events_16_a_publication_over_the_limit_is_refused_and_the_next_is_not() {
     let node = start().await;
-    node.hubs.create(Definition::new("a", 1)).await.unwrap();
+    node.hubs
+        .create(EventHubDefinition::new("a", 1))
+        .await
+        .unwrap();
     let sender = node.hubs.sender("a", None).await.unwrap();
-    let error = Batch::of(&vec![0; 1_100_000]).unwrap_err();
-    assert_eq!((error.kind(), error.code().0), (Kind::TooLarge, "STF-5006"));
+    let error = EventDataBatch::of(&vec![0; 1_100_000]).unwrap_err();
+    assert_eq!(
+        (error.kind(), error.code().0),
+        (ErrorKind::TooLarge, "STF-5006")
+    );
     let large = vec![7; 1_048_000];
-    sender.send(Batch::of(&large).unwrap()).await.unwrap();
+    sender
+        .send(EventDataBatch::of(&large).unwrap())
+        .await
+        .unwrap();
     let most = vec![7; limits::PUBLICATION_BYTES];
-    sender.send(Batch::of(&most).unwrap()).await.unwrap();
+    sender
+        .send(EventDataBatch::of(&most).unwrap())
+        .await
+        .unwrap();
     let events = node.all("a", 0).await;
     assert_eq!(events[0].body, large);
     assert_eq!(events[1].body.len(), limits::PUBLICATION_BYTES);
-    let empty = sender.send(Batch::new()).await.unwrap_err();
-    assert_eq!(empty.kind(), Kind::BadPublication);
+    let empty = sender.send(EventDataBatch::new()).await.unwrap_err();
+    assert_eq!(empty.kind(), ErrorKind::BadPublication);
 }
 
 #[tokio::test]
 async fn submitted_publications_keep_their_order() {
     let node = start().await;
-    node.hubs.create(Definition::new("a", 1)).await.unwrap();
+    node.hubs
+        .create(EventHubDefinition::new("a", 1))
+        .await
+        .unwrap();
     let sender = node.hubs.sender("a", Some(0)).await.unwrap();
     let mut submitted = Vec::new();
     for number in 0..300 {
@@ -140,7 +166,7 @@ async fn submitted_publications_keep_their_order() {
 async fn events_and_their_numbers_are_there_after_a_restart() {
     let node = start().await;
     node.hubs
-        .create(Definition::new("Mixed-Case", 2))
+        .create(EventHubDefinition::new("Mixed-Case", 2))
         .await
         .unwrap();
     node.send("mixed-case", 1, &["a", "b", "c"]).await;
@@ -161,18 +187,21 @@ async fn events_and_their_numbers_are_there_after_a_restart() {
 #[tokio::test]
 async fn a_producer_that_repeats_itself_is_not_heard_twice() {
     let node = start().await;
-    node.hubs.create(Definition::new("a", 2)).await.unwrap();
+    node.hubs
+        .create(EventHubDefinition::new("a", 2))
+        .await
+        .unwrap();
     let sender = node.hubs.sender("a", Some(1)).await.unwrap();
-    let producer = sender.producer(Wish::default()).await.unwrap();
+    let producer = sender.producer(ProducerOptions::default()).await.unwrap();
     assert_eq!((producer.epoch, producer.last), (0, -1));
     let publish = |epoch, first, bodies: &'static [&'static str]| {
         let sender = sender.clone();
         async move {
-            let mut batch = Batch::new();
+            let mut batch = EventDataBatch::new();
             bodies
                 .iter()
                 .for_each(|body| batch.push(body.as_bytes()).unwrap());
-            let stamp = Stamp {
+            let stamp = ProducerSequence {
                 id: producer.id,
                 epoch,
                 first,
@@ -189,23 +218,23 @@ async fn a_producer_that_repeats_itself_is_not_heard_twice() {
     assert!(again.is_repeated);
     assert_eq!(
         publish(0, 3, &["d"]).await.unwrap_err().kind(),
-        Kind::OutOfOrder
+        ErrorKind::OutOfOrder
     );
     assert_eq!(publish(0, 2, &["c"]).await.unwrap().sequence, 2);
-    let wish = Wish {
+    let wish = ProducerOptions {
         id: Some(producer.id),
-        ..Wish::default()
+        ..ProducerOptions::default()
     };
     let next = sender.producer(wish).await.unwrap();
     assert_eq!((next.epoch, next.last), (1, 2));
     assert_eq!(
         publish(0, 3, &["d"]).await.unwrap_err().kind(),
-        Kind::ProducerStolen
+        ErrorKind::ProducerStolen
     );
     assert_eq!(publish(1, 3, &["d"]).await.unwrap().sequence, 3);
     assert_eq!(bodies(&node.all("a", 1).await), ["a", "b", "c", "d"]);
     let elsewhere = node.hubs.sender("a", Some(0)).await.unwrap();
-    let stamp = Stamp {
+    let stamp = ProducerSequence {
         id: producer.id,
         epoch: 1,
         first: 4,
@@ -216,16 +245,19 @@ async fn a_producer_that_repeats_itself_is_not_heard_twice() {
         .unwrap()
         .published()
         .await;
-    assert_eq!(unknown.unwrap_err().kind(), Kind::UnknownProducer);
+    assert_eq!(unknown.unwrap_err().kind(), ErrorKind::UnknownProducer);
 }
 
 #[tokio::test]
 async fn a_producer_is_recognised_after_a_restart() {
     let node = start().await;
-    node.hubs.create(Definition::new("a", 1)).await.unwrap();
+    node.hubs
+        .create(EventHubDefinition::new("a", 1))
+        .await
+        .unwrap();
     let sender = node.hubs.sender("a", Some(0)).await.unwrap();
-    let producer = sender.producer(Wish::default()).await.unwrap();
-    let stamp = Stamp {
+    let producer = sender.producer(ProducerOptions::default()).await.unwrap();
+    let stamp = ProducerSequence {
         id: producer.id,
         epoch: 0,
         first: 0,

@@ -7,13 +7,15 @@ use bytes::BytesMut;
 use futures_util::FutureExt as _;
 use steadfast_core::clock::Clock;
 use steadfast_core::limits;
-use steadfast_events::{Definition, EventHubs};
-use steadfast_partition::{Alone, Idle, Router, Services};
-use steadfast_protocols::access::{Access, Key, Ring, Secret};
-use steadfast_protocols::amqp::client::{Client, Reading, write_event, write_request};
+use steadfast_events::{EventHubDefinition, EventHubs};
+use steadfast_partition::{NoopPerformer, Router, Services, SingleNode};
+use steadfast_protocols::access::{AccessControl, Key, KeyRing, Secret};
+use steadfast_protocols::amqp::client::{
+    AmqpClient, ReaderLinkOptions, write_event, write_request,
+};
 use steadfast_protocols::amqp::{Context, WEBSOCKETS, routes, serve};
 use steadfast_wire::amqp::code::descriptor;
-use steadfast_wire::amqp::frame::{self, Kind, Protocol};
+use steadfast_wire::amqp::frame::{self, Kind, ProtocolHeader};
 use steadfast_wire::amqp::performative::{self, Performative};
 use steadfast_wire::amqp::{sasl, write};
 use steadfast_wire::sas;
@@ -21,11 +23,11 @@ use tokio::io::{AsyncReadExt as _, DuplexStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::connection::{Manners, Port, converse};
+use crate::connection::{ClientBehavior, MemoryPort, converse};
 use crate::http::Web;
-use crate::node::Node;
+use crate::node::MemoryNode;
 use crate::records;
-use crate::session::{Bound, Session};
+use crate::session::{MemoryBound, Session};
 use crate::time::{PausedClock, due};
 use crate::websocket::{BINARY, put_frame, upgrade};
 
@@ -42,7 +44,7 @@ pub(crate) const HUB: &str = "houses";
 /// Long after every execution.
 pub(crate) const LATER: i64 = 4_000_000_000;
 
-const ANONYMOUS: sasl::Init<'static> = sasl::Init {
+const ANONYMOUS: sasl::SaslInit<'static> = sasl::SaslInit {
     mechanism: "ANONYMOUS",
     response: b"",
 };
@@ -79,16 +81,16 @@ const SASL_BIT: u8 = 0x80;
 
 pub(crate) struct Amqp {
     context: Arc<Context>,
-    port: Port,
+    port: MemoryPort,
     web: Web,
-    _node: Node,
+    _node: MemoryNode,
 }
 
 impl Session for Amqp {
     const NAME: &'static str = "amqp";
 
     // A connection may hold its reply buffers and what it has taken in for a while.
-    const BOUND: Bound = Bound {
+    const BOUND: MemoryBound = MemoryBound {
         least: 256 * 1024,
         per_byte: 64,
     };
@@ -99,7 +101,7 @@ impl Session for Amqp {
         let clock = Arc::clone(&context.clock);
         Self {
             context,
-            port: Port::new(),
+            port: MemoryPort::new(),
             web: Web::new(sockets, &clock),
             _node: node,
         }
@@ -121,18 +123,20 @@ impl Session for Amqp {
             false if has(mode::RAW_SOCKET) => {}
             false => bytes.extend_from_slice(rest),
         }
-        let manners = Manners {
+        let manners = ClientBehavior {
             is_chopped: has(mode::CHOPPED),
             is_slow: has(mode::SLOW),
-            stays: match has(mode::STAYS) {
-                true => 2 * limits::AMQP_IDLE,
-                false => Duration::ZERO,
+            stays: if has(mode::STAYS) {
+                2 * limits::AMQP_IDLE
+            } else {
+                Duration::ZERO
             },
         };
         if is_socket {
-            let piece = match has(mode::CHOPPED) {
-                true => PIECE_BYTES,
-                false => bytes.len().max(1),
+            let piece = if has(mode::CHOPPED) {
+                PIECE_BYTES
+            } else {
+                bytes.len().max(1)
             };
             let mut sent = upgrade(WEBSOCKETS[0], SUBPROTOCOL);
             for piece in bytes.chunks(piece) {
@@ -150,7 +154,7 @@ impl Session for Amqp {
     async fn answers(&mut self) {
         let (stream, _serving) = self.open();
         due("an answer", async {
-            let client = Client::connect(stream, &ANONYMOUS).await;
+            let client = AmqpClient::connect(stream, &ANONYMOUS).await;
             let mut client = client.expect("a client is greeted");
             let (audience, token) = token();
             let status = client.put_token(0, &audience, &token).await;
@@ -183,17 +187,23 @@ impl Amqp {
 }
 
 /// Starts a server with an event hub.
-pub(crate) async fn start() -> (Arc<Context>, Node) {
+pub(crate) async fn start() -> (Arc<Context>, MemoryNode) {
     let clock: Arc<dyn Clock> = Arc::new(PausedClock::new());
     let services = steadfast_events::register(Services::new());
-    let router = Arc::new(Router::new(Arc::new(Alone)));
-    let node = Node::start(services, Arc::new(Idle), router, Arc::clone(&clock)).await;
+    let router = Arc::new(Router::new(Arc::new(SingleNode)));
+    let node = MemoryNode::start(
+        services,
+        Arc::new(NoopPerformer),
+        router,
+        Arc::clone(&clock),
+    )
+    .await;
     let hubs = EventHubs::new(&node.runtime);
-    let made = hubs.create(Definition::new(HUB, 2)).await;
+    let made = hubs.create(EventHubDefinition::new(HUB, 2)).await;
     made.expect("the hub is new");
     let context = Context {
         hubs,
-        access: Some(Arc::new(Access::new(ring(), Arc::clone(&clock)))),
+        access: Some(Arc::new(AccessControl::new(ring(), Arc::clone(&clock)))),
         clock,
         container: "steadfast-fuzz".to_owned(),
         idle: limits::AMQP_IDLE,
@@ -202,8 +212,8 @@ pub(crate) async fn start() -> (Arc<Context>, Node) {
     (Arc::new(context), node)
 }
 
-fn ring() -> Ring {
-    let mut ring = Ring::new();
+fn ring() -> KeyRing {
+    let mut ring = KeyRing::new();
     for (name, secret) in [(KEY_NAME, KEY), (ACCOUNT, ACCOUNT_KEY)] {
         ring.add(Key {
             name: name.to_owned(),
@@ -255,10 +265,10 @@ fn read_frames(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// What a pipelining client sends: greeting, open, and what `fill` appends.
-fn sent(fill: impl FnOnce(&mut Client<DuplexStream>)) -> Vec<u8> {
+fn sent(fill: impl FnOnce(&mut AmqpClient<DuplexStream>)) -> Vec<u8> {
     let sending = async {
         let (stream, mut other) = tokio::io::duplex(1 << 20);
-        let mut client = Client::pipelined(stream, &ANONYMOUS);
+        let mut client = AmqpClient::pipelined(stream, &ANONYMOUS);
         fill(&mut client);
         client.send_all().await?;
         drop(client);
@@ -278,14 +288,14 @@ static PROVEN: LazyLock<Vec<u8>> = LazyLock::new(|| {
     })
 });
 
-fn begin(client: &mut Client<DuplexStream>, channel: u16) {
+fn begin(client: &mut AmqpClient<DuplexStream>, channel: u16) {
     let begun = client.begin(channel).now_or_never();
     let begun = begun.expect("a pipelining client does not wait");
     begun.expect("nothing is sent");
 }
 
 /// Appends what puts a token that this key has signed.
-fn put_token(client: &mut Client<DuplexStream>, key: &str) {
+fn put_token(client: &mut AmqpClient<DuplexStream>, key: &str) {
     let audience = format!("sb://localhost/{HUB}");
     let token = sas::token(&audience, LATER, KEY_NAME, key);
     let wishes = [
@@ -298,7 +308,7 @@ fn put_token(client: &mut Client<DuplexStream>, key: &str) {
 
 /// Appends a request to a node of the server.
 fn request(
-    client: &mut Client<DuplexStream>,
+    client: &mut AmqpClient<DuplexStream>,
     channel: u16,
     node: &str,
     wishes: &[(&str, &str)],
@@ -306,7 +316,7 @@ fn request(
 ) {
     begin(client, channel);
     client.attach_sender(channel, 0, "out", node);
-    client.attach_reader(channel, 1, "in", node, &Reading::default());
+    client.attach_reader(channel, 1, "in", node, &ReaderLinkOptions::default());
     client.grant(channel, 1, 0, 10, 0);
     let mut message = Vec::new();
     write_request(&mut message, wishes);
@@ -343,7 +353,7 @@ fn seeds() -> Vec<Vec<u8>> {
             client.send(1, 0, 1, 0x8001_3700, &batch);
         })
     };
-    let reading = |reading: Reading<'_>| {
+    let reading = |reading: ReaderLinkOptions<'_>| {
         sent(|client| {
             client.attach_sender(1, 0, "sender", &format!("{HUB}/Partitions/1"));
             client.send(1, 0, 0, 0, &event(b"one"));
@@ -352,17 +362,17 @@ fn seeds() -> Vec<Vec<u8>> {
             client.grant(1, 1, 0, 10, 0);
         })
     };
-    let from_offset = Reading {
+    let from_offset = ReaderLinkOptions {
         start: Some("amqp.annotation.x-opt-offset > '-1'"),
         epoch: Some(3),
         desired: Some("com.microsoft:enable-receiver-runtime-metric"),
     };
-    let from_time = Reading {
+    let from_time = ReaderLinkOptions {
         start: Some("amqp.annotation.x-opt-enqueued-time > '1600000000000'"),
-        ..Reading::default()
+        ..ReaderLinkOptions::default()
     };
     let whole = sent(|client| put_token(client, KEY));
-    let bare = [&Protocol::Amqp.header()[..], &whole[..16]].concat();
+    let bare = [&ProtocolHeader::Amqp.header()[..], &whole[..16]].concat();
     let mut seeds = vec![
         records::with_mode(0, &whole),
         records::with_mode(0, &bare),
@@ -377,7 +387,7 @@ fn seeds() -> Vec<Vec<u8>> {
         sending(format!("{HUB}/Partitions/1")),
         reading(from_offset),
         reading(from_time),
-        reading(Reading::default()),
+        reading(ReaderLinkOptions::default()),
     ];
     for seed in &proven_seeds {
         seeds.push(records::with_mode(proven, &own(seed)));

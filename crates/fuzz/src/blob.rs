@@ -8,15 +8,15 @@ use axum::http::{HeaderValue, Method, Request};
 use steadfast_core::clock::Clock;
 use steadfast_events::Blobs;
 use steadfast_protocols::blob::{Context, routes};
-use steadfast_wire::blob::place::parameters;
+use steadfast_wire::blob::path::parameters;
 use steadfast_wire::blob::shared_key;
 
 use crate::amqp::{self, ACCOUNT, ACCOUNT_KEY};
-use crate::connection::Manners;
+use crate::connection::ClientBehavior;
 use crate::http::{self, Web};
-use crate::node::Node;
+use crate::node::MemoryNode;
 use crate::records;
-use crate::session::{Bound, Session};
+use crate::session::{MemoryBound, Session};
 use crate::time::settle;
 
 /// The first byte of an input says what the rest is.
@@ -30,16 +30,16 @@ mod mode {
 /// What `~` at the start of a line stands for.
 const BOX: &str = "/account/box";
 
-pub(crate) struct Blob {
+pub(crate) struct BlobSession {
     web: Web,
     clock: Arc<dyn Clock>,
-    _node: Node,
+    _node: MemoryNode,
 }
 
-impl Session for Blob {
+impl Session for BlobSession {
     const NAME: &'static str = "blob";
 
-    const BOUND: Bound = Bound {
+    const BOUND: MemoryBound = MemoryBound {
         least: 256 * 1024,
         per_byte: 64,
     };
@@ -65,7 +65,7 @@ impl Session for Blob {
             return;
         };
         if mode & mode::RAW != 0 {
-            return self.web.say(rest, Manners::default()).await;
+            return self.web.say(rest, ClientBehavior::default()).await;
         }
         for record in records::split(rest) {
             self.ask(record, mode & mode::UNSIGNED == 0).await;
@@ -86,7 +86,7 @@ impl Session for Blob {
     }
 }
 
-impl Blob {
+impl BlobSession {
     /// Sends a record as a request, and says the status of the answer.
     async fn ask(&self, record: &[u8], is_signed: bool) -> Option<u16> {
         let mut request = http::request(record, complete)?;

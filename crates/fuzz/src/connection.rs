@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use steadfast_protocols::http;
-use steadfast_protocols::listen::{Governor, Stream, serve_pipe};
+use steadfast_protocols::listen::{ConnectionStream, Governor, serve_pipe};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -19,11 +19,11 @@ const PIPE_BYTES: usize = 64 * 1024;
 const PIECE_BYTES: usize = 7;
 
 /// A port in memory.
-pub(crate) struct Port {
+pub(crate) struct MemoryPort {
     governor: Arc<Governor>,
 }
 
-impl Port {
+impl MemoryPort {
     /// Opens a port; needs a runtime.
     pub(crate) fn new() -> Self {
         let governor: Arc<Governor> = Arc::default();
@@ -35,7 +35,7 @@ impl Port {
     /// Opens a connection: the client's end, and the task that serves the other.
     pub(crate) fn open<F>(
         &self,
-        serve: impl FnOnce(Stream, SocketAddr) -> F + Send + 'static,
+        serve: impl FnOnce(ConnectionStream, SocketAddr) -> F + Send + 'static,
     ) -> (DuplexStream, JoinHandle<()>)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -56,7 +56,7 @@ impl Port {
 
 /// How a client behaves that sends an input.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Manners {
+pub(crate) struct ClientBehavior {
     /// The bytes come in small pieces.
     pub(crate) is_chopped: bool,
     /// The answers are read only at the end.
@@ -70,13 +70,14 @@ pub(crate) async fn converse(
     client: DuplexStream,
     serving: JoinHandle<()>,
     input: &[u8],
-    manners: Manners,
+    manners: ClientBehavior,
 ) {
     let (mut answers, mut out) = tokio::io::split(client);
     let sending = async {
-        let size = match manners.is_chopped {
-            true => PIECE_BYTES,
-            false => input.len().max(1),
+        let size = if manners.is_chopped {
+            PIECE_BYTES
+        } else {
+            input.len().max(1)
         };
         for piece in input.chunks(size) {
             // A server that takes no more ends the session, or is waited for in vain.

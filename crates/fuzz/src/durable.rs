@@ -7,18 +7,18 @@ use axum::http::Method;
 use http_body_util::BodyExt as _;
 use prost::Message;
 use steadfast_core::clock::Clock;
-use steadfast_durable::{Delivery, Dispatcher, Instances, TaskHubs};
-use steadfast_partition::{Alone, Router, Services};
-use steadfast_protocols::durabletask::{Context, Counts, METHODS, rest, routes};
+use steadfast_durable::{DeliveryOptions, Dispatcher, Instances, TaskHubs};
+use steadfast_partition::{Router, Services, SingleNode};
+use steadfast_protocols::durabletask::{Context, METHODS, TaskServiceCounts, rest, routes};
 use steadfast_wire::durabletask as wire;
 use steadfast_wire::durabletask::work_item_request::Request as WorkRequest;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::http::{self, Web};
-use crate::node::Node;
+use crate::node::MemoryNode;
 use crate::records;
-use crate::session::{Bound, Session};
+use crate::session::{MemoryBound, Session};
 use crate::time::{PausedClock, settle};
 
 /// Every message with all its fields, by its name.
@@ -31,27 +31,30 @@ const SERVICE: &str = "/TaskHubSidecarService/";
 const COMPLETES: u8 = 1;
 
 /// A task hub in memory.
-struct Hub {
+struct MemoryTaskHub {
     context: Arc<Context>,
     clock: Arc<dyn Clock>,
-    _node: Node,
+    _node: MemoryNode,
 }
 
-impl Hub {
+impl MemoryTaskHub {
     async fn start() -> Self {
         let clock: Arc<dyn Clock> = Arc::new(PausedClock::new());
-        let router = Arc::new(Router::new(Arc::new(Alone)));
-        let dispatcher =
-            Dispatcher::new(Arc::clone(&router), Arc::clone(&clock), Delivery::default());
+        let router = Arc::new(Router::new(Arc::new(SingleNode)));
+        let dispatcher = Dispatcher::new(
+            Arc::clone(&router),
+            Arc::clone(&clock),
+            DeliveryOptions::default(),
+        );
         let services = Services::new().with(Instances);
         let performer = Arc::new(dispatcher.clone());
-        let node = Node::start(services, performer, router, Arc::clone(&clock)).await;
+        let node = MemoryNode::start(services, performer, router, Arc::clone(&clock)).await;
         let context = Context {
             hubs: TaskHubs::new(&node.runtime, dispatcher, BTreeMap::new()),
             access: None,
             clock: Arc::clone(&clock),
             leaving: CancellationToken::new(),
-            counts: Arc::new(Counts::default()),
+            counts: Arc::new(TaskServiceCounts::default()),
         };
         Self {
             context: Arc::new(context),
@@ -93,19 +96,19 @@ pub(crate) struct Grpc {
     web: Web,
     work: mpsc::UnboundedReceiver<wire::WorkItem>,
     last: Option<wire::WorkItem>,
-    _hub: Hub,
+    _hub: MemoryTaskHub,
 }
 
 impl Session for Grpc {
     const NAME: &'static str = "durable-grpc";
 
-    const BOUND: Bound = Bound {
+    const BOUND: MemoryBound = MemoryBound {
         least: 384 * 1024,
         per_byte: 64,
     };
 
     async fn start() -> Self {
-        let hub = Hub::start().await;
+        let hub = MemoryTaskHub::start().await;
         let web = Web::new(routes(Arc::clone(&hub.context)), &hub.clock);
         let work = listen(&web).await;
         Self {
@@ -355,19 +358,19 @@ const LEGACY: &[(&str, &str)] = &[
 /// The REST face.
 pub(crate) struct Rest {
     web: Web,
-    _hub: Hub,
+    _hub: MemoryTaskHub,
 }
 
 impl Session for Rest {
     const NAME: &'static str = "durable-rest";
 
-    const BOUND: Bound = Bound {
+    const BOUND: MemoryBound = MemoryBound {
         least: 384 * 1024,
         per_byte: 64,
     };
 
     async fn start() -> Self {
-        let hub = Hub::start().await;
+        let hub = MemoryTaskHub::start().await;
         let rest = rest::routes(Arc::clone(&hub.context), "http");
         let both = rest.merge(routes(Arc::clone(&hub.context)));
         Self {

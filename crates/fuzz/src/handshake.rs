@@ -15,15 +15,15 @@ use prost::Message;
 use ring::hmac;
 use steadfast_partition::cluster::{PROTOCOL, SCHEMA};
 use steadfast_protocols::access::Secret;
-use steadfast_protocols::cluster::{Answer, Credentials, serve};
-use steadfast_protocols::listen::Stream;
-use steadfast_wire::cluster::{Hello, Parcel, Prove, SERVICE, Welcome};
+use steadfast_protocols::cluster::{Credentials, PeerHandler, serve};
+use steadfast_protocols::listen::ConnectionStream;
+use steadfast_wire::cluster::{HelloRequest, HelloResponse, ProofRequest, RuntimeMessage, SERVICE};
 use tokio_util::sync::CancellationToken;
 
-use crate::connection::{Manners, Port, converse};
+use crate::connection::{ClientBehavior, MemoryPort, converse};
 use crate::http;
 use crate::records;
-use crate::session::{Bound, Session};
+use crate::session::{MemoryBound, Session};
 use crate::time::{due, settle};
 
 /// The first byte of an input says what the rest is.
@@ -43,8 +43,9 @@ const CLIENT: &str = "b";
 const SECRET: &str = "a secret that all nodes of the cluster know";
 const NONCE: [u8; 32] = [7; 32];
 
-type Serve =
-    Arc<dyn Fn(Stream, SocketAddr) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+type ServeFn = Arc<
+    dyn Fn(ConnectionStream, SocketAddr) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync,
+>;
 
 /// Answers what it is asked, by one node only.
 struct Echo {
@@ -52,7 +53,7 @@ struct Echo {
 }
 
 #[async_trait]
-impl Answer for Echo {
+impl PeerHandler for Echo {
     async fn answer(&self, from: &str, request: Bytes) -> Bytes {
         assert!(self.is_open, "a request comes through without a proof");
         assert_eq!(from, CLIENT, "a request comes through in another name");
@@ -60,30 +61,30 @@ impl Answer for Echo {
     }
 }
 
-pub(crate) struct Handshake {
-    port: Port,
+pub(crate) struct HandshakeSession {
+    port: MemoryPort,
     /// For clients with a proof, and for those without one.
-    open: Serve,
-    shut: Serve,
+    open: ServeFn,
+    shut: ServeFn,
 }
 
-impl Session for Handshake {
+impl Session for HandshakeSession {
     const NAME: &'static str = "handshake";
 
-    const BOUND: Bound = Bound {
+    const BOUND: MemoryBound = MemoryBound {
         least: 384 * 1024,
         per_byte: 64,
     };
 
     async fn start() -> Self {
-        let server = |is_open: bool| -> Serve {
+        let server = |is_open: bool| -> ServeFn {
             let secret = Secret::new(SECRET);
             let credentials = Credentials::new(SERVER, "a:1", CLUSTER, &secret);
             let host = Arc::new(Echo { is_open });
             Arc::new(serve(credentials, None, host, CancellationToken::new()))
         };
         Self {
-            port: Port::new(),
+            port: MemoryPort::new(),
             open: server(true),
             shut: server(false),
         }
@@ -94,13 +95,14 @@ impl Session for Handshake {
             return;
         };
         let is_proven = mode & mode::PROVEN != 0;
-        let serve = match is_proven {
-            true => Arc::clone(&self.open),
-            false => Arc::clone(&self.shut),
+        let serve = if is_proven {
+            Arc::clone(&self.open)
+        } else {
+            Arc::clone(&self.shut)
         };
         let (client, serving) = self.port.open(move |stream, peer| serve(stream, peer));
         if mode & mode::RAW != 0 {
-            return converse(client, serving, rest, Manners::default()).await;
+            return converse(client, serving, rest, ClientBehavior::default()).await;
         }
         let Some(mut sender) = http::connect_two(client).await else {
             return;
@@ -127,11 +129,11 @@ impl Session for Handshake {
         let sender = http::connect_two(client).await;
         let mut sender = sender.expect("a connection");
         introduce(&mut sender).await;
-        let parcel = Parcel {
+        let parcel = RuntimeMessage {
             body: Bytes::from_static(b"good"),
         };
         let answer = call(&mut sender, "Ask", &parcel.encode_to_vec()).await;
-        let answer = answer.and_then(|bytes| Parcel::decode(&bytes[..]).ok());
+        let answer = answer.and_then(|bytes| RuntimeMessage::decode(&bytes[..]).ok());
         assert_eq!(answer, Some(parcel));
     }
 
@@ -153,7 +155,7 @@ async fn call(sender: &mut SendRequest<Body>, method: &str, message: &[u8]) -> O
 async fn introduce(sender: &mut SendRequest<Body>) {
     let welcome = call(sender, "Hello", &hello(CLIENT).encode_to_vec()).await;
     let welcome = welcome.expect("a welcome");
-    let welcome = Welcome::decode(&welcome[..]).expect("a welcome");
+    let welcome = HelloResponse::decode(&welcome[..]).expect("a welcome");
     let parts: [&[u8]; 8] = [
         b"steadfast cluster proof",
         b"client",
@@ -171,12 +173,12 @@ async fn introduce(sender: &mut SendRequest<Body>) {
     }
     let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
     let proof = Bytes::copy_from_slice(hmac::sign(&key, &words).as_ref());
-    let proven = call(sender, "Prove", &Prove { proof }.encode_to_vec()).await;
+    let proven = call(sender, "Prove", &ProofRequest { proof }.encode_to_vec()).await;
     assert_eq!(proven, Some(Vec::new()), "a good proof counts");
 }
 
-fn hello(name: &str) -> Hello {
-    Hello {
+fn hello(name: &str) -> HelloRequest {
+    HelloRequest {
         protocol: PROTOCOL,
         schema: SCHEMA,
         cluster: CLUSTER.to_owned(),
@@ -190,10 +192,10 @@ fn seeds() -> Vec<Vec<u8>> {
     let greet = record(0, hello(CLIENT).encode_to_vec());
     let other = record(0, hello("x").encode_to_vec());
     let proof = Bytes::from_static(&[9; 32]);
-    let prove = record(1, Prove { proof }.encode_to_vec());
+    let prove = record(1, ProofRequest { proof }.encode_to_vec());
     let body = Bytes::from_static(&[1, 9]);
-    let ask = record(2, Parcel { body }.encode_to_vec());
-    let stranger = Hello {
+    let ask = record(2, RuntimeMessage { body }.encode_to_vec());
+    let stranger = HelloRequest {
         cluster: "another".to_owned(),
         protocol: PROTOCOL + 1,
         ..hello(CLIENT)

@@ -12,10 +12,10 @@ use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use steadfast_core::clock::Clock;
-use steadfast_protocols::http::{Bodies, Cors, Frame, Hosts, Registry};
+use steadfast_protocols::http::{BodyBudget, Cors, KnownHosts, MetricRegistry, Middleware};
 use tokio::io::DuplexStream;
 
-use crate::connection::{Manners, Port, converse};
+use crate::connection::{ClientBehavior, MemoryPort, converse};
 
 /// How long a client waits for an answer, and for the next part of one.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -25,14 +25,14 @@ const PAUSE: Duration = Duration::from_secs(1);
 const PARTS: usize = 64;
 
 /// An answer, as far as it was read.
-pub(crate) struct Answer {
+pub(crate) struct ReceivedResponse {
     pub(crate) status: StatusCode,
     pub(crate) body: Vec<u8>,
 }
 
 /// Routes behind a port, and the connections of one client to it.
 pub(crate) struct Web {
-    port: Port,
+    port: MemoryPort,
     routes: Router,
     one: tokio::sync::Mutex<Option<http1::SendRequest<Body>>>,
     two: tokio::sync::Mutex<Option<http2::SendRequest<Body>>>,
@@ -41,23 +41,23 @@ pub(crate) struct Web {
 impl Web {
     /// Serves routes with what every port has around them; needs a runtime.
     pub(crate) fn new(routes: Router, clock: &Arc<dyn Clock>) -> Self {
-        let frame = Frame {
-            bodies: Bodies::new(),
+        let frame = Middleware {
+            bodies: BodyBudget::new(),
             cors: Arc::new(Cors::new(["https://example.org".to_owned()])),
-            hosts: Arc::new(Hosts::Any),
+            hosts: Arc::new(KnownHosts::Any),
             proxies: Arc::default(),
-            metrics: Arc::new(Registry::new(Arc::clone(clock))),
+            metrics: Arc::new(MetricRegistry::new(Arc::clone(clock))),
         };
         Self {
-            port: Port::new(),
-            routes: frame.around(routes),
+            port: MemoryPort::new(),
+            routes: frame.wrap(routes),
             one: tokio::sync::Mutex::default(),
             two: tokio::sync::Mutex::default(),
         }
     }
 
     /// Sends bytes on a connection of their own, and waits until it ends.
-    pub(crate) async fn say(&self, bytes: &[u8], manners: Manners) {
+    pub(crate) async fn say(&self, bytes: &[u8], manners: ClientBehavior) {
         let (client, serving) = self.port.open_http(&self.routes);
         converse(client, serving, bytes, manners).await;
     }
@@ -101,7 +101,7 @@ impl Web {
     }
 
     /// Asks; nothing if the answer takes longer than a client waits.
-    pub(crate) async fn ask(&self, request: Request<Body>) -> Option<Answer> {
+    pub(crate) async fn ask(&self, request: Request<Body>) -> Option<ReceivedResponse> {
         let (parts, mut body) = self.send(request).await?.into_parts();
         let mut read = Vec::new();
         for _ in 0..PARTS {
@@ -112,7 +112,7 @@ impl Web {
                 _ => break,
             }
         }
-        Some(Answer {
+        Some(ReceivedResponse {
             status: parts.status,
             body: read,
         })

@@ -4,10 +4,10 @@ use futures_util::{Stream, stream};
 use steadfast_macros::hub;
 use steadfast_realtime::{Binary, Context, HubError, HubResult, Upload};
 
-pub(crate) struct Room;
+pub(crate) struct FuzzHub;
 
 #[hub(crate = "steadfast_realtime")]
-impl Room {
+impl FuzzHub {
     async fn add(&self, one: i64, other: i64) -> i64 {
         one.wrapping_add(other)
     }

@@ -6,6 +6,11 @@
 //!
 //! The same targets run in two ways: by `tests/sessions.rs`, which replays the corpus and
 //! mutates it, and by libFuzzer (the workspace `fuzz/`), which is guided by coverage.
+//!
+//! # Tests
+//!
+//! `crates/fuzz/tests` runs every kind of session, the kept corpus and mutations of it;
+//! `fuzz/` runs the same targets under libFuzzer.
 
 mod amqp;
 mod blob;
@@ -30,5 +35,5 @@ mod tokens;
 mod websocket;
 
 pub use mutate::Mutator;
-pub use session::{Bound, Session, run};
+pub use session::{MemoryBound, Session, run};
 pub use target::{TARGETS, Target, corpus, find};

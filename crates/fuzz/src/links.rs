@@ -5,16 +5,19 @@ use std::sync::Arc;
 use bytes::Bytes;
 use steadfast_core::clock::Clock;
 use steadfast_core::limits;
-use steadfast_realtime::{Caller, Client, Inlet, Pulse, Realtime, ServerLink, Wishes};
+use steadfast_realtime::{
+    AppServerSession, ClientConnection, ClientIdentity, ClientOptions, ClientReader, KeepAlive,
+    Realtime,
+};
 use steadfast_wire::signalr::frame::{self, Splitter};
 use steadfast_wire::signalr::service::{
-    Check, Close, CloseMany, Data, Flow, FlowKind, GroupData, Handshake, Message, Question, Target,
-    read, write,
+    ClientInvocation, CloseConnection, CloseConnections, ConnectionData, ExistenceCheck,
+    FlowControl, FlowControlKind, GroupBroadcast, Message, ServerHandshake, Target, read, write,
 };
 use steadfast_wire::signalr::{Protocol, write as hub};
 
 use crate::records;
-use crate::session::{Bound, Session};
+use crate::session::{MemoryBound, Session};
 use crate::time::{PausedClock, due, settle};
 
 const HUB: &str = "far";
@@ -31,14 +34,14 @@ mod mode {
     pub(super) const TWO: u8 = 8;
 }
 
-pub(crate) struct Links {
+pub(crate) struct LinkSession {
     realtime: Realtime,
 }
 
-impl Session for Links {
+impl Session for LinkSession {
     const NAME: &'static str = "links";
 
-    const BOUND: Bound = Bound {
+    const BOUND: MemoryBound = MemoryBound {
         least: 128 * 1024,
         per_byte: 64,
     };
@@ -69,14 +72,18 @@ impl Session for Links {
             }
         }
         let names: Vec<_> = clients.iter().map(|own| own.id().to_string()).collect();
-        let messages: Vec<_> = match has(mode::FRAMED) {
-            true => records::split(rest)
-                .map(|record| match has(mode::NAMED) {
-                    true => named(record, &names),
-                    false => frame::counted(record),
+        let messages: Vec<_> = if has(mode::FRAMED) {
+            records::split(rest)
+                .map(|record| {
+                    if has(mode::NAMED) {
+                        named(record, &names)
+                    } else {
+                        frame::counted(record)
+                    }
                 })
-                .collect(),
-            false => vec![Bytes::copy_from_slice(rest)],
+                .collect()
+        } else {
+            vec![Bytes::copy_from_slice(rest)]
         };
         for (index, message) in messages.into_iter().enumerate() {
             let count = links.len();
@@ -130,9 +137,9 @@ pub(crate) async fn welcomes(realtime: &Realtime) {
     }
 }
 
-impl Links {
+impl LinkSession {
     /// Opens a link; a task takes what is written to it.
-    fn link(&self, server: &str) -> ServerLink {
+    fn link(&self, server: &str) -> AppServerSession {
         let link = self.realtime.server(HUB, server, false);
         let link = link.expect("a hub that is not hosted here");
         let written = Arc::clone(link.link());
@@ -141,21 +148,23 @@ impl Links {
     }
 
     /// A client that has sent its handshake and takes what it is sent.
-    async fn client(&self, user: &str) -> Option<Arc<Client>> {
-        let caller = Caller {
+    async fn client(&self, user: &str) -> Option<Arc<ClientConnection>> {
+        let caller = ClientIdentity {
             user: Some(user.to_owned()),
-            ..Caller::default()
+            ..ClientIdentity::default()
         };
-        let connected = self.realtime.connect(HUB, caller, &Wishes::default());
+        let connected = self
+            .realtime
+            .connect(HUB, caller, &ClientOptions::default());
         // The server may have gone already.
         let (client, lobby) = connected.ok()?;
         let most = limits::CLIENT_MESSAGE_BYTES;
-        let mut inlet = Inlet::new(Arc::clone(&client), lobby, most);
+        let mut inlet = ClientReader::new(Arc::clone(&client), lobby, most);
         let reading = Arc::clone(&client);
         tokio::spawn(async move {
             loop {
-                let outgoing = reading.outgoing(0, Pulse::Pings).await;
-                if !matches!(outgoing, steadfast_realtime::Outgoing::Data(_)) {
+                let outgoing = reading.outgoing(0, KeepAlive::Pings).await;
+                if !matches!(outgoing, steadfast_realtime::ClientOutput::Data(_)) {
                     break;
                 }
             }
@@ -171,12 +180,12 @@ impl Links {
 }
 
 fn handshake(kind: i64) -> Bytes {
-    write(&Message::Handshake(Handshake {
+    write(&Message::Handshake(ServerHandshake {
         version: 1,
         kind,
         migration: 1,
         elements: 7,
-        ..Handshake::default()
+        ..ServerHandshake::default()
     }))
 }
 
@@ -191,19 +200,19 @@ fn named(record: &[u8], names: &[String]) -> Bytes {
         _ => {}
     };
     match &mut message {
-        Message::Data(Data { connection, .. })
-        | Message::Close(Close { connection, .. })
+        Message::Data(ConnectionData { connection, .. })
+        | Message::Close(CloseConnection { connection, .. })
         | Message::Join { connection, .. }
         | Message::Leave { connection, .. }
-        | Message::Ask(Question { connection, .. })
+        | Message::Ask(ClientInvocation { connection, .. })
         | Message::Reconnect { connection } => put(connection),
-        Message::Flow(Flow { id, .. }) => put(id),
+        Message::Flow(FlowControl { id, .. }) => put(id),
         Message::Send {
             to: Target::Connections(all) | Target::All { except: all },
             ..
         } => all.iter_mut().for_each(put),
         Message::Check {
-            of: Check::Connection(connection),
+            of: ExistenceCheck::Connection(connection),
             ..
         } => put(connection),
         _ => {}
@@ -216,11 +225,11 @@ fn seeds() -> Vec<Vec<u8>> {
     let told = hub::invocation(Protocol::Json, None, "told", b"[\"hi\"]");
     let payloads = vec![(text("json"), told.clone())];
     let data = |payload: &Bytes, is_partial: bool| {
-        Message::Data(Data {
+        Message::Data(ConnectionData {
             connection: text("1"),
             payload: payload.clone(),
             is_partial,
-            ..Data::default()
+            ..ConnectionData::default()
         })
     };
     let join = |connection: &str, ack: Option<i64>| Message::Join {
@@ -235,11 +244,11 @@ fn seeds() -> Vec<Vec<u8>> {
     let groups = vec![
         join("1", Some(1)),
         join("2", None),
-        Message::Group(GroupData {
+        Message::Group(GroupBroadcast {
             group: text("group"),
             except: vec![text("2")],
             payloads: payloads.clone(),
-            ..GroupData::default()
+            ..GroupBroadcast::default()
         }),
         Message::UserJoin {
             user: text("alice"),
@@ -264,7 +273,7 @@ fn seeds() -> Vec<Vec<u8>> {
             ack: Some(5),
         },
         Message::Check {
-            of: Check::Group(text("group")),
+            of: ExistenceCheck::Group(text("group")),
             ack: 6,
         },
     ];
@@ -281,32 +290,32 @@ fn seeds() -> Vec<Vec<u8>> {
     let others = vec![
         Message::Ping(vec![text("status"), text("1")]),
         Message::Ping(vec![text("shutdown"), text("fin:1")]),
-        Message::Ask(Question {
+        Message::Ask(ClientInvocation {
             id: text("q"),
             connection: text("1"),
             caller: text("server"),
             payloads: payloads.clone(),
         }),
-        Message::Flow(Flow {
+        Message::Flow(FlowControl {
             id: text("1"),
             is_server: false,
-            kind: FlowKind::Pause,
+            kind: FlowControlKind::Pause,
         }),
-        Message::Flow(Flow {
+        Message::Flow(FlowControl {
             id: text("1"),
             is_server: false,
-            kind: FlowKind::Resume,
+            kind: FlowControlKind::Resume,
         }),
-        Message::Close(Close {
+        Message::Close(CloseConnection {
             connection: text("1"),
             error: text("away"),
-            ..Close::default()
+            ..CloseConnection::default()
         }),
-        Message::CloseMany(CloseMany {
+        Message::CloseMany(CloseConnections {
             user: Some(text("bob")),
             reason: text("away"),
             ack: 7,
-            ..CloseMany::default()
+            ..CloseConnections::default()
         }),
         Message::Unknown(99),
     ];

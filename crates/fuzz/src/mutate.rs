@@ -84,9 +84,10 @@ impl Mutator {
     fn number(&mut self, input: &mut [u8], at: usize) {
         let number = NUMBERS[self.random.usize(..NUMBERS.len())];
         let width = 1 << self.random.usize(..4);
-        let bytes = match self.random.bool() {
-            true => number.to_be_bytes()[8 - width..].to_vec(),
-            false => number.to_le_bytes()[..width].to_vec(),
+        let bytes = if self.random.bool() {
+            number.to_be_bytes()[8 - width..].to_vec()
+        } else {
+            number.to_le_bytes()[..width].to_vec()
         };
         for (place, byte) in input.iter_mut().skip(at).zip(bytes) {
             *place = byte;

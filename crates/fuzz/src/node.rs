@@ -5,16 +5,16 @@ use std::sync::Arc;
 use steadfast_core::clock::Clock;
 use steadfast_core::id::Owner;
 use steadfast_partition::{Options, Performer, Router, Runtime, Services, Space};
-use steadfast_storage::memory::Memory;
+use steadfast_storage::memory::MemoryEngine;
 use steadfast_storage::{Engine, Store};
 
 /// A runtime, and the store below it.
-pub(crate) struct Node {
+pub(crate) struct MemoryNode {
     pub(crate) runtime: Runtime,
     _store: Arc<Store>,
 }
 
-impl Node {
+impl MemoryNode {
     /// Serves one partition.
     pub(crate) async fn start(
         services: Services,
@@ -22,7 +22,7 @@ impl Node {
         router: Arc<Router>,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let engine: Arc<dyn Engine> = Arc::new(Memory::with_clock(Arc::clone(&clock)));
+        let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::with_clock(Arc::clone(&clock)));
         let owner = Owner {
             node: 1,
             incarnation: 1,

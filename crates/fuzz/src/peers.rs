@@ -13,27 +13,28 @@ use steadfast_core::clock::Clock;
 use steadfast_core::codec::put_bytes;
 use steadfast_core::id::Owner;
 use steadfast_durable::{
-    Delivery, Dispatcher, Instances, KIND, NewInstance, Operation, Task, TaskHubs, signal_letter,
-    start_letter,
+    DeliveryOptions, Dispatcher, EntityOperation, Instances, KIND, NewInstance, Task, TaskHubs,
+    signal_message, start_message,
 };
-use steadfast_events::{Batch, Definition, EventHubs, letter};
-use steadfast_jobs::Scheduler;
+use steadfast_events::{EventDataBatch, EventHubDefinition, EventHubs, publish_message};
+use steadfast_jobs::JobScheduler;
 use steadfast_partition::cluster::{
-    Broken, Cluster, Identity, Listener, Network, PROTOCOL, Peer, Roster, SCHEMA, Setup,
+    Cluster, ClusterNetwork, ClusterPeer, ClusterSetup, Members, NetworkError, NodeIdentity,
+    NodeMessageHandler, PROTOCOL, SCHEMA,
 };
-use steadfast_partition::region::Word;
+use steadfast_partition::region::RegionRequest;
 use steadfast_partition::{
-    Address, Alone, Envelope, Error, ErrorKind, Kind, Options, Result, Router, Runtime, Services,
-    Space,
+    Address, Envelope, Error, ErrorKind, Options, Result, Router, Runtime, ServiceKind, Services,
+    SingleNode, Space,
 };
-use steadfast_realtime::{Other, Others, Realtime, WORDS};
-use steadfast_storage::memory::Memory;
-use steadfast_storage::{Engine, Lease, Store};
+use steadfast_realtime::{PeerNode, PeerTransport, Realtime, WORDS};
+use steadfast_storage::memory::MemoryEngine;
+use steadfast_storage::{Engine, NodeLease, Store};
 use tokio::sync::watch;
 
 use crate::links::welcomes;
 use crate::records;
-use crate::session::{Bound, Session};
+use crate::session::{MemoryBound, Session};
 use crate::time::{PausedClock, due, settle};
 
 /// How long a node that is not heard of keeps what it has.
@@ -62,24 +63,29 @@ mod to {
 }
 
 /// There is no way to other nodes.
-struct Nowhere;
+struct NoClusterNetwork;
 
 #[async_trait]
-impl Network for Nowhere {
-    async fn send(&self, _: &Peer, _: Bytes, _: Duration) -> std::result::Result<Bytes, Broken> {
-        Err(Broken::Unsent("there is no network".to_owned()))
+impl ClusterNetwork for NoClusterNetwork {
+    async fn send(
+        &self,
+        _: &ClusterPeer,
+        _: Bytes,
+        _: Duration,
+    ) -> std::result::Result<Bytes, NetworkError> {
+        Err(NetworkError::Unsent("there is no network".to_owned()))
     }
 }
 
 /// One other node, which says nothing.
 struct Silent(watch::Sender<u64>);
 
-impl Others for Silent {
-    fn me(&self) -> Other {
+impl PeerTransport for Silent {
+    fn me(&self) -> PeerNode {
         other("a")
     }
 
-    fn all(&self) -> Vec<Other> {
+    fn all(&self) -> Vec<PeerNode> {
         vec![other("b")]
     }
 
@@ -89,8 +95,8 @@ impl Others for Silent {
 
     fn tell(
         &self,
-        _: &Other,
-        kind: Kind,
+        _: &PeerNode,
+        kind: ServiceKind,
         _: Bytes,
     ) -> futures_util::future::BoxFuture<'_, Result<Bytes>> {
         let nowhere = Error::new(ErrorKind::NoService { kind });
@@ -98,55 +104,55 @@ impl Others for Silent {
     }
 }
 
-fn other(name: &str) -> Other {
-    Other {
+fn other(name: &str) -> PeerNode {
+    PeerNode {
         name: name.to_owned(),
         life: 7,
     }
 }
 
-struct Foreman(TaskHubs);
+struct TaskHubHandler(TaskHubs);
 
 #[async_trait]
-impl Listener for Foreman {
-    async fn hear(&self, message: Bytes) -> Result<Bytes> {
-        self.0.hear(&message).await
+impl NodeMessageHandler for TaskHubHandler {
+    async fn handle(&self, message: Bytes) -> Result<Bytes> {
+        self.0.handle_peer_message(&message).await
     }
 }
 
-struct Porter(Realtime);
+struct RealtimeHandler(Realtime);
 
 #[async_trait]
-impl Listener for Porter {
-    async fn hear(&self, message: Bytes) -> Result<Bytes> {
+impl NodeMessageHandler for RealtimeHandler {
+    async fn handle(&self, message: Bytes) -> Result<Bytes> {
         let malformed = |_| Error::new(ErrorKind::Malformed { what: "a word" });
-        self.0.hear(message).map_err(malformed)
+        self.0.receive(message).map_err(malformed)
     }
 }
 
-pub(crate) struct Peers {
+pub(crate) struct PeerSession {
     cluster: Cluster,
     realtime: Realtime,
     hubs: TaskHubs,
     runtime: Arc<Runtime>,
 }
 
-impl Session for Peers {
+impl Session for PeerSession {
     const NAME: &'static str = "peers";
 
-    const BOUND: Bound = Bound {
+    const BOUND: MemoryBound = MemoryBound {
         least: 256 * 1024,
         per_byte: 64,
     };
 
     async fn start() -> Self {
         let clock: Arc<dyn Clock> = Arc::new(PausedClock::new());
-        let engine: Arc<dyn Engine> = Arc::new(Memory::with_clock(Arc::clone(&clock)));
+        let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::with_clock(Arc::clone(&clock)));
         let owner = Owner {
             node: 1,
             incarnation: 7,
         };
-        let lease = Lease::new(Arc::clone(&clock));
+        let lease = NodeLease::new(Arc::clone(&clock));
         let mut options = steadfast_storage::Options::new(owner);
         options.clock = Arc::clone(&clock);
         options.lease = Some(lease.clone());
@@ -160,19 +166,22 @@ impl Session for Peers {
         };
         let space = Space::open(&*engine, wanted).await;
         let space = space.expect("the engine is empty");
-        let router = Arc::new(Router::new(Arc::new(Alone)));
-        let dispatcher =
-            Dispatcher::new(Arc::clone(&router), Arc::clone(&clock), Delivery::default());
+        let router = Arc::new(Router::new(Arc::new(SingleNode)));
+        let dispatcher = Dispatcher::new(
+            Arc::clone(&router),
+            Arc::clone(&clock),
+            DeliveryOptions::default(),
+        );
         let services = steadfast_events::register(Services::new());
         let options = Options {
-            services: services.with(Instances).with(Scheduler),
+            services: services.with(Instances).with(JobScheduler),
             performer: Arc::new(dispatcher.clone()),
             router,
             clock: Arc::clone(&clock),
         };
         let runtime = Arc::new(Runtime::new(Arc::clone(&store), space, options));
-        let setup = Setup {
-            identity: Identity {
+        let setup = ClusterSetup {
+            identity: NodeIdentity {
                 name: "a".to_owned(),
                 address: "a:1".to_owned(),
                 cluster: "c".to_owned(),
@@ -183,22 +192,22 @@ impl Session for Peers {
             lease: LEASE,
             clock: Arc::clone(&clock),
             engine,
-            roster: Arc::new(Roster::new(Arc::clone(&clock), LEASE, 0)),
-            network: Arc::new(Nowhere),
-            probing: Arc::new(Nowhere),
+            members: Arc::new(Members::new(Arc::clone(&clock), LEASE, 0)),
+            network: Arc::new(NoClusterNetwork),
+            probing: Arc::new(NoClusterNetwork),
         };
         let cluster = Cluster::start(setup, &runtime, store, lease).await;
         let cluster = cluster.expect("the node is alone");
         assert!(cluster.settled(LEASE).await, "the partition is taken");
         let made = EventHubs::new(&runtime)
-            .create(Definition::new(HUB, 1))
+            .create(EventHubDefinition::new(HUB, 1))
             .await;
         made.expect("the hub is new");
         let hubs = TaskHubs::new(&runtime, dispatcher, BTreeMap::new());
         let realtime = Realtime::with_clock("a", clock);
-        realtime.open_to_others(Arc::new(Silent(watch::Sender::new(0))));
-        cluster.listen(KIND, Arc::new(Foreman(hubs.clone())));
-        cluster.listen(WORDS, Arc::new(Porter(realtime.clone())));
+        realtime.join_cluster(Arc::new(Silent(watch::Sender::new(0))));
+        cluster.register_handler(KIND, Arc::new(TaskHubHandler(hubs.clone())));
+        cluster.register_handler(WORDS, Arc::new(RealtimeHandler(realtime.clone())));
         Self {
             cluster,
             realtime,
@@ -218,13 +227,13 @@ impl Session for Peers {
                     let answer = self.cluster.answer(bytes);
                     due("an answer to a node", answer).await;
                 }
-                to::HUBS => drop(self.realtime.hear(bytes)),
+                to::HUBS => drop(self.realtime.receive(bytes)),
                 to::TASK_HUBS => {
-                    let answer = self.hubs.hear(&bytes);
+                    let answer = self.hubs.handle_peer_message(&bytes);
                     drop(due("an answer about task hubs", answer).await);
                 }
                 _ => {
-                    if let Ok(word) = Word::decode(bytes) {
+                    if let Ok(word) = RegionRequest::decode(bytes) {
                         drop(word.encode());
                     }
                 }
@@ -241,11 +250,15 @@ impl Session for Peers {
         let is_settled = self.cluster.settled(SETTLING).await;
         assert!(is_settled, "the partition has an owner again");
         let hubs = EventHubs::new(&self.runtime);
-        let made = due("an event hub", hubs.create(Definition::new(GOOD, 1))).await;
+        let made = due(
+            "an event hub",
+            hubs.create(EventHubDefinition::new(GOOD, 1)),
+        )
+        .await;
         made.expect("an event hub can be made");
         let sender = due("an event hub that is found", hubs.sender(GOOD, None)).await;
         let sender = sender.expect("the hub is there");
-        let batch = Batch::of(b"good").expect("one event");
+        let batch = EventDataBatch::of(b"good").expect("one event");
         let sent = due("a publication", sender.send(batch)).await;
         sent.expect("an event can be sent");
         welcomes(&self.realtime).await;
@@ -292,7 +305,7 @@ fn seeds() -> Vec<Vec<u8>> {
         request(6, &[]),
     ];
     for kind in [1, 2, 3, 4, 5, 16, 32, 64, 65] {
-        let to = Address::new(Kind(kind), "name", "key");
+        let to = Address::new(ServiceKind(kind), "name", "key");
         let command = counted(&Envelope::new(to, "body").encode());
         seeds.push(request(1, &[&command]));
         seeds.push(request(8, &[&[2], &command, &command]));
@@ -317,19 +330,19 @@ fn seeds() -> Vec<Vec<u8>> {
 
 /// Real commands of services.
 fn letters() -> [Envelope; 3] {
-    let batch = Batch::of(b"event").expect("one event");
-    let event = letter(HUB, Some(0), batch).expect("a publication");
-    let operation = Operation {
+    let batch = EventDataBatch::of(b"event").expect("one event");
+    let event = publish_message(HUB, Some(0), batch).expect("a publication");
+    let operation = EntityOperation {
         target: "@counter@a".to_owned(),
         name: "add".to_owned(),
         input: Some("1".to_owned()),
-        ..Operation::default()
+        ..EntityOperation::default()
     };
-    let signal = signal_letter("default", operation).expect("an operation");
+    let signal = signal_message("default", operation).expect("an operation");
     let task = Task {
         name: "One".to_owned(),
         ..Task::default()
     };
-    let start = start_letter("default", "one", "execution", task);
+    let start = start_message("default", "one", "execution", task);
     [event, signal, start.expect("an instance")]
 }

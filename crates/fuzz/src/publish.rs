@@ -7,11 +7,11 @@ use steadfast_protocols::publish::routes;
 use steadfast_wire::sas;
 
 use crate::amqp::{self, HUB, KEY, KEY_NAME, LATER};
-use crate::connection::Manners;
+use crate::connection::ClientBehavior;
 use crate::http::{self, Web};
-use crate::node::Node;
+use crate::node::MemoryNode;
 use crate::records;
-use crate::session::{Bound, Session};
+use crate::session::{MemoryBound, Session};
 use crate::time::settle;
 
 /// The first byte of an input says what the rest is.
@@ -22,15 +22,15 @@ mod mode {
     pub(super) const UNPROVEN: u8 = 2;
 }
 
-pub(crate) struct Publish {
+pub(crate) struct PublishSession {
     web: Web,
-    _node: Node,
+    _node: MemoryNode,
 }
 
-impl Session for Publish {
+impl Session for PublishSession {
     const NAME: &'static str = "publish";
 
-    const BOUND: Bound = Bound {
+    const BOUND: MemoryBound = MemoryBound {
         least: 256 * 1024,
         per_byte: 64,
     };
@@ -49,7 +49,7 @@ impl Session for Publish {
             return;
         };
         if mode & mode::RAW != 0 {
-            return self.web.say(rest, Manners::default()).await;
+            return self.web.say(rest, ClientBehavior::default()).await;
         }
         for record in records::split(rest) {
             self.ask(record, mode & mode::UNPROVEN == 0).await;
@@ -67,7 +67,7 @@ impl Session for Publish {
     }
 }
 
-impl Publish {
+impl PublishSession {
     /// Sends a record as a request, and says the status of the answer.
     async fn ask(&self, record: &[u8], is_proven: bool) -> Option<u16> {
         let mut request = http::request(record, str::to_owned)?;

@@ -11,10 +11,10 @@ use steadfast_core::clock::Clock;
 use steadfast_protocols::listen::proven;
 use tokio::io::AsyncReadExt as _;
 
-use crate::connection::Manners;
+use crate::connection::ClientBehavior;
 use crate::http::{self, Web};
 use crate::records;
-use crate::session::{Bound, Session};
+use crate::session::{MemoryBound, Session};
 use crate::time::{PausedClock, runtime, settle};
 
 /// The first byte of an input says how the rest is sent.
@@ -37,7 +37,7 @@ pub(crate) struct Requests {
 impl Session for Requests {
     const NAME: &'static str = "http";
 
-    const BOUND: Bound = Bound {
+    const BOUND: MemoryBound = MemoryBound {
         least: 256 * 1024,
         per_byte: 64,
     };
@@ -57,12 +57,13 @@ impl Session for Requests {
             return;
         };
         let has = |bit: u8| mode & bit != 0;
-        let manners = Manners {
+        let manners = ClientBehavior {
             is_chopped: has(mode::CHOPPED),
             is_slow: has(mode::SLOW),
-            stays: match has(mode::STAYS) {
-                true => STAY,
-                false => Duration::ZERO,
+            stays: if has(mode::STAYS) {
+                STAY
+            } else {
+                Duration::ZERO
             },
         };
         self.web.say(rest, manners).await;

@@ -8,18 +8,20 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use steadfast_core::clock::Clock;
-use steadfast_jobs::region::Atlas;
-use steadfast_jobs::{Deliver, Jobs, Order, Outcome, Runner, Scheduler as Service};
-use steadfast_partition::{Alone, Effect, Performer, Router, Services};
+use steadfast_jobs::region::RegionMap;
+use steadfast_jobs::{
+    Deliverer, DeliveryRequest, JobClient, JobRunner, JobScheduler as Service, Outcome,
+};
+use steadfast_partition::{Effect, Performer, Router, Services, SingleNode};
 use steadfast_protocols::egress::EgressPolicy;
 use steadfast_protocols::scheduler::{
-    Auth, Context, Keeping, NoInternal, SecretKey, Settings, routes,
+    Auth, Context, JobPlacement, NoInternalTargets, SecretKey, Settings, routes,
 };
 
 use crate::http::{self, Web};
-use crate::node::Node;
+use crate::node::MemoryNode;
 use crate::records;
-use crate::session::{Bound, Session};
+use crate::session::{MemoryBound, Session};
 use crate::time::{PausedClock, settle};
 
 /// What `~` at the start of a line stands for.
@@ -29,15 +31,15 @@ const COLLECTION: &str =
 const VERSION: &str = "api-version=2016-03-01";
 
 /// Carries no attempt anywhere.
-struct Nowhere;
+struct NoDelivery;
 
 #[async_trait]
-impl Deliver for Nowhere {
-    fn lane(&self, _: &Order) -> String {
+impl Deliverer for NoDelivery {
+    fn lane(&self, _: &DeliveryRequest) -> String {
         String::new()
     }
 
-    async fn deliver(&self, _: &Order, _: u64) -> Outcome {
+    async fn deliver(&self, _: &DeliveryRequest, _: u64) -> Outcome {
         Outcome {
             is_success: false,
             message: "there is no network".to_owned(),
@@ -45,37 +47,41 @@ impl Deliver for Nowhere {
     }
 }
 
-struct Perform(Runner);
+struct RunnerPerformer(JobRunner);
 
-impl Performer for Perform {
+impl Performer for RunnerPerformer {
     fn perform(&self, effect: Effect) {
         self.0.perform(effect);
     }
 }
 
 /// A scheduler in memory.
-struct Server {
+struct MemoryScheduler {
     web: Web,
-    _node: Node,
+    _node: MemoryNode,
 }
 
-impl Server {
+impl MemoryScheduler {
     async fn start() -> Self {
         let clock: Arc<dyn Clock> = Arc::new(PausedClock::new());
-        let router = Arc::new(Router::new(Arc::new(Alone)));
-        let runner = Runner::new(Arc::clone(&router), Arc::new(Nowhere), Arc::clone(&clock));
-        let performer = Arc::new(Perform(runner.clone()));
+        let router = Arc::new(Router::new(Arc::new(SingleNode)));
+        let runner = JobRunner::new(
+            Arc::clone(&router),
+            Arc::new(NoDelivery),
+            Arc::clone(&clock),
+        );
+        let performer = Arc::new(RunnerPerformer(runner.clone()));
         let services = Services::new().with(Service);
-        let node = Node::start(services, performer, router, Arc::clone(&clock)).await;
+        let node = MemoryNode::start(services, performer, router, Arc::clone(&clock)).await;
         let context = Context {
-            keeping: Keeping::Alone(Jobs::new(&node.runtime, runner)),
+            keeping: JobPlacement::Alone(JobClient::new(&node.runtime, runner)),
             clock: Arc::clone(&clock),
             auth: Auth::None,
             key: SecretKey::new("a key for secrets of jobs"),
             egress: EgressPolicy::with_private(),
-            internal: Arc::new(NoInternal),
+            internal: Arc::new(NoInternalTargets),
             settings: Settings::default(),
-            atlas: Atlas::default(),
+            atlas: RegionMap::default(),
         };
         let server = Self {
             web: Web::new(routes(Arc::new(context)), &clock),
@@ -127,18 +133,18 @@ fn job(properties: &Value) -> Vec<u8> {
 }
 
 /// Requests with any body.
-pub(crate) struct Scheduler(Server);
+pub(crate) struct SchedulerSession(MemoryScheduler);
 
-impl Session for Scheduler {
+impl Session for SchedulerSession {
     const NAME: &'static str = "scheduler";
 
-    const BOUND: Bound = Bound {
+    const BOUND: MemoryBound = MemoryBound {
         least: 256 * 1024,
         per_byte: 64,
     };
 
     async fn start() -> Self {
-        Self(Server::start().await)
+        Self(MemoryScheduler::start().await)
     }
 
     async fn take(&mut self, input: &[u8]) {
@@ -222,21 +228,21 @@ fn scheduler_seeds() -> Vec<Vec<u8>> {
 }
 
 /// Jobs with a PKCS#12 file that is the input.
-pub(crate) struct Pkcs12(Server);
+pub(crate) struct Pkcs12Session(MemoryScheduler);
 
 /// The password of the files in the corpus.
 const PASSWORD: &str = "p";
 
-impl Session for Pkcs12 {
+impl Session for Pkcs12Session {
     const NAME: &'static str = "pkcs12";
 
-    const BOUND: Bound = Bound {
+    const BOUND: MemoryBound = MemoryBound {
         least: 256 * 1024,
         per_byte: 64,
     };
 
     async fn start() -> Self {
-        Self(Server::start().await)
+        Self(MemoryScheduler::start().await)
     }
 
     async fn take(&mut self, input: &[u8]) {

@@ -23,7 +23,7 @@ pub trait Session: Sized {
     const NAME: &'static str;
     /// The most memory that a session may hold at a time: so many bytes, and so many for
     /// each byte of the input.
-    const BOUND: Bound;
+    const BOUND: MemoryBound;
 
     /// Starts a server.
     async fn start() -> Self;
@@ -44,7 +44,7 @@ pub trait Session: Sized {
 
 /// A bound of memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Bound {
+pub struct MemoryBound {
     pub least: u64,
     pub per_byte: u64,
 }

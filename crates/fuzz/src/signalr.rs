@@ -7,16 +7,16 @@ use axum::body::Body;
 use axum::http::{Method, Request};
 use serde_json::json;
 use steadfast_core::clock::Clock;
-use steadfast_protocols::access::{Access, Ring};
+use steadfast_protocols::access::{AccessControl, KeyRing};
 use steadfast_protocols::realtime::{Context, routes};
 use steadfast_realtime::{HubOptions, Realtime};
 use steadfast_wire::signalr::{Protocol, write};
 
-use crate::connection::Manners;
+use crate::connection::ClientBehavior;
 use crate::http::Web;
-use crate::hub::Room;
+use crate::hub::FuzzHub;
 use crate::records;
-use crate::session::{Bound, Session};
+use crate::session::{MemoryBound, Session};
 use crate::time::PausedClock;
 use crate::websocket::{BINARY, TEXT, put_frame, upgrade};
 
@@ -48,7 +48,7 @@ pub(crate) struct SignalR {
 impl Session for SignalR {
     const NAME: &'static str = "signalr";
 
-    const BOUND: Bound = Bound {
+    const BOUND: MemoryBound = MemoryBound {
         least: 256 * 1024,
         per_byte: 64,
     };
@@ -60,9 +60,9 @@ impl Session for SignalR {
             is_open: true,
             ..HubOptions::default()
         };
-        let hosted = realtime.host("open", Room, options);
+        let hosted = realtime.host("open", FuzzHub, options);
         hosted.expect("the hub is new");
-        let access = Access::new(Ring::new(), Arc::clone(&clock));
+        let access = AccessControl::new(KeyRing::new(), Arc::clone(&clock));
         let context = Context {
             realtime,
             access: Arc::new(access),
@@ -92,25 +92,25 @@ impl Session for SignalR {
             let handshake = format!("{{\"protocol\":\"{protocol}\",\"version\":1}}\u{1e}");
             put_frame(&mut bytes, TEXT, handshake.as_bytes());
         }
-        match has(mode::FRAMED) {
-            true => {
-                let kind = if has(mode::MESSAGE_PACK) {
-                    BINARY
-                } else {
-                    TEXT
-                };
-                for record in records::split(rest) {
-                    put_frame(&mut bytes, kind, record);
-                }
+        if has(mode::FRAMED) {
+            let kind = if has(mode::MESSAGE_PACK) {
+                BINARY
+            } else {
+                TEXT
+            };
+            for record in records::split(rest) {
+                put_frame(&mut bytes, kind, record);
             }
-            false => bytes.extend_from_slice(rest),
+        } else {
+            bytes.extend_from_slice(rest)
         }
-        let manners = Manners {
+        let manners = ClientBehavior {
             is_chopped: has(mode::CHOPPED),
             is_slow: has(mode::SLOW),
-            stays: match has(mode::STAYS) {
-                true => STAY,
-                false => Duration::ZERO,
+            stays: if has(mode::STAYS) {
+                STAY
+            } else {
+                Duration::ZERO
             },
         };
         self.web.say(&bytes, manners).await;

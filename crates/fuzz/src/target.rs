@@ -4,17 +4,17 @@ use std::fs;
 use std::path::PathBuf;
 
 use crate::amqp::Amqp;
-use crate::blob::Blob;
+use crate::blob::BlobSession;
 use crate::durable::{Grpc, Rest};
-use crate::handshake::Handshake;
-use crate::links::Links;
-use crate::peers::Peers;
-use crate::publish::Publish;
+use crate::handshake::HandshakeSession;
+use crate::links::LinkSession;
+use crate::peers::PeerSession;
+use crate::publish::PublishSession;
 use crate::requests::Requests;
-use crate::scheduler::{Pkcs12, Scheduler};
+use crate::scheduler::{Pkcs12Session, SchedulerSession};
 use crate::session::{Session, run};
 use crate::signalr::SignalR;
-use crate::tokens::Tokens;
+use crate::tokens::TokenSession;
 
 /// One fuzz target.
 pub struct Target {
@@ -42,17 +42,17 @@ const fn row<S: Session>() -> Target {
 pub static TARGETS: &[Target] = &[
     row::<Requests>(),
     row::<Amqp>(),
-    row::<Blob>(),
-    row::<Publish>(),
+    row::<BlobSession>(),
+    row::<PublishSession>(),
     row::<SignalR>(),
-    row::<Links>(),
+    row::<LinkSession>(),
     row::<Grpc>(),
     row::<Rest>(),
-    row::<Scheduler>(),
-    row::<Handshake>(),
-    row::<Peers>(),
-    row::<Tokens>(),
-    row::<Pkcs12>(),
+    row::<SchedulerSession>(),
+    row::<HandshakeSession>(),
+    row::<PeerSession>(),
+    row::<TokenSession>(),
+    row::<Pkcs12Session>(),
 ];
 
 /// Finds a target by its name.

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use serde_json::json;
 use steadfast_core::clock::Clock;
 use steadfast_protocols::access::{
-    Access, Area, Demand, Key, Proof, Right, Ring, Scope, Secret, is_for_area,
+    AccessControl, Demand, EntityScope, Key, KeyRing, Proof, Right, Secret, ServiceArea,
+    is_for_area,
 };
 use steadfast_wire::{jwt, sas};
 
 use crate::records;
-use crate::session::{Bound, Session};
+use crate::session::{MemoryBound, Session};
 use crate::time::PausedClock;
 
 const NAME: &str = "key";
@@ -34,28 +35,28 @@ mod mode {
     pub(super) const COUNT: u8 = 6;
 }
 
-pub(crate) struct Tokens {
-    access: Access,
+pub(crate) struct TokenSession {
+    access: AccessControl,
 }
 
-impl Session for Tokens {
+impl Session for TokenSession {
     const NAME: &'static str = "tokens";
 
-    const BOUND: Bound = Bound {
+    const BOUND: MemoryBound = MemoryBound {
         least: 32 * 1024,
         per_byte: 64,
     };
 
     async fn start() -> Self {
         let clock: Arc<dyn Clock> = Arc::new(PausedClock::new());
-        let mut ring = Ring::new();
+        let mut ring = KeyRing::new();
         ring.add(Key {
             name: NAME.to_owned(),
             grants: vec!["send events/houses".parse().expect("a grant")],
             primary: Secret::new(SECRET),
             secondary: None,
         });
-        let access = Access::new(ring, clock);
+        let access = AccessControl::new(ring, clock);
         Self { access }
     }
 
@@ -101,8 +102,12 @@ impl Session for Tokens {
             token: &token,
             resource: RESOURCE,
         };
-        let demand = Demand::new(&[Right::Send], Area::Events, Scope::Entity("houses"));
-        let admitted = self.access.admit(proof, &demand);
+        let demand = Demand::new(
+            &[Right::Send],
+            ServiceArea::Events,
+            EntityScope::Entity("houses"),
+        );
+        let admitted = self.access.authorize(proof, &demand);
         assert!(admitted.is_ok(), "a good signature counts");
     }
 
@@ -111,12 +116,16 @@ impl Session for Tokens {
     }
 }
 
-impl Tokens {
+impl TokenSession {
     /// Shows a proof. A refusal is recorded as requests have it recorded.
     fn admit(&self, proof: Proof<'_>) {
-        let audience = |audience: &str| is_for_area(Area::Events, audience);
-        let demand = Demand::new(&[Right::Send], Area::Events, Scope::Entity("houses"));
-        match self.access.admit(proof, &demand.or_token(&audience)) {
+        let audience = |audience: &str| is_for_area(ServiceArea::Events, audience);
+        let demand = Demand::new(
+            &[Right::Send],
+            ServiceArea::Events,
+            EntityScope::Entity("houses"),
+        );
+        match self.access.authorize(proof, &demand.or_token(&audience)) {
             Ok(pass) => assert_eq!(pass.name(), NAME),
             Err(denied) => self.access.audit().refused(&denied),
         }

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::panic::catch_unwind;
 
-use steadfast_fuzz::{Bound, Session, run};
+use steadfast_fuzz::{MemoryBound, Session, run};
 
 /// A server that does what the first byte of an input says.
 struct Faulty {
@@ -12,7 +12,7 @@ struct Faulty {
 
 impl Session for Faulty {
     const NAME: &'static str = "faulty";
-    const BOUND: Bound = Bound {
+    const BOUND: MemoryBound = MemoryBound {
         least: 64 * 1024,
         per_byte: 1024,
     };

@@ -1,4 +1,9 @@
 //! Test harness: processes, proxy, disk, PostgreSQL.
+//!
+//! # Tests
+//!
+//! `crates/harness/tests` tests the fake disk, child processes and the fault proxy
+//! themselves.
 
 pub mod clients;
 mod disk;

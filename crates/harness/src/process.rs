@@ -29,7 +29,7 @@ pub struct Process {
     child: Child,
     status: Option<ExitStatus>,
     exited: Receiver<()>,
-    output: Arc<Output>,
+    output: Arc<ProcessOutput>,
 }
 
 impl Process {
@@ -152,20 +152,20 @@ impl Drop for Process {
 
 /// Lines read from a child and not yet taken.
 #[derive(Default)]
-struct Output {
-    lines: Mutex<Lines>,
+struct ProcessOutput {
+    lines: Mutex<OutputLines>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Lines {
+struct OutputLines {
     waiting: VecDeque<String>,
     ended: bool,
 }
 
-impl Output {
+impl ProcessOutput {
     fn next(&self, timeout: Duration) -> anyhow::Result<String> {
-        let empty = |lines: &mut Lines| lines.waiting.is_empty() && !lines.ended;
+        let empty = |lines: &mut OutputLines| lines.waiting.is_empty() && !lines.ended;
         let (mut lines, _) = self
             .changed
             .wait_timeout_while(self.lock(), timeout, empty)
@@ -191,19 +191,19 @@ impl Output {
         self.changed.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Lines> {
+    fn lock(&self) -> MutexGuard<'_, OutputLines> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-type Started = (Child, Receiver<()>, Arc<Output>);
+type StartedProcess = (Child, Receiver<()>, Arc<ProcessOutput>);
 
-fn start(command: &mut Command) -> anyhow::Result<Started> {
+fn start(command: &mut Command) -> anyhow::Result<StartedProcess> {
     let mut child = command
         .spawn()
         .with_context(|| format!("start {:?}", command.get_program()))?;
     let stdout = child.stdout.take().context("the output is a pipe")?;
-    let output = Arc::new(Output::default());
+    let output = Arc::new(ProcessOutput::default());
     let lines = output.clone();
     thread::Builder::new()
         .name(format!("output of {}", child.id()))

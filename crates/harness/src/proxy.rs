@@ -40,7 +40,7 @@ pub enum Direction {
 /// A listening proxy; it ends when dropped.
 pub struct FaultProxy {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyState>,
     task: AbortHandle,
 }
 
@@ -49,7 +49,7 @@ impl FaultProxy {
     pub async fn start(upstream: SocketAddr) -> io::Result<FaultProxy> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared::new(upstream));
+        let shared = Arc::new(ProxyState::new(upstream));
         let task = tokio::spawn(accept(listener, shared.clone())).abort_handle();
         Ok(FaultProxy {
             address,
@@ -116,7 +116,7 @@ impl FaultProxy {
         let _ = open.wait_for(|open| *open == connections).await;
     }
 
-    fn change(&self, change: impl FnOnce(&mut Faults)) {
+    fn change(&self, change: impl FnOnce(&mut ProxyFaults)) {
         self.shared.faults.send_modify(change);
     }
 }
@@ -128,7 +128,7 @@ impl Drop for FaultProxy {
 }
 
 #[derive(Clone)]
-struct Faults {
+struct ProxyFaults {
     upstream: SocketAddr,
     cuts: u64,
     refuse: bool,
@@ -140,16 +140,16 @@ struct Faults {
 }
 
 /// What all connections of a proxy share.
-struct Shared {
-    faults: watch::Sender<Faults>,
+struct ProxyState {
+    faults: watch::Sender<ProxyFaults>,
     open: watch::Sender<usize>,
     accepted: AtomicU64,
     delivered: [AtomicU64; 2],
 }
 
-impl Shared {
-    fn new(upstream: SocketAddr) -> Shared {
-        let faults = Faults {
+impl ProxyState {
+    fn new(upstream: SocketAddr) -> ProxyState {
+        let faults = ProxyFaults {
             upstream,
             cuts: 0,
             refuse: false,
@@ -158,7 +158,7 @@ impl Shared {
             bytes_per_second: None,
             bytes_left: None,
         };
-        Shared {
+        ProxyState {
             faults: watch::Sender::new(faults),
             open: watch::Sender::new(0),
             accepted: AtomicU64::new(0),
@@ -194,7 +194,7 @@ impl Shared {
     }
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+async fn accept(listener: TcpListener, shared: Arc<ProxyState>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -202,7 +202,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
             accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => {
                 if let Ok((client, _)) = accepted {
                     shared.accepted.fetch_add(1, Ordering::Relaxed);
-                    let open = Open::new(shared.clone());
+                    let open = ProxiedConnection::new(shared.clone());
                     connections.spawn(async move { open.serve(client).await });
                 }
             }
@@ -211,19 +211,19 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 }
 
 /// One connection, counted while it is open.
-struct Open {
-    shared: Arc<Shared>,
-    faults: watch::Receiver<Faults>,
+struct ProxiedConnection {
+    shared: Arc<ProxyState>,
+    faults: watch::Receiver<ProxyFaults>,
     /// The cuts before this connection.
     cuts: u64,
 }
 
-impl Open {
-    fn new(shared: Arc<Shared>) -> Open {
+impl ProxiedConnection {
+    fn new(shared: Arc<ProxyState>) -> ProxiedConnection {
         shared.open.send_modify(|open| *open += 1);
         let faults = shared.faults.subscribe();
         let cuts = faults.borrow().cuts;
-        Open {
+        ProxiedConnection {
             shared,
             faults,
             cuts,
@@ -345,7 +345,7 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for ProxiedConnection {
     fn drop(&mut self) {
         self.shared.open.send_modify(|open| *open -= 1);
     }

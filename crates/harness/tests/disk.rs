@@ -243,10 +243,7 @@ fn entries_need_a_sync_of_their_folder() {
         let path = disk.path().join("file");
         File::create(&path).unwrap().sync_all().unwrap();
         cut_and_restart(&disk, seed);
-        match path.exists() {
-            true => kept += 1,
-            false => lost += 1,
-        }
+        if path.exists() { kept += 1 } else { lost += 1 }
     }
     assert!(kept > 5 && lost > 5, "{kept} kept, {lost} lost");
 }

@@ -9,30 +9,33 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use steadfast_collections::schema::Record;
-use steadfast_core::id::Table;
+use steadfast_core::id::TableId;
 use steadfast_core::limits;
 use steadfast_partition::{
-    Error as PartitionError, ErrorKind, Halt, Handle, Router, Runtime, Scan, Space,
+    Error as PartitionError, ErrorKind as PartitionErrorKind, Handle, Router, Runtime, Scan, Space,
+    TurnError,
 };
 
-use crate::collection::{Collection, SweepKind};
-use crate::command::{Ask, CollectionDraft, Draft, Expect, Job, Naming, Say};
-use crate::error::{Error, Kind, Result, check_size, refuse};
-use crate::history::{Item, Verdict};
+use crate::collection::{JobCollection, SweepKind};
+use crate::command::{
+    CollectionDraft, Job, JobCommand, JobDraft, JobResponse, NameRequest, Precondition,
+};
+use crate::error::{Error, ErrorKind, Result, check_size, refuse};
+use crate::history::{JobHistoryItem, JobHistoryStatus};
 use crate::id::{CollectionId, JobId};
 use crate::rows::{self, COLLECTIONS, HISTORY, JOBS, STATUS, job_key};
-use crate::runner::Runner;
-use crate::service::Scheduler;
-use crate::status::{State, Status};
+use crate::runner::JobRunner;
+use crate::service::JobScheduler;
+use crate::status::{JobStatus, State};
 use crate::sweeper;
 
 /// The client for jobs and collections. Cheap to clone.
 #[derive(Clone)]
-pub struct Jobs {
-    handle: Handle<Scheduler>,
+pub struct JobClient {
+    handle: Handle<JobScheduler>,
     space: std::sync::Arc<Space>,
     router: std::sync::Arc<Router>,
-    runner: Runner,
+    runner: JobRunner,
     /// Read-only: this node only holds copies of the partitions.
     is_copy: bool,
     /// The paired region may have a collection of the same name: tickets are needed.
@@ -41,7 +44,7 @@ pub struct Jobs {
 
 /// A page of a list.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Page<T> {
+pub struct JobPage<T> {
     pub items: Vec<T>,
     /// The start of the next page, if there is one.
     pub next: Option<String>,
@@ -49,7 +52,7 @@ pub struct Page<T> {
 
 /// The requested part of a list.
 #[derive(Clone, Debug)]
-pub struct Wanted<F> {
+pub struct PageRequest<F> {
     /// Only items that match.
     pub filter: Option<F>,
     /// Skip this many matching items first.
@@ -60,7 +63,7 @@ pub struct Wanted<F> {
     pub behind: Option<String>,
 }
 
-impl<F> Wanted<F> {
+impl<F> PageRequest<F> {
     /// The first `limit` items.
     pub fn first(limit: usize) -> Self {
         Self {
@@ -75,9 +78,9 @@ impl<F> Wanted<F> {
 /// How long a caller waits for a sweep before it gets a response.
 const SWEEP_WAIT: Duration = Duration::from_secs(10);
 
-impl Jobs {
+impl JobClient {
     /// The client for the jobs of a runtime, whose performer for jobs is `runner`.
-    pub fn new(runtime: &Runtime, runner: Runner) -> Self {
+    pub fn new(runtime: &Runtime, runner: JobRunner) -> Self {
         Self {
             handle: runtime.handle(),
             space: std::sync::Arc::new(runtime.space().clone()),
@@ -112,62 +115,62 @@ impl Jobs {
     async fn copied<T: Record>(
         &self,
         home: &CollectionId,
-        table: Table,
+        table: TableId,
         key: &[u8],
     ) -> Result<Option<T>> {
-        let window = self.router.window(self.space.partition(&home.address()));
+        let window = self.router.reader(self.space.partition(&home.address()));
         let row = window.row(table, key).await?;
         Ok(row.and_then(|row| rows::decode(&row)))
     }
 
-    async fn copied_collection(&self, id: &CollectionId) -> Result<Collection> {
+    async fn copied_collection(&self, id: &CollectionId) -> Result<JobCollection> {
         let key = id.address().name;
         let found = self.copied(id, COLLECTIONS, &key).await?;
-        found.ok_or_else(|| missing(Kind::NoCollection, "there is no such job collection"))
+        found.ok_or_else(|| missing(ErrorKind::NoCollection, "there is no such job collection"))
     }
 
     async fn copied_job(&self, id: &JobId) -> Result<Job> {
         let key = job_key(&id.address());
         let definition = self.copied(&id.collection, JOBS, &key).await?;
         let status = self.copied(&id.collection, STATUS, &key).await?;
-        let missing = || missing(Kind::NoJob, "there is no such job");
+        let missing = || missing(ErrorKind::NoJob, "there is no such job");
         Ok(Job {
             definition: definition.ok_or_else(missing)?,
             status: status.unwrap_or_default(),
         })
     }
 
-    async fn ask_collection(&self, id: &CollectionId, ask: Ask) -> Result<Say> {
+    async fn ask_collection(&self, id: &CollectionId, ask: JobCommand) -> Result<JobResponse> {
         Ok(self.handle.call(id.address(), ask).await?)
     }
 
-    async fn ask_job(&self, id: &JobId, ask: Ask) -> Result<Say> {
+    async fn ask_job(&self, id: &JobId, ask: JobCommand) -> Result<JobResponse> {
         let home = self.space.partition(&id.collection.address());
         Ok(self.handle.call_in(home, id.address(), ask).await?)
     }
 
     /// A collection.
-    pub async fn collection(&self, id: &CollectionId) -> Result<Collection> {
+    pub async fn collection(&self, id: &CollectionId) -> Result<JobCollection> {
         if self.is_copy {
             return self.copied_collection(id).await;
         }
-        collection_of(self.ask_collection(id, Ask::GetCollection).await?)
+        collection_of(self.ask_collection(id, JobCommand::GetCollection).await?)
     }
 
     /// Creates or replaces a collection.
     pub async fn put_collection(
         &self,
         draft: CollectionDraft,
-        expect: Expect,
-    ) -> Result<Collection> {
+        expect: Precondition,
+    ) -> Result<JobCollection> {
         check_size([draft.document.as_bytes()])?;
-        if self.is_shared && expect == Expect::Nothing {
+        if self.is_shared && expect == Precondition::Nothing {
             let message = "a job collection of a pair of regions is created by REST, \
                            which reserves its name in both regions";
-            return Err(missing(Kind::Taken, message));
+            return Err(missing(ErrorKind::Taken, message));
         }
         let id = draft.id.clone();
-        let ask = Ask::PutCollection {
+        let ask = JobCommand::PutCollection {
             draft: Box::new(draft),
             expect,
         };
@@ -176,17 +179,17 @@ impl Jobs {
 
     /// Requests a ticket for a collection name shared by a pair of regions, in the region
     /// that does not have the collection.
-    pub async fn name(&self, id: &CollectionId, naming: Naming) -> Result<u64> {
-        match self.ask_collection(id, Ask::Name(naming)).await? {
-            Say::Ticket(ticket) => Ok(ticket),
-            _ => Err(surprised()),
+    pub async fn name(&self, id: &CollectionId, naming: NameRequest) -> Result<u64> {
+        match self.ask_collection(id, JobCommand::Name(naming)).await? {
+            JobResponse::Ticket(ticket) => Ok(ticket),
+            _ => Err(unexpected_reply()),
         }
     }
 
     /// Starts a sweep over all jobs of a collection, which runs in the background;
     /// returns its number.
     pub async fn sweep(&self, id: &CollectionId, kind: SweepKind) -> Result<u64> {
-        let begun = collection_of(self.ask_collection(id, Ask::Sweep(kind)).await?)?;
+        let begun = collection_of(self.ask_collection(id, JobCommand::Sweep(kind)).await?)?;
         Ok(begun.sweep.map_or(0, |sweep| sweep.number))
     }
 
@@ -211,7 +214,7 @@ impl Jobs {
     pub async fn is_sweeping(&self, id: &CollectionId, number: u64) -> Result<bool> {
         match self.collection(id).await {
             Ok(found) => Ok(found.sweep.is_some_and(|sweep| sweep.number == number)),
-            Err(error) if error.kind() == Kind::NoCollection => Ok(false),
+            Err(error) if error.kind() == ErrorKind::NoCollection => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -221,42 +224,42 @@ impl Jobs {
         if self.is_copy {
             return self.copied_job(id).await;
         }
-        job_of(self.ask_job(id, Ask::Get).await?)
+        job_of(self.ask_job(id, JobCommand::Get).await?)
     }
 
     /// Creates or replaces a job.
-    pub async fn put(&self, draft: Draft, expect: Expect) -> Result<Job> {
+    pub async fn put(&self, draft: JobDraft, expect: Precondition) -> Result<Job> {
         check_size(draft.texts())?;
         let id = draft.id.clone();
         let draft = Box::new(draft);
-        job_of(self.ask_job(&id, Ask::Put { draft, expect }).await?)
+        job_of(self.ask_job(&id, JobCommand::Put { draft, expect }).await?)
     }
 
     /// Deletes a job.
     pub async fn delete(&self, id: &JobId) -> Result<()> {
-        self.ask_job(id, Ask::Delete).await.map(drop)
+        self.ask_job(id, JobCommand::Delete).await.map(drop)
     }
 
     /// Runs a job now; a repeated request does nothing.
     pub async fn run(&self, id: &JobId, request: Option<String>) -> Result<()> {
-        self.ask_job(id, Ask::Run(request)).await.map(drop)
+        self.ask_job(id, JobCommand::Run(request)).await.map(drop)
     }
 
     /// Runs the occurrences between two times, in milliseconds since 1970.
     pub async fn backfill(&self, id: &JobId, from: i64, until: i64) -> Result<()> {
-        self.ask_job(id, Ask::Backfill { from, until })
+        self.ask_job(id, JobCommand::Backfill { from, until })
             .await
             .map(drop)
     }
 
     /// Pauses a job.
     pub async fn pause(&self, id: &JobId, reason: String) -> Result<()> {
-        self.ask_job(id, Ask::Pause(reason)).await.map(drop)
+        self.ask_job(id, JobCommand::Pause(reason)).await.map(drop)
     }
 
     /// Resumes a paused job.
     pub async fn resume(&self, id: &JobId) -> Result<()> {
-        self.ask_job(id, Ask::Resume).await.map(drop)
+        self.ask_job(id, JobCommand::Resume).await.map(drop)
     }
 
     /// All collections of a subscription, or of one of its groups.
@@ -264,16 +267,16 @@ impl Jobs {
         &self,
         subscription: &str,
         group: Option<&str>,
-    ) -> Result<Vec<Collection>> {
+    ) -> Result<Vec<JobCollection>> {
         let mut prefix = subscription.to_lowercase();
         if let Some(group) = group {
             prefix.push('\0');
             prefix.push_str(&group.to_lowercase());
         }
         let (first, last) = sweeper::borders(prefix.as_bytes());
-        let mut found: Vec<Collection> = Vec::new();
+        let mut found: Vec<JobCollection> = Vec::new();
         for partition in self.space.all() {
-            let snapshot = self.router.window(partition).glance()?;
+            let snapshot = self.router.reader(partition).view()?;
             let mut from = Bound::Included(first.clone());
             loop {
                 let to = Bound::Excluded(last.clone());
@@ -297,9 +300,13 @@ impl Jobs {
     }
 
     /// Jobs of a collection by name.
-    pub async fn list(&self, id: &CollectionId, wanted: &Wanted<State>) -> Result<Page<Job>> {
+    pub async fn list(
+        &self,
+        id: &CollectionId,
+        wanted: &PageRequest<State>,
+    ) -> Result<JobPage<Job>> {
         self.collection(id).await?;
-        let window = self.router.window(self.space.partition(&id.address()));
+        let window = self.router.reader(self.space.partition(&id.address()));
         let collection = id.key();
         let (mut items, mut skip) = (Vec::new(), wanted.skip);
         let mut behind = wanted.behind.as_ref().map(|name| key_of(&collection, name));
@@ -312,13 +319,13 @@ impl Jobs {
             )
             .await?;
             let Some(last) = rows.last() else {
-                return Ok(Page { items, next: None });
+                return Ok(JobPage { items, next: None });
             };
             behind = Some(last.key.clone());
-            let snapshot = window.glance()?;
+            let snapshot = window.view()?;
             for row in &rows {
                 let status = snapshot.get(STATUS, &row.key).await?;
-                let status: Status = status
+                let status: JobStatus = status
                     .and_then(|row| rows::decode(&row))
                     .unwrap_or_default();
                 let Some(definition) = rows::decode(&row.value) else {
@@ -334,7 +341,7 @@ impl Jobs {
                 if items.len() == wanted.limit {
                     let last: &Job = items.last().expect("a page holds at least one item");
                     let next = Some(last.definition.id.name.to_lowercase());
-                    return Ok(Page { items, next });
+                    return Ok(JobPage { items, next });
                 }
                 items.push(Job { definition, status });
             }
@@ -342,11 +349,15 @@ impl Jobs {
     }
 
     /// The history of a job, newest first.
-    pub async fn history(&self, id: &JobId, wanted: &Wanted<Verdict>) -> Result<Page<Item>> {
+    pub async fn history(
+        &self,
+        id: &JobId,
+        wanted: &PageRequest<JobHistoryStatus>,
+    ) -> Result<JobPage<JobHistoryItem>> {
         self.job(id).await?;
         let window = self
             .router
-            .window(self.space.partition(&id.collection.address()));
+            .reader(self.space.partition(&id.collection.address()));
         let key = job_key(&id.address());
         let (first, last) = sweeper::borders(&key);
         let from = match wanted
@@ -362,12 +373,12 @@ impl Jobs {
             to: Bound::Excluded(last),
             limit: limits::SCAN_ROWS,
         };
-        let rows = window.glance()?.scan(HISTORY, scan).await?;
+        let rows = window.view()?.scan(HISTORY, scan).await?;
         let decoded = rows
             .iter()
-            .filter_map(|row| rows::decode::<Item>(&row.value));
+            .filter_map(|row| rows::decode::<JobHistoryItem>(&row.value));
         let oldest = self.runner.now().0 - limits::HISTORY_AGE.as_millis() as i64;
-        let fits = |item: &Item| {
+        let fits = |item: &JobHistoryItem| {
             let is_wanted = wanted.filter.is_none_or(|verdict| verdict == item.verdict);
             is_wanted && item.started >= oldest
         };
@@ -382,14 +393,16 @@ impl Jobs {
             .last()
             .filter(|_| has_more)
             .map(|item| item.number.to_string());
-        Ok(Page { items, next })
+        Ok(JobPage { items, next })
     }
 }
 
-fn missing(kind: Kind, message: &str) -> Error {
+fn missing(kind: ErrorKind, message: &str) -> Error {
     match refuse(kind, message) {
-        Halt::Refused(refusal) => PartitionError::new(ErrorKind::Refused(refusal)).into(),
-        _ => surprised(),
+        TurnError::Refused(refusal) => {
+            PartitionError::new(PartitionErrorKind::Refused(refusal)).into()
+        }
+        _ => unexpected_reply(),
     }
 }
 
@@ -397,22 +410,22 @@ fn key_of(collection: &str, name: &str) -> Bytes {
     format!("{collection}\0{}", name.to_lowercase()).into()
 }
 
-fn collection_of(say: Say) -> Result<Collection> {
+fn collection_of(say: JobResponse) -> Result<JobCollection> {
     match say {
-        Say::Collection(collection) => Ok(*collection),
-        _ => Err(surprised()),
+        JobResponse::Collection(collection) => Ok(*collection),
+        _ => Err(unexpected_reply()),
     }
 }
 
-fn job_of(say: Say) -> Result<Job> {
+fn job_of(say: JobResponse) -> Result<Job> {
     match say {
-        Say::Job(job) => Ok(*job),
-        _ => Err(surprised()),
+        JobResponse::Job(job) => Ok(*job),
+        _ => Err(unexpected_reply()),
     }
 }
 
-fn surprised() -> Error {
-    Error::from(PartitionError::new(ErrorKind::Malformed {
+fn unexpected_reply() -> Error {
+    Error::from(PartitionError::new(PartitionErrorKind::Malformed {
         what: "the reply",
     }))
 }

@@ -7,7 +7,7 @@ use crate::id::CollectionId;
 /// A collection. Stored, so fields never change their meaning.
 #[derive(Record, Clone, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Collection {
+pub struct JobCollection {
     /// In the spelling in which it was created.
     #[n(0)]
     pub id: CollectionId,

@@ -2,41 +2,41 @@
 
 use bytes::Bytes;
 use steadfast_collections::schema::Record;
-use steadfast_core::codec::Malformed;
+use steadfast_core::codec::DecodeError;
 use steadfast_partition::Message;
 
-use crate::collection::{Collection, SweepKind};
-use crate::definition::{Action, Definition, Policy, Target};
+use crate::collection::{JobCollection, SweepKind};
+use crate::definition::{JobAction, JobDefinition, JobPolicy, Target};
 use crate::id::{CollectionId, JobId};
-use crate::recurrence::Timing;
+use crate::recurrence::JobTiming;
 use crate::rows;
-use crate::status::{Claim, State, Status};
+use crate::status::{AttemptId, JobStatus, State};
 
 /// The requested configuration of a job.
 #[derive(Record, Clone, PartialEq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Draft {
+pub struct JobDraft {
     #[n(0)]
     pub id: JobId,
     #[n(1)]
     pub document: String,
     /// The service sets the anchor.
     #[n(2)]
-    pub timing: Timing,
+    pub timing: JobTiming,
     #[n(3)]
-    pub main: Action,
+    pub main: JobAction,
     #[n(4)]
-    pub error: Option<Action>,
+    pub error: Option<JobAction>,
     #[n(5)]
     pub dead_letter: Option<Target>,
     #[n(6)]
-    pub policy: Policy,
+    pub policy: JobPolicy,
     /// `None` keeps the state; a new job is enabled.
     #[n(7)]
     pub state: Option<State>,
 }
 
-impl Draft {
+impl JobDraft {
     /// All texts of unbounded length.
     pub(crate) fn texts(&self) -> impl Iterator<Item = &[u8]> {
         let actions = [Some(&self.main), self.error.as_ref()];
@@ -67,7 +67,7 @@ pub struct CollectionDraft {
 /// The precondition of a change.
 #[derive(Record, Clone, Copy, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
-pub enum Expect {
+pub enum Precondition {
     #[n(0)]
     Nothing,
     #[n(1)]
@@ -82,15 +82,15 @@ pub enum Expect {
 #[record(crate = "steadfast_collections", closed)]
 pub struct Job {
     #[n(0)]
-    pub definition: Definition,
+    pub definition: JobDefinition,
     #[n(1)]
-    pub status: Status,
+    pub status: JobStatus,
 }
 
 /// A command of the service.
 #[derive(Record, Clone, PartialEq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
-pub enum Ask {
+pub enum JobCommand {
     #[n(0)]
     GetCollection,
     #[n(1)]
@@ -98,22 +98,22 @@ pub enum Ask {
         #[n(0)]
         draft: Box<CollectionDraft>,
         #[n(1)]
-        expect: Expect,
+        expect: Precondition,
     },
     /// Start a sweep over all jobs of a collection.
     #[n(2)]
     Sweep(SweepKind),
     /// A sweep has reached all jobs.
     #[n(3)]
-    Swept(u64),
+    SweepFinished(u64),
     #[n(4)]
     Get,
     #[n(5)]
     Put {
         #[n(0)]
-        draft: Box<Draft>,
+        draft: Box<JobDraft>,
         #[n(1)]
-        expect: Expect,
+        expect: Precondition,
     },
     #[n(6)]
     Delete,
@@ -134,33 +134,33 @@ pub enum Ask {
     Resume,
     /// Apply a sweep to this job.
     #[n(11)]
-    SweptBy(SweepKind),
+    ApplySweep(SweepKind),
     /// An occurrence is due.
     #[n(12)]
     Due(i64),
     /// The retry of a failed attempt is due.
     #[n(13)]
-    Again(u64),
+    RetryDue(u64),
     /// The retention of a finished job has ended.
     #[n(14)]
     Expire,
     #[n(15)]
-    Ended(Ended),
+    AttemptEnded(AttemptResult),
     /// An at-most-once attempt is about to start.
     #[n(16)]
-    Begin(Claim),
+    Begin(AttemptId),
     /// About a collection name shared by a pair of regions.
     #[n(17)]
-    Name(Naming),
+    Name(NameRequest),
 }
 
 /// A request to reserve a collection name, to a region without the collection.
 #[derive(Record, Clone, Copy, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
-pub enum Naming {
+pub enum NameRequest {
     /// At the first region: issue a ticket to create it.
     #[n(0)]
-    Draw {
+    Issue {
         #[n(0)]
         above: u64,
     },
@@ -175,9 +175,9 @@ pub enum Naming {
 /// The result of an attempt.
 #[derive(Record, Clone, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Ended {
+pub struct AttemptResult {
     #[n(0)]
-    pub claim: Claim,
+    pub claim: AttemptId,
     #[n(1)]
     pub is_success: bool,
     #[n(2)]
@@ -192,47 +192,47 @@ pub struct Ended {
 /// A response of the service.
 #[derive(Record, Clone, PartialEq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
-pub enum Say {
+pub enum JobResponse {
     #[n(0)]
     Done,
     #[n(1)]
-    Collection(Box<Collection>),
+    Collection(Box<JobCollection>),
     #[n(2)]
     Job(Box<Job>),
     /// Whether an attempt may start.
     #[n(3)]
-    May(bool),
+    Permission(bool),
     /// A ticket to create a collection, or the last invalid one.
     #[n(4)]
     Ticket(u64),
 }
 
-impl Message for Ask {
+impl Message for JobCommand {
     fn encode(&self) -> Bytes {
         rows::encode(self)
     }
 
-    fn decode(bytes: &Bytes) -> Result<Self, Malformed> {
-        rows::decode(bytes).ok_or(Malformed)
+    fn decode(bytes: &Bytes) -> Result<Self, DecodeError> {
+        rows::decode(bytes).ok_or(DecodeError)
     }
 }
 
-impl Message for Naming {
+impl Message for NameRequest {
     fn encode(&self) -> Bytes {
         rows::encode(self)
     }
 
-    fn decode(bytes: &Bytes) -> Result<Self, Malformed> {
-        rows::decode(bytes).ok_or(Malformed)
+    fn decode(bytes: &Bytes) -> Result<Self, DecodeError> {
+        rows::decode(bytes).ok_or(DecodeError)
     }
 }
 
-impl Message for Say {
+impl Message for JobResponse {
     fn encode(&self) -> Bytes {
         rows::encode(self)
     }
 
-    fn decode(bytes: &Bytes) -> Result<Self, Malformed> {
-        rows::decode(bytes).ok_or(Malformed)
+    fn decode(bytes: &Bytes) -> Result<Self, DecodeError> {
+        rows::decode(bytes).ok_or(DecodeError)
     }
 }

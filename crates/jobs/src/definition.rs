@@ -6,12 +6,12 @@
 use steadfast_collections::schema::Record;
 
 use crate::id::JobId;
-use crate::recurrence::Timing;
+use crate::recurrence::JobTiming;
 
 /// A job without its state.
 #[derive(Record, Clone, PartialEq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Definition {
+pub struct JobDefinition {
     /// In the spelling in which it was created.
     #[n(0)]
     pub id: JobId,
@@ -19,18 +19,18 @@ pub struct Definition {
     #[n(1)]
     pub document: String,
     #[n(2)]
-    pub timing: Timing,
+    pub timing: JobTiming,
     #[n(3)]
-    pub main: Action,
+    pub main: JobAction,
     /// The action after all attempts at `main` have failed.
     #[n(4)]
-    pub error: Option<Action>,
+    pub error: Option<JobAction>,
     /// The dead-letter target of an occurrence whose actions have all failed.
     #[n(5)]
     pub dead_letter: Option<Target>,
     #[record(default)]
     #[n(6)]
-    pub policy: Policy,
+    pub policy: JobPolicy,
     /// Counts changes.
     #[n(7)]
     pub version: u64,
@@ -39,11 +39,11 @@ pub struct Definition {
 /// A target and its retry policy.
 #[derive(Record, Clone, PartialEq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Action {
+pub struct JobAction {
     #[n(0)]
     pub target: Target,
     #[n(1)]
-    pub retry: Retry,
+    pub retry: JobRetry,
 }
 
 /// The target of an action.
@@ -77,7 +77,7 @@ pub enum Target {
 /// How often and when a failed attempt is retried.
 #[derive(Record, Clone, Copy, PartialEq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Retry {
+pub struct JobRetry {
     #[n(0)]
     pub count: u32,
     #[n(1)]
@@ -92,7 +92,7 @@ pub struct Retry {
     pub longest_ms: Option<u64>,
 }
 
-impl Default for Retry {
+impl Default for JobRetry {
     /// Four more attempts, thirty seconds apart.
     fn default() -> Self {
         Self {
@@ -104,7 +104,7 @@ impl Default for Retry {
     }
 }
 
-impl Retry {
+impl JobRetry {
     /// One attempt only.
     pub const NONE: Self = Self {
         count: 0,
@@ -173,7 +173,7 @@ pub enum InFlight {
 /// How occurrences follow one another.
 #[derive(Record, Clone, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Policy {
+pub struct JobPolicy {
     #[n(0)]
     pub overlap: Overlap,
     #[n(1)]
@@ -192,7 +192,7 @@ pub struct Policy {
     pub in_flight: InFlight,
 }
 
-impl Default for Policy {
+impl Default for JobPolicy {
     fn default() -> Self {
         Self {
             overlap: Overlap::default(),
@@ -211,18 +211,18 @@ mod tests {
 
     #[test]
     fn waits_grow_up_to_their_limit() {
-        let retry = Retry {
+        let retry = JobRetry {
             factor: 2.0,
             longest_ms: Some(70_000),
-            ..Retry::default()
+            ..JobRetry::default()
         };
         let waits: Vec<_> = (0..4).map(|attempt| retry.wait_ms(attempt)).collect();
         assert_eq!(waits, [30_000, 60_000, 70_000, 70_000]);
-        assert_eq!(Retry::default().wait_ms(3), 30_000);
-        let endless = Retry {
+        assert_eq!(JobRetry::default().wait_ms(3), 30_000);
+        let endless = JobRetry {
             factor: 10.0,
             longest_ms: None,
-            ..Retry::default()
+            ..JobRetry::default()
         };
         assert!(endless.wait_ms(u32::MAX) > 0);
     }

@@ -5,15 +5,15 @@
 
 use steadfast_core::clock::Timestamp;
 use steadfast_core::limits;
-use steadfast_partition::{Halt, Message, Turn};
+use steadfast_partition::{Message, Turn, TurnError};
 
-use crate::command::Ask;
+use crate::command::JobCommand;
 use crate::definition::{Misfire, Overlap};
-use crate::history::{self, Item, Verdict};
-use crate::run::Live;
-use crate::status::{Phase, Source, State, Waiting};
+use crate::history::{self, JobHistoryItem, JobHistoryStatus};
+use crate::run::LoadedJob;
+use crate::status::{OccurrenceSource, QueuedOccurrence, RunPhase, State};
 
-impl Live<'_> {
+impl LoadedJob<'_> {
     /// Sets the timer for the next occurrence, if any.
     pub(crate) fn wait_for(&mut self, turn: &mut Turn<'_>, next: Option<Timestamp>) {
         if let Some(due) = self.status.due.take() {
@@ -31,7 +31,7 @@ impl Live<'_> {
         if let Some(next) = next {
             let due = next.0.saturating_add(self.jitter_ms(next.0));
             self.status.due = Some(due);
-            turn.schedule(Timestamp(due), 0, Ask::Due(next.0).encode());
+            turn.schedule(Timestamp(due), 0, JobCommand::Due(next.0).encode());
         }
     }
 
@@ -50,7 +50,7 @@ impl Live<'_> {
     }
 
     /// Handles the timer of an occurrence.
-    pub(crate) fn due(&mut self, turn: &mut Turn<'_>, occurrence: i64) -> Result<(), Halt> {
+    pub(crate) fn due(&mut self, turn: &mut Turn<'_>, occurrence: i64) -> Result<(), TurnError> {
         let is_wanted = self.status.state == State::Enabled && self.status.paused.is_none();
         if !is_wanted || self.status.next != Some(occurrence) {
             return Ok(());
@@ -153,9 +153,9 @@ impl Live<'_> {
         if missed.is_empty() {
             return;
         }
-        let waiting = |occurrence| Waiting {
+        let waiting = |occurrence| QueuedOccurrence {
             occurrence,
-            source: Source::Schedule,
+            source: OccurrenceSource::Schedule,
         };
         let held = self.status.held.take();
         self.status.queue.extend(held.map(waiting));
@@ -166,7 +166,7 @@ impl Live<'_> {
     }
 
     /// Records that an occurrence was too late; completes a job that runs once.
-    fn leave_out(&mut self, turn: &mut Turn<'_>, occurrence: i64) -> Result<(), Halt> {
+    fn leave_out(&mut self, turn: &mut Turn<'_>, occurrence: i64) -> Result<(), TurnError> {
         if self.definition.policy.misfire != Misfire::Skip {
             return Ok(());
         }
@@ -180,18 +180,18 @@ impl Live<'_> {
     }
 
     /// Starts an occurrence, or applies the overlap policy if another is running.
-    fn take_up(&mut self, turn: &mut Turn<'_>, occurrence: i64) -> Result<(), Halt> {
+    fn take_up(&mut self, turn: &mut Turn<'_>, occurrence: i64) -> Result<(), TurnError> {
         let overlap = self.definition.policy.overlap;
         let is_crowded = self.status.runs.len() >= limits::OPEN_RUNS;
         if !self.status.is_busy() || (overlap == Overlap::AllowAll && !is_crowded) {
-            return self.begin(turn, occurrence, Source::Schedule);
+            return self.begin(turn, occurrence, OccurrenceSource::Schedule);
         }
         match overlap {
             Overlap::CancelOther => {
                 self.status.queue.clear();
                 self.status.held = None;
                 self.give_up(turn, "cancelled for the next occurrence")?;
-                self.begin(turn, occurrence, Source::Schedule)
+                self.begin(turn, occurrence, OccurrenceSource::Schedule)
             }
             Overlap::Skip => {
                 self.postpone(turn, occurrence, "skipped: another occurrence is running")
@@ -206,15 +206,20 @@ impl Live<'_> {
         }
     }
 
-    fn postpone(&mut self, turn: &mut Turn<'_>, occurrence: i64, why: &str) -> Result<(), Halt> {
+    fn postpone(
+        &mut self,
+        turn: &mut Turn<'_>,
+        occurrence: i64,
+        why: &str,
+    ) -> Result<(), TurnError> {
         let now = turn.time().0;
-        let item = Item {
+        let item = JobHistoryItem {
             number: 0,
             started: now,
             ended: now,
             expected: occurrence,
-            phase: Phase::Main,
-            verdict: Verdict::Postponed,
+            phase: RunPhase::Main,
+            verdict: JobHistoryStatus::Postponed,
             message: why.into(),
             retry: 0,
             repeat: self.status.ordinal + 1,

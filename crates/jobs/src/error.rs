@@ -8,7 +8,9 @@ use std::fmt;
 
 use steadfast_core::error::Code;
 use steadfast_core::limits;
-use steadfast_partition::{Error as PartitionError, ErrorKind, Halt, Refusal};
+use steadfast_partition::{
+    Error as PartitionError, ErrorKind as PartitionErrorKind, ServiceError, TurnError,
+};
 
 /// The result of everything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -16,7 +18,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// An error: its kind, a message, and its cause.
 #[derive(Clone, Debug)]
 pub struct Error {
-    kind: Kind,
+    kind: ErrorKind,
     message: String,
     source: Option<Box<PartitionError>>,
 }
@@ -24,7 +26,7 @@ pub struct Error {
 /// The kinds of failure; each has its own code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum ErrorKind {
     /// There is no such collection.
     NoCollection,
     /// There is no such job.
@@ -51,23 +53,23 @@ pub enum Kind {
     Partition,
 }
 
-const CODES: [(Kind, &str); 11] = [
-    (Kind::NoCollection, "STF-5201"),
-    (Kind::NoJob, "STF-5202"),
-    (Kind::Full, "STF-5203"),
-    (Kind::Final, "STF-5204"),
-    (Kind::Changed, "STF-5205"),
-    (Kind::Leaving, "STF-5206"),
-    (Kind::Crowded, "STF-5207"),
-    (Kind::NeverRuns, "STF-5208"),
-    (Kind::TooLarge, "STF-5209"),
-    (Kind::Taken, "STF-5210"),
-    (Kind::NoOccurrence, "STF-5211"),
+const CODES: [(ErrorKind, &str); 11] = [
+    (ErrorKind::NoCollection, "STF-5201"),
+    (ErrorKind::NoJob, "STF-5202"),
+    (ErrorKind::Full, "STF-5203"),
+    (ErrorKind::Final, "STF-5204"),
+    (ErrorKind::Changed, "STF-5205"),
+    (ErrorKind::Leaving, "STF-5206"),
+    (ErrorKind::Crowded, "STF-5207"),
+    (ErrorKind::NeverRuns, "STF-5208"),
+    (ErrorKind::TooLarge, "STF-5209"),
+    (ErrorKind::Taken, "STF-5210"),
+    (ErrorKind::NoOccurrence, "STF-5211"),
 ];
 
 impl Error {
     /// What kind of failure this is.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
@@ -92,7 +94,7 @@ pub(crate) fn check_size<'a>(texts: impl IntoIterator<Item = &'a [u8]>) -> Resul
     if bytes > limits::JOB_BYTES {
         let most = limits::JOB_BYTES;
         return Err(Error {
-            kind: Kind::TooLarge,
+            kind: ErrorKind::TooLarge,
             message: format!("the texts have {bytes} bytes, and the limit is {most}; shorten them"),
             source: None,
         });
@@ -101,12 +103,12 @@ pub(crate) fn check_size<'a>(texts: impl IntoIterator<Item = &'a [u8]>) -> Resul
 }
 
 /// A rejection by the service, with the code of its kind.
-pub(crate) fn refuse(kind: Kind, message: impl Into<String>) -> Halt {
+pub(crate) fn refuse(kind: ErrorKind, message: impl Into<String>) -> TurnError {
     let code = code_of(kind).expect("a service rejects with a code of its own");
-    Halt::Refused(Refusal::new(code, message))
+    TurnError::Refused(ServiceError::new(code, message))
 }
 
-fn code_of(kind: Kind) -> Option<Code> {
+fn code_of(kind: ErrorKind) -> Option<Code> {
     let found = CODES.iter().find(|(known, _)| *known == kind);
     found.map(|(_, code)| Code(code))
 }
@@ -116,11 +118,11 @@ impl From<PartitionError> for Error {
         let code = source.code();
         let known = CODES.iter().find(|(_, known)| *known == code.0);
         let message = match source.kind() {
-            ErrorKind::Refused(refusal) => refusal.message.clone(),
+            PartitionErrorKind::Refused(refusal) => refusal.message.clone(),
             _ => source.to_string(),
         };
         Self {
-            kind: known.map_or(Kind::Partition, |(kind, _)| *kind),
+            kind: known.map_or(ErrorKind::Partition, |(kind, _)| *kind),
             message,
             source: Some(Box::new(source)),
         }
@@ -130,7 +132,7 @@ impl From<PartitionError> for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
-            Kind::Partition => f.write_str(&self.message),
+            ErrorKind::Partition => f.write_str(&self.message),
             _ => write!(f, "{}: {}", self.code(), self.message),
         }
     }

@@ -6,15 +6,15 @@
 
 use steadfast_collections::schema::Record;
 use steadfast_core::limits;
-use steadfast_partition::{Halt, Turn};
+use steadfast_partition::{Turn, TurnError};
 
 use crate::rows::{self, HISTORY};
-use crate::status::{Phase, Status};
+use crate::status::{JobStatus, RunPhase};
 
 /// The outcome of an attempt.
 #[derive(Record, Clone, Copy, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
-pub enum Verdict {
+pub enum JobHistoryStatus {
     #[n(0)]
     Completed,
     #[n(1)]
@@ -27,7 +27,7 @@ pub enum Verdict {
 /// One attempt, or one postponement. Times are milliseconds since 1970.
 #[derive(Record, Clone, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Item {
+pub struct JobHistoryItem {
     /// Counts the items of a job.
     #[n(0)]
     pub number: u64,
@@ -39,9 +39,9 @@ pub struct Item {
     #[n(3)]
     pub expected: i64,
     #[n(4)]
-    pub phase: Phase,
+    pub phase: RunPhase,
     #[n(5)]
-    pub verdict: Verdict,
+    pub verdict: JobHistoryStatus,
     #[n(6)]
     pub message: String,
     /// The attempt, from 0.
@@ -56,9 +56,9 @@ pub struct Item {
 pub(crate) fn add(
     turn: &mut Turn<'_>,
     key: &[u8],
-    status: &mut Status,
-    mut item: Item,
-) -> Result<(), Halt> {
+    status: &mut JobStatus,
+    mut item: JobHistoryItem,
+) -> Result<(), TurnError> {
     item.number = status.history.next;
     truncate(&mut item.message, limits::HISTORY_MESSAGE_BYTES);
     let is_first = status.history.first == status.history.next;
@@ -84,7 +84,7 @@ pub(crate) fn add(
         status.history.first += 1;
         if is_old {
             let next = turn.get(HISTORY, &rows::history_key(key, span.first + 1))?;
-            let next = next.and_then(|row| rows::decode::<Item>(&row));
+            let next = next.and_then(|row| rows::decode::<JobHistoryItem>(&row));
             status.history.oldest = next.map_or(turn.time().0, |item| item.started);
         }
     }
@@ -92,7 +92,7 @@ pub(crate) fn add(
 }
 
 /// Removes all items of a job.
-pub(crate) fn clear(turn: &mut Turn<'_>, key: &[u8], status: &Status) {
+pub(crate) fn clear(turn: &mut Turn<'_>, key: &[u8], status: &JobStatus) {
     for number in status.history.first..status.history.next {
         turn.delete(HISTORY, &rows::history_key(key, number));
     }

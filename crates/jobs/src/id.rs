@@ -4,10 +4,10 @@
 //! separated by a zero byte, which no name has.
 
 use steadfast_collections::schema::Record;
-use steadfast_partition::{Address, Kind};
+use steadfast_partition::{Address, ServiceKind};
 
 /// The service kind of jobs.
-pub const KIND: Kind = Kind(48);
+pub const KIND: ServiceKind = ServiceKind(48);
 
 /// The id of a job collection, in its original spelling.
 #[derive(Record, Clone, PartialEq, Eq, Hash, Debug)]

@@ -1,8 +1,53 @@
 //! Jobs that run when they are due.
 //!
-//! [`recurrence`] computes occurrences, and is pure. [`Scheduler`] is the partition
-//! service that stores jobs and decides; [`Runner`] performs its external effects
-//! through a [`Deliver`]; [`Jobs`] is the client.
+//! [`recurrence`] computes occurrences, and is pure. [`JobScheduler`] is the partition
+//! service that stores jobs and decides; [`JobRunner`] performs its external effects
+//! through a [`Deliverer`]; [`JobClient`] is the client.
+//!
+//! # One occurrence of a job, from its timer to its history
+//!
+//! 1. The timer of the partition fires and brings `JobCommand::Due` to `service.rs`, which
+//!    reads the two rows of the job: the definition and the status.
+//! 2. `due.rs`: missed occurrences are computed from the plan (`recurrence/plan.rs`, pure):
+//!    recent ones run one after the other, older ones become one. If another occurrence is
+//!    in progress, the overlap policy decides.
+//! 3. `run.rs`, `begin`: the occurrence is **claimed**. One commit holds the new status,
+//!    the timer of the next occurrence and a row of work with everything that an attempt
+//!    needs (`delivery_request.rs`). A target inside Steadfast gets its envelope in the
+//!    same commit, and the occurrence is done; for an event hub that is a message to the
+//!    catalog (`crates/events/src/publish_message.rs`), which passes it on to the next hub
+//!    partition in turn.
+//! 4. After that commit `runner.rs` gets the work. Attempts to one host and port share a
+//!    lane of 64; further ones wait there, and the collections take turns
+//!    (`host_lanes.rs`). The runner checks that the partition is still here, in the tenure
+//!    that requested the attempt, records the begin of an attempt that must not be made
+//!    twice, and calls its `Deliverer`.
+//! 5. `crates/protocols/src/outbound/delivery.rs` decrypts the secrets, has the guard
+//!    (`guard.rs` beside it) resolve and check the address by the policy
+//!    (`crates/protocols/src/egress/policy.rs`), adds the identifiers of the attempt
+//!    (`attempt_ids.rs`) and makes the request (`crates/protocols/src/outbound/http.rs`).
+//! 6. The outcome returns as `JobCommand::AttemptEnded`. `run.rs` closes the work, writes
+//!    the history item (`history.rs`), and sets what follows: a timer for the next attempt,
+//!    the error action, the dead letter, or the end, after which a waiting occurrence
+//!    begins.
+//!
+//! A crash before step 3 is durable: the timer fires again. Between steps 3 and 6 the work
+//! is performed again, with the same idempotency key; if the job has `inFlight: skip` and
+//! the attempt was begun, it is recorded as failed instead.
+//!
+//! The API is `client.rs`. The REST interface is in `crates/protocols/src/scheduler`:
+//! `routes.rs` is the entry, `dispatch.rs` finds the operation, `request.rs` performs it,
+//! `job.rs`, `action.rs`, `recurrence.rs` and `extension.rs` read and write JSON, `seal.rs`
+//! encrypts.
+//!
+//! # Tests
+//!
+//! - `tests/recurrence_oracle.rs`: random recurrences against a filter of every minute,
+//!   also where clocks change.
+//! - `tests/job_names.rs`: names that two homes share: makers and deletions in any order,
+//!   stopped at any step; no name is in both homes.
+//! - `tests/job_runs.rs`: runs, retries, overlaps, crashes and downtimes of jobs on a
+//!   virtual clock; partitions that leave and return, commits in doubt.
 
 mod calendar;
 mod change;
@@ -10,15 +55,15 @@ mod client;
 mod collection;
 mod command;
 mod definition;
+mod delivery_request;
 mod due;
 mod error;
 mod history;
+mod host_lanes;
 mod id;
 pub mod iso;
-mod kept;
-mod lanes;
-mod name;
-mod order;
+mod load;
+mod name_tickets;
 pub mod recurrence;
 pub mod region;
 mod rows;
@@ -29,14 +74,19 @@ mod status;
 mod sweep;
 mod sweeper;
 
-pub use client::{Jobs, Page, Wanted};
-pub use collection::{Collection, Sweep, SweepKind};
-pub use command::{Ask, CollectionDraft, Draft, Ended, Expect, Job, Naming, Say};
-pub use definition::{Action, Definition, InFlight, Misfire, Overlap, Policy, Retry, Target};
-pub use error::{Error, Kind as ErrorKind, Result};
-pub use history::{Item, Verdict};
+pub use client::{JobClient, JobPage, PageRequest};
+pub use collection::{JobCollection, Sweep, SweepKind};
+pub use command::{
+    AttemptResult, CollectionDraft, Job, JobCommand, JobDraft, JobResponse, NameRequest,
+    Precondition,
+};
+pub use definition::{
+    InFlight, JobAction, JobDefinition, JobPolicy, JobRetry, Misfire, Overlap, Target,
+};
+pub use delivery_request::DeliveryRequest;
+pub use error::{Error, ErrorKind, Result};
+pub use history::{JobHistoryItem, JobHistoryStatus};
 pub use id::{CollectionId, JobId, KIND};
-pub use order::Order;
-pub use runner::{Deliver, Outcome, Runner};
-pub use service::Scheduler;
-pub use status::{Claim, Phase, Source, State, Status};
+pub use runner::{Deliverer, JobRunner, Outcome};
+pub use service::JobScheduler;
+pub use status::{AttemptId, JobStatus, OccurrenceSource, RunPhase, State};

@@ -8,7 +8,7 @@ use std::fmt;
 
 /// A region.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Region {
+pub struct GeoRegion {
     /// The display name: `West US`.
     pub name: String,
     pub geography: String,
@@ -18,13 +18,13 @@ pub struct Region {
 
 /// All regions, by their normalised names: lower case, without spaces.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Atlas(BTreeMap<String, Region>);
+pub struct RegionMap(BTreeMap<String, GeoRegion>);
 
 /// An invalid region or pair.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Misplaced {
+pub enum RegionError {
     /// Its pair is in another geography.
-    Abroad { region: Region, pair: Region },
+    OtherGeography { region: GeoRegion, pair: GeoRegion },
     /// There is no such region.
     Unknown { name: String },
 }
@@ -82,9 +82,9 @@ const SINGLE: &[(&str, &str)] = &[
     ("Azure Government", "US Gov Arizona"),
 ];
 
-impl Default for Atlas {
+impl Default for RegionMap {
     fn default() -> Self {
-        let region = |geography: &str, name: &str, pair: Option<&str>| Region {
+        let region = |geography: &str, name: &str, pair: Option<&str>| GeoRegion {
             name: name.to_owned(),
             geography: geography.to_owned(),
             pair: pair.map(str::to_owned),
@@ -103,10 +103,10 @@ impl Default for Atlas {
     }
 }
 
-impl Atlas {
+impl RegionMap {
     /// Azure's regions and the given ones, which replace those of the same name. A pair
     /// without a pair of its own is paired in return.
-    pub fn with(regions: impl IntoIterator<Item = Region>) -> Result<Self, Misplaced> {
+    pub fn with(regions: impl IntoIterator<Item = GeoRegion>) -> Result<Self, RegionError> {
         let mut atlas = Self::default();
         let mut declared = Vec::new();
         for region in regions {
@@ -120,11 +120,11 @@ impl Atlas {
             let Some(name) = &region.pair else {
                 continue;
             };
-            let unknown = || Misplaced::Unknown { name: name.clone() };
+            let unknown = || RegionError::Unknown { name: name.clone() };
             let pair = atlas.0.get_mut(&key(name)).ok_or_else(unknown)?;
             if pair.geography != region.geography {
                 let pair = pair.clone();
-                return Err(Misplaced::Abroad { region, pair });
+                return Err(RegionError::OtherGeography { region, pair });
             }
             pair.pair.get_or_insert(region.name);
         }
@@ -132,7 +132,7 @@ impl Atlas {
     }
 
     /// The region of that name: `West US`, `westus`.
-    pub fn find(&self, name: &str) -> Option<&Region> {
+    pub fn find(&self, name: &str) -> Option<&GeoRegion> {
         self.0.get(&key(name))
     }
 }
@@ -143,10 +143,10 @@ fn key(name: &str) -> String {
     kept.flat_map(char::to_lowercase).collect()
 }
 
-impl fmt::Display for Misplaced {
+impl fmt::Display for RegionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Abroad { region, pair } => write!(
+            Self::OtherGeography { region, pair } => write!(
                 f,
                 "{} is in {} and its pair {} in {}: data would leave the geography",
                 region.name, region.geography, pair.name, pair.geography
@@ -159,14 +159,14 @@ impl fmt::Display for Misplaced {
     }
 }
 
-impl std::error::Error for Misplaced {}
+impl std::error::Error for RegionError {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn region(name: &str, geography: &str, pair: Option<&str>) -> Region {
-        Region {
+    fn region(name: &str, geography: &str, pair: Option<&str>) -> GeoRegion {
+        GeoRegion {
             name: name.to_owned(),
             geography: geography.to_owned(),
             pair: pair.map(str::to_owned),
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn regions_are_found_in_either_spelling_and_shown_in_one() {
-        let atlas = Atlas::default();
+        let atlas = RegionMap::default();
         for spelling in ["West US", "westus", "WESTUS", "west us"] {
             assert_eq!(atlas.find(spelling).unwrap().name, "West US");
         }
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn every_pair_of_azure_is_in_one_geography_and_mutual() {
-        let atlas = Atlas::default();
+        let atlas = RegionMap::default();
         for region in atlas.0.values() {
             let Some(pair) = &region.pair else { continue };
             let pair = atlas.find(pair).unwrap();
@@ -202,19 +202,25 @@ mod tests {
             region("Here", "Inland", Some("There")),
             region("There", "Abroad", None),
         ];
-        assert!(matches!(Atlas::with(own), Err(Misplaced::Abroad { .. })));
+        assert!(matches!(
+            RegionMap::with(own),
+            Err(RegionError::OtherGeography { .. })
+        ));
         let stray = [region("West US", "United States", Some("North Europe"))];
-        assert!(matches!(Atlas::with(stray), Err(Misplaced::Abroad { .. })));
+        assert!(matches!(
+            RegionMap::with(stray),
+            Err(RegionError::OtherGeography { .. })
+        ));
         let unknown = [region("Here", "Inland", Some("Nowhere"))];
         assert!(matches!(
-            Atlas::with(unknown),
-            Err(Misplaced::Unknown { .. })
+            RegionMap::with(unknown),
+            Err(RegionError::Unknown { .. })
         ));
         let own = [
             region("Here", "Inland", Some("There")),
             region("There", "Inland", None),
         ];
-        let atlas = Atlas::with(own).unwrap();
+        let atlas = RegionMap::with(own).unwrap();
         assert_eq!(atlas.find("there").unwrap().pair.as_deref(), Some("Here"));
     }
 }

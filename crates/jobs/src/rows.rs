@@ -5,23 +5,23 @@
 
 use bytes::Bytes;
 use steadfast_collections::schema::{Record, WriteVersion, decode_value, encode_value};
-use steadfast_core::id::Table;
-use steadfast_partition::{Address, Halt, Turn, service_table};
+use steadfast_core::id::TableId;
+use steadfast_partition::{Address, Turn, TurnError, service_table};
 
 use crate::id::KIND;
 
 /// Key of a collection to the collection.
-pub(crate) const COLLECTIONS: Table = service_table(KIND, 0);
+pub(crate) const COLLECTIONS: TableId = service_table(KIND, 0);
 /// Key of a job to its definition.
-pub(crate) const JOBS: Table = service_table(KIND, 1);
+pub(crate) const JOBS: TableId = service_table(KIND, 1);
 /// Key of a job to its status.
-pub(crate) const STATUS: Table = service_table(KIND, 2);
+pub(crate) const STATUS: TableId = service_table(KIND, 2);
 /// Key of a job and number to a history item.
-pub(crate) const HISTORY: Table = service_table(KIND, 3);
+pub(crate) const HISTORY: TableId = service_table(KIND, 3);
 /// Key of a job to the recent requests to run it.
-pub(crate) const REQUESTS: Table = service_table(KIND, 4);
+pub(crate) const REQUESTS: TableId = service_table(KIND, 4);
 /// Numbers of the whole partition.
-pub(crate) const COUNTS: Table = service_table(KIND, 5);
+pub(crate) const COUNTS: TableId = service_table(KIND, 5);
 
 const JOB_COUNT: &[u8] = b"jobs";
 
@@ -56,15 +56,15 @@ pub(crate) fn decode<T: Record>(bytes: &[u8]) -> Option<T> {
 /// Reads a row as a value.
 pub(crate) fn read<T: Record>(
     turn: &mut Turn<'_>,
-    table: Table,
+    table: TableId,
     key: &[u8],
-) -> Result<Option<T>, Halt> {
+) -> Result<Option<T>, TurnError> {
     let row = turn.get(table, key)?;
     Ok(row.and_then(|row| decode(&row)))
 }
 
 /// The number of jobs in the partition.
-pub(crate) fn job_count(turn: &mut Turn<'_>) -> Result<u64, Halt> {
+pub(crate) fn job_count(turn: &mut Turn<'_>) -> Result<u64, TurnError> {
     Ok(number(turn, COUNTS, JOB_COUNT)?.unwrap_or(0))
 }
 
@@ -73,11 +73,15 @@ pub(crate) fn put_job_count(turn: &mut Turn<'_>, count: u64) {
 }
 
 /// A row that is a number.
-pub(crate) fn number(turn: &mut Turn<'_>, table: Table, key: &[u8]) -> Result<Option<u64>, Halt> {
+pub(crate) fn number(
+    turn: &mut Turn<'_>,
+    table: TableId,
+    key: &[u8],
+) -> Result<Option<u64>, TurnError> {
     let row = turn.get(table, key)?;
     Ok(row.and_then(|row| row[..].try_into().ok().map(u64::from_be_bytes)))
 }
 
-pub(crate) fn put_number(turn: &mut Turn<'_>, table: Table, key: &[u8], number: u64) {
+pub(crate) fn put_number(turn: &mut Turn<'_>, table: TableId, key: &[u8], number: u64) {
     turn.put(table, key, number.to_be_bytes().to_vec());
 }

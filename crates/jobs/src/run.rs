@@ -8,22 +8,22 @@
 
 use steadfast_core::clock::Timestamp;
 use steadfast_core::limits;
-use steadfast_partition::{Address, Envelope, Halt, Kind, Message, Turn};
+use steadfast_partition::{Address, Envelope, Message, ServiceKind, Turn, TurnError};
 
-use crate::command::{Ask, Ended};
-use crate::definition::{Action, Definition, InFlight, Retry, Target};
-use crate::history::{self, Item, Verdict};
+use crate::command::{AttemptResult, JobCommand};
+use crate::definition::{InFlight, JobAction, JobDefinition, JobRetry, Target};
+use crate::delivery_request::{DeliveryRequest, JobEffect, work_id};
+use crate::history::{self, JobHistoryItem, JobHistoryStatus};
 use crate::iso;
-use crate::order::{Order, Wish, work_id};
-use crate::recurrence::Plan;
-use crate::status::{Claim, Phase, Run, Source, State, Status};
+use crate::recurrence::OccurrencePlan;
+use crate::status::{AttemptId, JobStatus, OccurrenceRun, OccurrenceSource, RunPhase, State};
 
 /// A job loaded for one turn: definition, status and row key.
-pub(crate) struct Live<'a> {
+pub(crate) struct LoadedJob<'a> {
     pub(crate) key: &'a [u8],
-    pub(crate) definition: &'a Definition,
-    pub(crate) plan: &'a Plan,
-    pub(crate) status: &'a mut Status,
+    pub(crate) definition: &'a JobDefinition,
+    pub(crate) plan: &'a OccurrencePlan,
+    pub(crate) status: &'a mut JobStatus,
 }
 
 /// Writes the time of an occurrence into the placeholders of a body.
@@ -40,26 +40,26 @@ fn write_times(body: &mut [u8], places: &[u32], time: Timestamp) {
 /// The tag of the timer that deletes a finished job.
 const EXPIRE_TAG: u64 = u64::MAX;
 
-impl Live<'_> {
+impl LoadedJob<'_> {
     /// Claims an occurrence and starts its first attempt.
     pub(crate) fn begin(
         &mut self,
         turn: &mut Turn<'_>,
         occurrence: i64,
-        source: Source,
-    ) -> Result<(), Halt> {
+        source: OccurrenceSource,
+    ) -> Result<(), TurnError> {
         let status = &mut *self.status;
         status.ordinal += 1;
         status.executions += 1;
         status.last_execution = Some(turn.time().0);
-        if source == Source::Schedule {
+        if source == OccurrenceSource::Schedule {
             status.dispatched += 1;
         }
-        let run = Run {
+        let run = OccurrenceRun {
             ordinal: status.ordinal,
             occurrence,
             source,
-            phase: Phase::Main,
+            phase: RunPhase::Main,
             attempt: 0,
             retry_at: None,
             is_faulted: false,
@@ -71,11 +71,11 @@ impl Live<'_> {
     }
 
     /// Starts the current attempt of a run.
-    fn attempt(&mut self, turn: &mut Turn<'_>, run: &Run) -> Result<(), Halt> {
+    fn attempt(&mut self, turn: &mut Turn<'_>, run: &OccurrenceRun) -> Result<(), TurnError> {
         match self.target(run.phase).cloned() {
             Some(Target::Outside(target)) => {
                 let id = work_id(self.key, run.ordinal, run.phase, run.attempt);
-                let order = Order {
+                let order = DeliveryRequest {
                     job: self.definition.id.clone(),
                     occurrence: run.occurrence,
                     source: run.source,
@@ -84,11 +84,11 @@ impl Live<'_> {
                     attempt: run.attempt,
                     target,
                     timeout_ms: self.definition.policy.timeout_ms,
-                    last: (run.phase == Phase::DeadLetter).then(|| run.last.clone()),
+                    last: (run.phase == RunPhase::DeadLetter).then(|| run.last.clone()),
                     epoch: 0,
                     is_once: self.definition.policy.in_flight == InFlight::Skip,
                 };
-                turn.open_work(id, Wish::Attempt(Box::new(order)).encode());
+                turn.open_work(id, JobEffect::Attempt(Box::new(order)).encode());
                 Ok(())
             }
             Some(Target::Inside {
@@ -100,13 +100,13 @@ impl Live<'_> {
             }) => {
                 write_times(&mut body, &times, Timestamp(run.occurrence));
                 // The message and this turn share one commit, so it is done.
-                let to = Address::new(Kind(kind), name, key);
+                let to = Address::new(ServiceKind(kind), name, key);
                 turn.send(Envelope::new(to, body));
                 let now = turn.time().0;
                 self.ended(
                     turn,
-                    &Ended {
-                        claim: run.claim(),
+                    &AttemptResult {
+                        claim: run.attempt_id(),
                         is_success: true,
                         message: "sent in the commit that claimed the occurrence".into(),
                         started: now,
@@ -119,38 +119,46 @@ impl Live<'_> {
         }
     }
 
-    fn action(&self, phase: Phase) -> Option<&Action> {
+    fn action(&self, phase: RunPhase) -> Option<&JobAction> {
         match phase {
-            Phase::Main => Some(&self.definition.main),
-            Phase::Error => self.definition.error.as_ref(),
-            Phase::DeadLetter => None,
+            RunPhase::Main => Some(&self.definition.main),
+            RunPhase::Error => self.definition.error.as_ref(),
+            RunPhase::DeadLetter => None,
         }
     }
 
-    fn target(&self, phase: Phase) -> Option<&Target> {
+    fn target(&self, phase: RunPhase) -> Option<&Target> {
         match phase {
-            Phase::DeadLetter => self.definition.dead_letter.as_ref(),
+            RunPhase::DeadLetter => self.definition.dead_letter.as_ref(),
             _ => self.action(phase).map(|action| &action.target),
         }
     }
 
-    fn retry(&self, phase: Phase) -> Retry {
+    fn retry(&self, phase: RunPhase) -> JobRetry {
         self.action(phase)
-            .map_or(Retry::default(), |action| action.retry)
+            .map_or(JobRetry::default(), |action| action.retry)
     }
 
     /// Handles the result of an attempt.
-    pub(crate) fn ended(&mut self, turn: &mut Turn<'_>, ended: &Ended) -> Result<(), Halt> {
+    pub(crate) fn ended(
+        &mut self,
+        turn: &mut Turn<'_>,
+        ended: &AttemptResult,
+    ) -> Result<(), TurnError> {
         let Some(run) = self.under_way(ended.claim) else {
             // It was cancelled, or is recorded already.
             return Ok(());
         };
-        self.came_to(turn, run, ended, true)
+        self.attempt_ended(turn, run, ended, true)
     }
 
     /// Whether an at-most-once attempt may start. If it was started before, it is
     /// recorded as failed instead, because its result is unknown.
-    pub(crate) fn may_begin(&mut self, turn: &mut Turn<'_>, claim: Claim) -> Result<bool, Halt> {
+    pub(crate) fn may_begin(
+        &mut self,
+        turn: &mut Turn<'_>,
+        claim: AttemptId,
+    ) -> Result<bool, TurnError> {
         let Some(mut run) = self.under_way(claim) else {
             return Ok(false);
         };
@@ -160,7 +168,7 @@ impl Live<'_> {
             self.replace(run);
             return Ok(true);
         };
-        let lost = Ended {
+        let lost = AttemptResult {
             claim,
             is_success: false,
             message: "it was started, and its result was not recorded; not repeated, \
@@ -169,65 +177,70 @@ impl Live<'_> {
             started: begun,
             ended: now,
         };
-        self.came_to(turn, run, &lost, false)?;
+        self.attempt_ended(turn, run, &lost, false)?;
         Ok(false)
     }
 
     /// The run whose current attempt this is, without a result yet.
-    fn under_way(&self, claim: Claim) -> Option<Run> {
-        let is_it = |run: &&Run| run.claim() == claim && run.retry_at.is_none();
+    fn under_way(&self, claim: AttemptId) -> Option<OccurrenceRun> {
+        let is_it = |run: &&OccurrenceRun| run.attempt_id() == claim && run.retry_at.is_none();
         self.status.runs.iter().find(is_it).cloned()
     }
 
     /// Handles the result of a run's current attempt.
-    fn came_to(
+    fn attempt_ended(
         &mut self,
         turn: &mut Turn<'_>,
-        mut run: Run,
-        ended: &Ended,
+        mut run: OccurrenceRun,
+        ended: &AttemptResult,
         may_repeat: bool,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), TurnError> {
         turn.close_work(&work_id(self.key, run.ordinal, run.phase, run.attempt));
         self.record(turn, &run, ended)?;
         if ended.is_success {
             return self.end(turn, run.ordinal);
         }
-        if run.phase == Phase::Main {
+        if run.phase == RunPhase::Main {
             self.status.failures += 1;
         }
         run.last = ended.message.clone();
         history::truncate(&mut run.last, limits::HISTORY_MESSAGE_BYTES);
-        self.go_on(turn, run, ended.ended, may_repeat)
+        self.after_failure(turn, run, ended.ended, may_repeat)
     }
 
     /// Continues after a failed attempt: retry, next phase, or end.
-    fn go_on(
+    fn after_failure(
         &mut self,
         turn: &mut Turn<'_>,
-        mut run: Run,
+        mut run: OccurrenceRun,
         ended: i64,
         may_repeat: bool,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), TurnError> {
         // A scheduled run is not retried if the job is no longer enabled.
-        let is_wanted = self.status.state == State::Enabled || run.source != Source::Schedule;
+        let is_wanted =
+            self.status.state == State::Enabled || run.source != OccurrenceSource::Schedule;
         let retry = self.retry(run.phase);
         run.begun = None;
         if is_wanted && may_repeat && run.attempt < retry.count {
             let wait = retry.wait_ms(run.attempt).min(i64::MAX as u64 / 4) as i64;
             let at = ended.saturating_add(wait);
             run.retry_at = Some(at);
-            turn.schedule(Timestamp(at), run.ordinal, Ask::Again(run.ordinal).encode());
+            turn.schedule(
+                Timestamp(at),
+                run.ordinal,
+                JobCommand::RetryDue(run.ordinal).encode(),
+            );
             self.replace(run);
             return Ok(());
         }
-        if run.phase == Phase::Main && is_wanted {
+        if run.phase == RunPhase::Main && is_wanted {
             run.is_faulted = true;
             self.status.faults += 1;
         }
         let next = match run.phase {
-            Phase::Main if self.definition.error.is_some() => Some(Phase::Error),
-            Phase::Main | Phase::Error if self.definition.dead_letter.is_some() => {
-                Some(Phase::DeadLetter)
+            RunPhase::Main if self.definition.error.is_some() => Some(RunPhase::Error),
+            RunPhase::Main | RunPhase::Error if self.definition.dead_letter.is_some() => {
+                Some(RunPhase::DeadLetter)
             }
             _ => None,
         };
@@ -241,8 +254,8 @@ impl Live<'_> {
     }
 
     /// Retries after the wait for a failed attempt.
-    pub(crate) fn again(&mut self, turn: &mut Turn<'_>, ordinal: u64) -> Result<(), Halt> {
-        let waits = |run: &&Run| run.ordinal == ordinal && run.retry_at.is_some();
+    pub(crate) fn again(&mut self, turn: &mut Turn<'_>, ordinal: u64) -> Result<(), TurnError> {
+        let waits = |run: &&OccurrenceRun| run.ordinal == ordinal && run.retry_at.is_some();
         let Some(mut run) = self.status.runs.iter().find(waits).cloned() else {
             return Ok(());
         };
@@ -252,7 +265,7 @@ impl Live<'_> {
         self.attempt(turn, &run)
     }
 
-    fn replace(&mut self, run: Run) {
+    fn replace(&mut self, run: OccurrenceRun) {
         let place = self
             .status
             .runs
@@ -263,16 +276,22 @@ impl Live<'_> {
         }
     }
 
-    fn record(&mut self, turn: &mut Turn<'_>, run: &Run, ended: &Ended) -> Result<(), Halt> {
-        let item = Item {
+    fn record(
+        &mut self,
+        turn: &mut Turn<'_>,
+        run: &OccurrenceRun,
+        ended: &AttemptResult,
+    ) -> Result<(), TurnError> {
+        let item = JobHistoryItem {
             number: 0,
             started: ended.started,
             ended: ended.ended,
             expected: run.occurrence,
             phase: run.phase,
-            verdict: match ended.is_success {
-                true => Verdict::Completed,
-                false => Verdict::Failed,
+            verdict: if ended.is_success {
+                JobHistoryStatus::Completed
+            } else {
+                JobHistoryStatus::Failed
             },
             message: ended.message.clone(),
             retry: run.attempt,
@@ -282,7 +301,7 @@ impl Live<'_> {
     }
 
     /// Ends a run, successful or not, and starts waiting occurrences.
-    fn end(&mut self, turn: &mut Turn<'_>, ordinal: u64) -> Result<(), Halt> {
+    fn end(&mut self, turn: &mut Turn<'_>, ordinal: u64) -> Result<(), TurnError> {
         let Some(at) = self
             .status
             .runs
@@ -292,7 +311,7 @@ impl Live<'_> {
             return Ok(());
         };
         let run = self.status.runs.remove(at);
-        if run.source == Source::Schedule {
+        if run.source == OccurrenceSource::Schedule {
             self.judge(turn, &run);
         }
         self.next_waiting(turn)?;
@@ -301,11 +320,12 @@ impl Live<'_> {
     }
 
     /// Updates the job's faults after a scheduled occurrence.
-    fn judge(&mut self, turn: &mut Turn<'_>, run: &Run) {
+    fn judge(&mut self, turn: &mut Turn<'_>, run: &OccurrenceRun) {
         let status = &mut *self.status;
-        status.faults_in_a_row = match run.is_faulted {
-            true => status.faults_in_a_row.saturating_add(1),
-            false => 0,
+        status.faults_in_a_row = if run.is_faulted {
+            status.faults_in_a_row.saturating_add(1)
+        } else {
+            0
         };
         let limit = self.definition.policy.faults;
         let is_too_much = limit.is_some_and(|limit| status.faults_in_a_row >= limit);
@@ -317,12 +337,12 @@ impl Live<'_> {
     }
 
     /// Starts the next waiting occurrence, if the policy allows it.
-    pub(crate) fn next_waiting(&mut self, turn: &mut Turn<'_>) -> Result<(), Halt> {
+    pub(crate) fn next_waiting(&mut self, turn: &mut Turn<'_>) -> Result<(), TurnError> {
         let is_running = self
             .status
             .runs
             .iter()
-            .any(|run| run.source != Source::Manual);
+            .any(|run| run.source != OccurrenceSource::Manual);
         if is_running || self.status.state.is_final() {
             return Ok(());
         }
@@ -331,7 +351,7 @@ impl Live<'_> {
             return self.begin(turn, waiting.occurrence, waiting.source);
         }
         match self.status.held.take() {
-            Some(occurrence) => self.begin(turn, occurrence, Source::Schedule),
+            Some(occurrence) => self.begin(turn, occurrence, OccurrenceSource::Schedule),
             None => Ok(()),
         }
     }
@@ -352,7 +372,7 @@ impl Live<'_> {
         self.status.state = state;
         self.status.finished = Some(now.0);
         let due = now.plus(limits::HISTORY_AGE);
-        turn.schedule(due, EXPIRE_TAG, Ask::Expire.encode());
+        turn.schedule(due, EXPIRE_TAG, JobCommand::Expire.encode());
     }
 
     /// Cancels the timer, waiting occurrences, and pending retries. Running attempts
@@ -375,7 +395,7 @@ impl Live<'_> {
     }
 
     /// Cancels everything that is running.
-    pub(crate) fn give_up(&mut self, turn: &mut Turn<'_>, why: &str) -> Result<(), Halt> {
+    pub(crate) fn give_up(&mut self, turn: &mut Turn<'_>, why: &str) -> Result<(), TurnError> {
         for run in std::mem::take(&mut self.status.runs) {
             if let Some(at) = run.retry_at {
                 turn.cancel(Timestamp(at), run.ordinal);
@@ -383,13 +403,13 @@ impl Live<'_> {
             }
             let id = work_id(self.key, run.ordinal, run.phase, run.attempt);
             turn.close_work(&id);
-            turn.push(Wish::Cancel(id).encode());
+            turn.push(JobEffect::Cancel(id).encode());
             let now = turn.time().0;
             self.record(
                 turn,
                 &run,
-                &Ended {
-                    claim: run.claim(),
+                &AttemptResult {
+                    claim: run.attempt_id(),
                     is_success: false,
                     message: why.into(),
                     started: now,

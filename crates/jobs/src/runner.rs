@@ -15,16 +15,16 @@ use futures_util::FutureExt;
 use parking_lot::Mutex;
 use steadfast_core::clock::{Clock, Timestamp};
 use steadfast_core::limits;
-use steadfast_core::task::named;
+use steadfast_core::task::name_task;
 use steadfast_partition::{
-    Door, Effect, Envelope, Error, ErrorKind, Message, Performer, Router, Transport,
+    Effect, Envelope, Error, ErrorKind, Mailbox, Message, NodeTransport, Performer, Router,
 };
 use tokio::sync::{Semaphore, watch};
 
-use crate::command::{Ask, Ended, Say};
-use crate::lanes::{Attempt, Lanes, Ticket};
-use crate::order::{Order, Wish};
-use crate::status::Claim;
+use crate::command::{AttemptResult, JobCommand, JobResponse};
+use crate::delivery_request::{DeliveryRequest, JobEffect};
+use crate::host_lanes::{AttemptKey, HostLanes, JobAttempt};
+use crate::status::AttemptId;
 use crate::sweeper;
 
 /// Delay before a retry after a transient error of the partition.
@@ -43,12 +43,12 @@ pub struct Outcome {
 
 /// Delivers attempts to their targets.
 #[async_trait]
-pub trait Deliver: Send + Sync + 'static {
+pub trait Deliverer: Send + Sync + 'static {
     /// The lane of an attempt: attempts to one host share it.
-    fn lane(&self, order: &Order) -> String;
+    fn lane(&self, order: &DeliveryRequest) -> String;
 
     /// Makes one attempt, in this tenure only. It ends in bounded time.
-    async fn deliver(&self, order: &Order, tenure: u64) -> Outcome;
+    async fn deliver(&self, order: &DeliveryRequest, tenure: u64) -> Outcome;
 
     /// The tenure in which this node may deliver attempts now, if any. An attempt that
     /// failed without one is repeated by the node that has it.
@@ -59,15 +59,15 @@ pub trait Deliver: Send + Sync + 'static {
 
 /// Performs the external effects of jobs.
 #[derive(Clone)]
-pub struct Runner {
+pub struct JobRunner {
     inner: Arc<Inner>,
 }
 
 struct Inner {
     router: Arc<Router>,
-    deliver: Arc<dyn Deliver>,
+    deliver: Arc<dyn Deliverer>,
     clock: Arc<dyn Clock>,
-    lanes: Mutex<Lanes>,
+    lanes: Mutex<HostLanes>,
     /// Calls to all hosts.
     calls: Semaphore,
     /// Counts completed sweeps.
@@ -77,19 +77,19 @@ struct Inner {
 }
 
 /// The follow-up of an attempt.
-enum After {
+enum AttemptFollowUp {
     /// None: the result was reported to the partition, in this tenure or a later one.
-    Told(u64),
+    Reported(u64),
     /// It was not started, or its result is unknown: the owner of the partition repeats
     /// it.
-    Left,
+    Abandoned,
     /// It was not started, and is still requested.
-    Again(Box<Attempt>),
+    Retry(Box<JobAttempt>),
 }
 
-impl Runner {
+impl JobRunner {
     /// A runner that reports results to the partitions through `router`.
-    pub fn new(router: Arc<Router>, deliver: Arc<dyn Deliver>, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(router: Arc<Router>, deliver: Arc<dyn Deliverer>, clock: Arc<dyn Clock>) -> Self {
         let inner = Inner {
             router,
             deliver,
@@ -116,9 +116,9 @@ impl Runner {
 
     /// Starts nothing any more, and waits until no call is running, or the limit;
     /// returns the number of calls still running. If there are any, waiting attempts are
-    /// kept for [`Runner::resume`]; else they are dropped, because their rows are stored.
-    pub async fn rest(&self, limit: Duration) -> usize {
-        self.inner.lanes.lock().rest();
+    /// kept for [`JobRunner::resume`]; else they are dropped, because their rows are stored.
+    pub async fn drain(&self, limit: Duration) -> usize {
+        self.inner.lanes.lock().pause();
         let mut running = self.inner.running.subscribe();
         let ended = running.wait_for(|running| *running == 0);
         let is_done = tokio::time::timeout(limit, ended).await.is_ok();
@@ -135,7 +135,7 @@ impl Runner {
     }
 
     /// Starts attempts requested from now on.
-    pub fn work(&self) {
+    pub fn activate(&self) {
         drop(self.inner.lanes.lock().resume());
     }
 
@@ -153,9 +153,9 @@ impl Runner {
     }
 }
 
-impl Performer for Runner {
+impl Performer for JobRunner {
     fn perform(&self, effect: Effect) {
-        let Some(wish) = Wish::decode(&effect.body) else {
+        let Some(wish) = JobEffect::decode(&effect.body) else {
             tracing::error!(
                 event = "jobs.wish_unreadable",
                 from = %effect.from,
@@ -164,18 +164,18 @@ impl Performer for Runner {
             return;
         };
         match (wish, effect.work) {
-            (Wish::Attempt(mut order), Some(work)) => {
+            (JobEffect::Attempt(mut order), Some(work)) => {
                 order.epoch = effect.epoch.0;
-                self.inner.take(Attempt {
+                self.inner.take(JobAttempt {
                     ticket: (effect.partition, work),
                     from: effect.from,
                     order: *order,
                 });
             }
-            (Wish::Sweep { collection, sweep }, _) => {
+            (JobEffect::Sweep { collection, sweep }, _) => {
                 let inner = Arc::clone(&self.inner);
-                tokio::spawn(named(async move {
-                    let door = inner.router.door(effect.partition);
+                tokio::spawn(name_task(async move {
+                    let door = inner.router.mailbox(effect.partition);
                     if let Some(door) = door
                         && let Err(error) = sweeper::sweep(&door, &collection, sweep).await
                     {
@@ -189,14 +189,14 @@ impl Performer for Runner {
                     inner.swept.send_modify(|count| *count += 1);
                 }));
             }
-            (Wish::Cancel(work), _) => self.inner.cancel(&(effect.partition, work.into())),
-            (Wish::Attempt(_), None) => {}
+            (JobEffect::Cancel(work), _) => self.inner.cancel(&(effect.partition, work.into())),
+            (JobEffect::Attempt(_), None) => {}
         }
     }
 }
 
 impl Inner {
-    fn take(self: &Arc<Self>, attempt: Attempt) {
+    fn take(self: &Arc<Self>, attempt: JobAttempt) {
         let host = self.deliver.lane(&attempt.order);
         let start = self.lanes.lock().enter(host, attempt);
         if let Some(attempt) = start {
@@ -206,10 +206,10 @@ impl Inner {
 
     /// Starts an attempt without holding the lock of the lanes: a runtime that is shutting
     /// down drops a spawned task at once.
-    fn start(self: &Arc<Self>, attempt: Attempt) {
+    fn start(self: &Arc<Self>, attempt: JobAttempt) {
         let (inner, ticket) = (Arc::clone(self), attempt.ticket.clone());
         let own = ticket.clone();
-        let task = tokio::spawn(named(async move {
+        let task = tokio::spawn(name_task(async move {
             let after = inner.attempt(attempt).await;
             inner.finish(&own, after);
         }));
@@ -222,16 +222,18 @@ impl Inner {
 
     /// Handles the end of an attempt: starts the next of its host, and the same one again
     /// if it is still requested.
-    fn finish(self: &Arc<Self>, ticket: &Ticket, after: After) {
+    fn finish(self: &Arc<Self>, ticket: &AttemptKey, after: AttemptFollowUp) {
         let starts = {
             let mut lanes = self.lanes.lock();
             let Some(left) = lanes.leave(ticket) else {
                 return;
             };
             let again = match after {
-                After::Told(epoch) => left.next.filter(|next| next.order.epoch > epoch),
-                After::Left => left.next,
-                After::Again(attempt) => left.next.or(Some(*attempt)),
+                AttemptFollowUp::Reported(epoch) => {
+                    left.next.filter(|next| next.order.epoch > epoch)
+                }
+                AttemptFollowUp::Abandoned => left.next,
+                AttemptFollowUp::Retry(attempt) => left.next.or(Some(*attempt)),
             };
             let again = again.and_then(|again| {
                 let host = self.deliver.lane(&again.order);
@@ -245,14 +247,14 @@ impl Inner {
     }
 
     /// Handles a cancelled attempt: starts the next of its host.
-    fn leave(self: &Arc<Self>, ticket: &Ticket) {
+    fn leave(self: &Arc<Self>, ticket: &AttemptKey) {
         let left = self.lanes.lock().leave(ticket);
         if let Some(start) = left.and_then(|left| left.start) {
             self.start(start);
         }
     }
 
-    fn cancel(self: &Arc<Self>, ticket: &Ticket) {
+    fn cancel(self: &Arc<Self>, ticket: &AttemptKey) {
         let task = self.lanes.lock().cancel(ticket);
         if let Some(task) = task {
             task.abort();
@@ -261,29 +263,29 @@ impl Inner {
     }
 
     /// Delivers an attempt, if this node is still responsible for it.
-    async fn attempt(&self, attempt: Attempt) -> After {
+    async fn attempt(&self, attempt: JobAttempt) -> AttemptFollowUp {
         let Ok(_permit) = self.calls.acquire().await else {
-            return After::Left;
+            return AttemptFollowUp::Abandoned;
         };
         let Some(_running) = self.run() else {
-            return After::Again(Box::new(attempt));
+            return AttemptFollowUp::Retry(Box::new(attempt));
         };
         // In this order: a new tenure starts only after all partitions were released.
         let Some(tenure) = self.deliver.tenure() else {
-            return After::Left;
+            return AttemptFollowUp::Abandoned;
         };
-        let Some(door) = self.door(&attempt) else {
-            return After::Left;
+        let Some(door) = self.mailbox(&attempt) else {
+            return AttemptFollowUp::Abandoned;
         };
         let order = &attempt.order;
         if order.is_once {
             match begin(&door, &attempt).await {
                 Ok(true) => {}
-                Ok(false) => return After::Left,
+                Ok(false) => return AttemptFollowUp::Abandoned,
                 Err(error) => {
                     tracing::debug!(event = "jobs.not_begun", from = %attempt.from, %error);
                     tokio::time::sleep(PAUSE).await;
-                    return After::Again(Box::new(attempt));
+                    return AttemptFollowUp::Retry(Box::new(attempt));
                 }
             }
         }
@@ -296,21 +298,21 @@ impl Inner {
         });
         if !outcome.is_success && self.deliver.tenure() != Some(tenure) {
             // Another node may deliver by now: the failure is not final.
-            return After::Left;
+            return AttemptFollowUp::Abandoned;
         }
-        let ended = Ended {
+        let ended = AttemptResult {
             claim: claim(order),
             is_success: outcome.is_success,
             message: outcome.message,
             started,
             ended: self.clock.now().0,
         };
-        self.tell(&attempt, ended).await
+        self.report_result(&attempt, ended).await
     }
 
     /// The mailbox of the requesting partition, if it is here in the requesting tenure.
-    fn door(&self, attempt: &Attempt) -> Option<Door> {
-        let door = self.router.door(attempt.ticket.0)?;
+    fn mailbox(&self, attempt: &JobAttempt) -> Option<Mailbox> {
+        let door = self.router.mailbox(attempt.ticket.0)?;
         let ledger = door.ledger();
         let is_it = ledger.tenure().0 == attempt.order.epoch && ledger.check().is_ok();
         is_it.then_some(door)
@@ -318,23 +320,26 @@ impl Inner {
 
     /// Reports the result of an attempt to the partition that requested it, even if it
     /// has moved.
-    async fn tell(&self, attempt: &Attempt, ended: Ended) -> After {
-        let envelope = Envelope::new(attempt.from.clone(), Ask::Ended(ended).encode());
+    async fn report_result(&self, attempt: &JobAttempt, ended: AttemptResult) -> AttemptFollowUp {
+        let envelope = Envelope::new(
+            attempt.from.clone(),
+            JobCommand::AttemptEnded(ended).encode(),
+        );
         let partition = attempt.ticket.0;
         let telling = async {
             loop {
-                match self.router.door(partition) {
+                match self.router.mailbox(partition) {
                     Some(door) if door.ledger().check().is_ok() => {
                         let tenure = door.ledger().tenure();
                         door.post(envelope);
-                        return After::Told(tenure.0);
+                        return AttemptFollowUp::Reported(tenure.0);
                     }
                     // The partition is being released, and reopens here or elsewhere.
                     Some(_) => {}
                     None => {
                         let called = self.router.call(partition, envelope.clone()).await;
                         if called.is_ok() {
-                            return After::Told(u64::MAX);
+                            return AttemptFollowUp::Reported(u64::MAX);
                         }
                     }
                 }
@@ -343,22 +348,22 @@ impl Inner {
         };
         // If the partition has no owner now, its next owner repeats the attempt.
         let told = tokio::time::timeout(TELLING, telling).await;
-        told.unwrap_or(After::Left)
+        told.unwrap_or(AttemptFollowUp::Abandoned)
     }
 
     /// Counts a call, unless the runner is paused.
-    fn run(&self) -> Option<Running<'_>> {
+    fn run(&self) -> Option<CallGuard<'_>> {
         let lanes = self.lanes.lock();
         if lanes.is_resting() {
             return None;
         }
         self.running.send_modify(|running| *running += 1);
-        Some(Running(&self.running))
+        Some(CallGuard(&self.running))
     }
 }
 
-fn claim(order: &Order) -> Claim {
-    Claim {
+fn claim(order: &DeliveryRequest) -> AttemptId {
+    AttemptId {
         ordinal: order.ordinal,
         phase: order.phase,
         attempt: order.attempt,
@@ -367,11 +372,11 @@ fn claim(order: &Order) -> Claim {
 
 /// Records the start of an at-most-once attempt at its partition; returns whether it
 /// may be delivered.
-async fn begin(door: &Door, attempt: &Attempt) -> Result<bool, Error> {
-    let ask = Ask::Begin(claim(&attempt.order));
-    let said = door.call::<_, Say>(attempt.from.clone(), ask).await;
+async fn begin(door: &Mailbox, attempt: &JobAttempt) -> Result<bool, Error> {
+    let ask = JobCommand::Begin(claim(&attempt.order));
+    let said = door.call::<_, JobResponse>(attempt.from.clone(), ask).await;
     match said {
-        Ok(said) => Ok(said == Say::May(true)),
+        Ok(said) => Ok(said == JobResponse::Permission(true)),
         Err(error) if matches!(error.kind(), ErrorKind::Refused(_)) => {
             tracing::warn!(event = "jobs.begin_refused", from = %attempt.from, %error);
             Ok(false)
@@ -381,9 +386,9 @@ async fn begin(door: &Door, attempt: &Attempt) -> Result<bool, Error> {
 }
 
 /// A guard that counts a running call.
-struct Running<'a>(&'a watch::Sender<usize>);
+struct CallGuard<'a>(&'a watch::Sender<usize>);
 
-impl Drop for Running<'_> {
+impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
         self.0.send_modify(|running| *running -= 1);
     }

@@ -3,24 +3,24 @@
 //! A collection and its jobs live in one partition, the collection's. A job is a
 //! definition row, a status row and a timer; a running attempt is a work row.
 
-use steadfast_partition::{Address, Answer, Halt, Kind, Service, Turn};
+use steadfast_partition::{Address, Service, ServiceKind, Turn, TurnError, TurnOutcome};
 
 use crate::change;
-use crate::command::{Ask, Say};
+use crate::command::{JobCommand, JobResponse};
 use crate::id::KIND;
-use crate::kept::{collection, job, with};
-use crate::name;
+use crate::load::{collection, job, with};
+use crate::name_tickets;
 use crate::sweep;
 
 /// The service that stores jobs and runs them when they are due.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Scheduler;
+pub struct JobScheduler;
 
-impl Service for Scheduler {
-    type Command = Ask;
-    type Reply = Say;
+impl Service for JobScheduler {
+    type Command = JobCommand;
+    type Response = JobResponse;
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ServiceKind {
         KIND
     }
 
@@ -29,36 +29,41 @@ impl Service for Scheduler {
         false
     }
 
-    fn handle(&self, turn: &mut Turn<'_>, to: &Address, ask: &Ask) -> Result<Answer<Say>, Halt> {
+    fn handle(
+        &self,
+        turn: &mut Turn<'_>,
+        to: &Address,
+        ask: &JobCommand,
+    ) -> Result<TurnOutcome<JobResponse>, TurnError> {
         let reply = match ask {
-            Ask::GetCollection => Say::Collection(Box::new(collection(turn, to)?)),
-            Ask::PutCollection { draft, expect } => {
+            JobCommand::GetCollection => JobResponse::Collection(Box::new(collection(turn, to)?)),
+            JobCommand::PutCollection { draft, expect } => {
                 sweep::put_collection(turn, to, draft, *expect)?
             }
-            Ask::Name(naming) => name::answer(turn, to, *naming)?,
-            Ask::Sweep(kind) => sweep::begin(turn, to, *kind)?,
-            Ask::Swept(number) => sweep::end(turn, to, *number)?,
-            Ask::Get => Say::Job(Box::new(job(turn, to)?)),
-            Ask::Put { draft, expect } => change::put(turn, to, draft, *expect)?,
-            Ask::Delete => change::delete(turn, to)?,
-            Ask::Run(request) => change::run(turn, to, request.as_deref())?,
-            Ask::Backfill { from, until } => change::backfill(turn, to, *from, *until)?,
-            Ask::Pause(reason) => change::pause(turn, to, reason)?,
-            Ask::Resume => change::resume(turn, to)?,
-            Ask::SweptBy(kind) => change::swept(turn, to, *kind)?,
-            Ask::Due(occurrence) => with(turn, to, |turn, job| job.due(turn, *occurrence))?,
-            Ask::Again(ordinal) => with(turn, to, |turn, job| job.again(turn, *ordinal))?,
-            Ask::Begin(claim) => {
+            JobCommand::Name(naming) => name_tickets::answer(turn, to, *naming)?,
+            JobCommand::Sweep(kind) => sweep::begin(turn, to, *kind)?,
+            JobCommand::SweepFinished(number) => sweep::end(turn, to, *number)?,
+            JobCommand::Get => JobResponse::Job(Box::new(job(turn, to)?)),
+            JobCommand::Put { draft, expect } => change::put(turn, to, draft, *expect)?,
+            JobCommand::Delete => change::delete(turn, to)?,
+            JobCommand::Run(request) => change::run(turn, to, request.as_deref())?,
+            JobCommand::Backfill { from, until } => change::backfill(turn, to, *from, *until)?,
+            JobCommand::Pause(reason) => change::pause(turn, to, reason)?,
+            JobCommand::Resume => change::resume(turn, to)?,
+            JobCommand::ApplySweep(kind) => change::swept(turn, to, *kind)?,
+            JobCommand::Due(occurrence) => with(turn, to, |turn, job| job.due(turn, *occurrence))?,
+            JobCommand::RetryDue(ordinal) => with(turn, to, |turn, job| job.again(turn, *ordinal))?,
+            JobCommand::Begin(claim) => {
                 let mut may_begin = false;
                 with(turn, to, |turn, job| {
                     may_begin = job.may_begin(turn, *claim)?;
                     Ok(())
                 })?;
-                Say::May(may_begin)
+                JobResponse::Permission(may_begin)
             }
-            Ask::Ended(ended) => with(turn, to, |turn, job| job.ended(turn, ended))?,
-            Ask::Expire => change::expire(turn, to)?,
+            JobCommand::AttemptEnded(ended) => with(turn, to, |turn, job| job.ended(turn, ended))?,
+            JobCommand::Expire => change::expire(turn, to)?,
         };
-        Ok(Answer::Now(reply))
+        Ok(TurnOutcome::Now(reply))
     }
 }

@@ -30,7 +30,7 @@ impl State {
 /// The status of a job. Times are milliseconds since 1970.
 #[derive(Record, Clone, PartialEq, Eq, Debug, Default)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Status {
+pub struct JobStatus {
     #[n(0)]
     pub state: State,
     #[n(1)]
@@ -58,15 +58,15 @@ pub struct Status {
     #[n(9)]
     pub(crate) ordinal: u64,
     #[n(10)]
-    pub(crate) runs: Vec<Run>,
+    pub(crate) runs: Vec<OccurrenceRun>,
     /// Occurrences that run when no other does, in order.
     #[n(11)]
-    pub(crate) queue: Vec<Waiting>,
+    pub(crate) queue: Vec<QueuedOccurrence>,
     /// An occurrence that was due while another was running.
     #[n(12)]
     pub(crate) held: Option<i64>,
     #[n(13)]
-    pub(crate) history: Span,
+    pub(crate) history: HistoryRange,
     /// Why the job is paused, if it is.
     #[n(14)]
     pub paused: Option<String>,
@@ -81,7 +81,7 @@ pub struct Status {
 /// The numbers of a job's history items: from `first` to before `next`.
 #[derive(Record, Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[record(crate = "steadfast_collections", closed)]
-pub(crate) struct Span {
+pub(crate) struct HistoryRange {
     #[n(0)]
     pub(crate) first: u64,
     #[n(1)]
@@ -94,7 +94,7 @@ pub(crate) struct Span {
 /// Why an occurrence runs.
 #[derive(Record, Clone, Copy, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
-pub enum Source {
+pub enum OccurrenceSource {
     /// The schedule.
     #[n(0)]
     Schedule,
@@ -109,7 +109,7 @@ pub enum Source {
 /// The phase of an occurrence.
 #[derive(Record, Clone, Copy, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
-pub enum Phase {
+pub enum RunPhase {
     #[n(0)]
     Main,
     #[n(1)]
@@ -121,26 +121,26 @@ pub enum Phase {
 /// A queued occurrence.
 #[derive(Record, Clone, Copy, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
-pub(crate) struct Waiting {
+pub(crate) struct QueuedOccurrence {
     #[n(0)]
     pub(crate) occurrence: i64,
     #[n(1)]
-    pub(crate) source: Source,
+    pub(crate) source: OccurrenceSource,
 }
 
 /// A running occurrence.
 #[derive(Record, Clone, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
-pub(crate) struct Run {
+pub(crate) struct OccurrenceRun {
     /// Its number, from 1; also part of its attempt id.
     #[n(0)]
     pub(crate) ordinal: u64,
     #[n(1)]
     pub(crate) occurrence: i64,
     #[n(2)]
-    pub(crate) source: Source,
+    pub(crate) source: OccurrenceSource,
     #[n(3)]
-    pub(crate) phase: Phase,
+    pub(crate) phase: RunPhase,
     /// From 0 in each phase.
     #[n(4)]
     pub(crate) attempt: u32,
@@ -162,21 +162,21 @@ pub(crate) struct Run {
 /// The id of an attempt of a job.
 #[derive(Record, Clone, Copy, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Claim {
+pub struct AttemptId {
     /// The number of its run.
     #[n(0)]
     pub ordinal: u64,
     #[n(1)]
-    pub phase: Phase,
+    pub phase: RunPhase,
     /// From 0.
     #[n(2)]
     pub attempt: u32,
 }
 
-impl Run {
+impl OccurrenceRun {
     /// The id of the current attempt.
-    pub(crate) fn claim(&self) -> Claim {
-        Claim {
+    pub(crate) fn attempt_id(&self) -> AttemptId {
+        AttemptId {
             ordinal: self.ordinal,
             phase: self.phase,
             attempt: self.attempt,
@@ -184,10 +184,10 @@ impl Run {
     }
 }
 
-impl Status {
+impl JobStatus {
     /// Whether an occurrence that is due now has to wait.
     pub(crate) fn is_busy(&self) -> bool {
-        let is_own = |run: &Run| run.source != Source::Manual;
+        let is_own = |run: &OccurrenceRun| run.source != OccurrenceSource::Manual;
         self.runs.iter().any(is_own) || !self.queue.is_empty() || self.held.is_some()
     }
 
@@ -198,7 +198,8 @@ impl Status {
 
     /// The number of scheduled occurrences that were claimed, started or not.
     pub(crate) fn taken(&self) -> u64 {
-        let is_scheduled = |waiting: &&Waiting| waiting.source == Source::Schedule;
+        let is_scheduled =
+            |waiting: &&QueuedOccurrence| waiting.source == OccurrenceSource::Schedule;
         let queued = self.queue.iter().filter(is_scheduled).count() as u64;
         self.dispatched + queued + u64::from(self.held.is_some())
     }

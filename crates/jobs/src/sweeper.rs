@@ -8,16 +8,16 @@ use std::ops::Bound;
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use steadfast_core::limits;
-use steadfast_partition::{Address, Door, Error, Row, Window};
+use steadfast_partition::{Address, Error, Mailbox, RemoteReader, TableRow};
 
 use crate::collection::Sweep;
-use crate::command::{Ask, Say};
+use crate::command::{JobCommand, JobResponse};
 use crate::id::{CollectionId, KIND};
 use crate::rows::JOBS;
 
 /// Applies a sweep to every job of a collection, and then completes it.
-pub(crate) async fn sweep(door: &Door, id: &CollectionId, sweep: Sweep) -> Result<(), Error> {
-    let window = Window::from(door.clone());
+pub(crate) async fn sweep(door: &Mailbox, id: &CollectionId, sweep: Sweep) -> Result<(), Error> {
+    let window = RemoteReader::from(door.clone());
     let collection = id.key();
     let mut behind = None;
     loop {
@@ -29,21 +29,23 @@ pub(crate) async fn sweep(door: &Door, id: &CollectionId, sweep: Sweep) -> Resul
         let told = rows.iter().map(|row| {
             let name = row.key.slice(collection.len() + 1..);
             let to = Address::new(KIND, collection.clone(), name);
-            door.call::<Ask, Say>(to, Ask::SweptBy(sweep.kind))
+            door.call::<JobCommand, JobResponse>(to, JobCommand::ApplySweep(sweep.kind))
         });
         try_join_all(told).await?;
     }
-    let ended = Ask::Swept(sweep.number);
-    door.call::<Ask, Say>(id.address(), ended).await.map(drop)
+    let ended = JobCommand::SweepFinished(sweep.number);
+    door.call::<JobCommand, JobResponse>(id.address(), ended)
+        .await
+        .map(drop)
 }
 
 /// Definitions of a collection's jobs in the order of their names.
 pub(crate) async fn page(
-    window: &Window,
+    window: &RemoteReader,
     collection: &str,
     behind: Option<&Bytes>,
     limit: usize,
-) -> Result<Vec<Row>, Error> {
+) -> Result<Vec<TableRow>, Error> {
     let (first, last) = borders(collection.as_bytes());
     let from = match behind {
         Some(behind) => Bound::Excluded(behind.clone()),

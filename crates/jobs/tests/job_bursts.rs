@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use lab::{Lab, Manner, Node, draft, outside, pass, time};
 use steadfast_core::limits::NEAR_TIMERS;
-use steadfast_jobs::{CollectionDraft, CollectionId, Expect};
+use steadfast_jobs::{CollectionDraft, CollectionId, Precondition};
 
 const NOON: &str = "2025-06-01T12:00:00Z";
 
@@ -33,7 +33,7 @@ async fn another_collection(node: &Node) -> CollectionId {
         is_enabled: None,
     };
     node.jobs
-        .put_collection(draft, Expect::Nothing)
+        .put_collection(draft, Precondition::Nothing)
         .await
         .unwrap();
     id

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lab::{Lab, Manner, Node, draft, every, pass, time};
 use steadfast_jobs::recurrence::Frequency;
-use steadfast_jobs::{JobId, Misfire, Overlap, State, Verdict};
+use steadfast_jobs::{JobHistoryStatus, JobId, Misfire, Overlap, State};
 
 const NOON: &str = "2025-06-01T12:00:00Z";
 const MINUTE: i64 = 60_000;
@@ -77,7 +77,9 @@ async fn an_occurrence_that_comes_in_time_still_merges_into_one_that_waits() {
     pass(205).await;
     assert_eq!(minutes(&lab), [0, 0, 1]);
     let postponed = node.verdicts(&id).await;
-    let postponed = postponed.iter().filter(|v| **v == Verdict::Postponed);
+    let postponed = postponed
+        .iter()
+        .filter(|v| **v == JobHistoryStatus::Postponed);
     assert_eq!(postponed.count(), 1);
 }
 
@@ -133,7 +135,7 @@ async fn what_is_more_than_five_seconds_late_is_skipped_if_the_job_says_so() {
         let skipped = node.history(&id).await;
         let skipped: Vec<_> = skipped
             .iter()
-            .filter(|item| item.verdict == Verdict::Postponed)
+            .filter(|item| item.verdict == JobHistoryStatus::Postponed)
             .collect();
         assert_eq!(skipped.len(), usize::from(back_at == 96));
         assert!(skipped.iter().all(|item| item.message.contains("5 s late")));
@@ -178,5 +180,5 @@ async fn a_single_run_that_is_skipped_completes_its_job() {
     pass(5).await;
     assert!(lab.script.occurrences().is_empty());
     assert_eq!(node.state(&id).await, State::Completed);
-    assert_eq!(node.verdicts(&id).await, [Verdict::Postponed]);
+    assert_eq!(node.verdicts(&id).await, [JobHistoryStatus::Postponed]);
 }

@@ -5,7 +5,9 @@ mod lab;
 
 use lab::{Lab, Node};
 use proptest::prelude::*;
-use steadfast_jobs::{CollectionDraft, CollectionId, ErrorKind, Expect, Naming, SweepKind};
+use steadfast_jobs::{
+    CollectionDraft, CollectionId, ErrorKind, NameRequest, Precondition, SweepKind,
+};
 
 fn draft(id: &CollectionId) -> CollectionDraft {
     CollectionDraft {
@@ -28,12 +30,12 @@ impl Homes {
         self.0[home].jobs.collection(&id()).await.is_ok()
     }
 
-    async fn ask(&self, home: usize, naming: Naming) -> Result<u64, ErrorKind> {
+    async fn ask(&self, home: usize, naming: NameRequest) -> Result<u64, ErrorKind> {
         let said = self.0[home].jobs.name(&id(), naming).await;
         said.map_err(|error| error.kind())
     }
 
-    async fn put(&self, home: usize, expect: Expect) -> Result<(), ErrorKind> {
+    async fn put(&self, home: usize, expect: Precondition) -> Result<(), ErrorKind> {
         let made = self.0[home].jobs.put_collection(draft(&id()), expect).await;
         made.map(drop).map_err(|error| error.kind())
     }
@@ -63,23 +65,23 @@ impl Maker {
     async fn step(self, homes: &Homes) -> Self {
         let said = match self {
             Self::First => {
-                let drawn = homes.ask(0, Naming::Draw { above: 0 }).await;
+                let drawn = homes.ask(0, NameRequest::Issue { above: 0 }).await;
                 drawn.map(Self::Void)
             }
             Self::Void(up_to) => {
-                let void = homes.ask(1, Naming::Void { up_to }).await;
+                let void = homes.ask(1, NameRequest::Void { up_to }).await;
                 void.map(|_| Self::Put(0, up_to))
             }
             Self::Second => homes
-                .ask(1, Naming::Void { up_to: 0 })
+                .ask(1, NameRequest::Void { up_to: 0 })
                 .await
                 .map(Self::Draw),
             Self::Draw(above) => {
-                let drawn = homes.ask(0, Naming::Draw { above }).await;
+                let drawn = homes.ask(0, NameRequest::Issue { above }).await;
                 drawn.map(|ticket| Self::Put(1, ticket))
             }
             Self::Put(home, ticket) => {
-                let put = homes.put(home, Expect::Ticket(ticket)).await;
+                let put = homes.put(home, Precondition::Ticket(ticket)).await;
                 put.map(|()| Self::Done)
             }
             Self::Done => Ok(Self::Done),
@@ -158,29 +160,35 @@ async fn a_ticket_that_does_not_count_makes_nothing() {
     let homes = homes().await;
     let mut drawn = Vec::new();
     for _ in 0..2 {
-        drawn.push(homes.ask(0, Naming::Draw { above: 0 }).await.unwrap());
+        drawn.push(homes.ask(0, NameRequest::Issue { above: 0 }).await.unwrap());
     }
     assert!(drawn.is_sorted_by(|one, other| one < other));
     let [first, second] = drawn[..] else { panic!() };
     // It is not the last one.
-    let late = homes.put(0, Expect::Ticket(first)).await;
+    let late = homes.put(0, Precondition::Ticket(first)).await;
     assert_eq!(late, Err(ErrorKind::Taken));
-    let void = homes.ask(1, Naming::Void { up_to: second }).await;
+    let void = homes.ask(1, NameRequest::Void { up_to: second }).await;
     assert_eq!(void, Ok(second));
     for ticket in [first, second] {
-        let late = homes.put(1, Expect::Ticket(ticket)).await;
+        let late = homes.put(1, Precondition::Ticket(ticket)).await;
         assert_eq!(late, Err(ErrorKind::Taken));
     }
-    homes.put(0, Expect::Ticket(second)).await.unwrap();
-    let late = homes.ask(0, Naming::Draw { above: 0 }).await;
+    homes.put(0, Precondition::Ticket(second)).await.unwrap();
+    let late = homes.ask(0, NameRequest::Issue { above: 0 }).await;
     assert_eq!(late, Err(ErrorKind::Taken));
     // A first home that has forgotten its tickets draws above what is void.
     homes.delete(0).await;
     let far = second + 1_000_000;
-    assert_eq!(homes.ask(1, Naming::Void { up_to: far }).await, Ok(far));
-    let void = homes.ask(1, Naming::Void { up_to: 0 }).await.unwrap();
-    let ticket = homes.ask(0, Naming::Draw { above: void }).await.unwrap();
-    homes.put(1, Expect::Ticket(ticket)).await.unwrap();
-    let late = homes.ask(1, Naming::Void { up_to: ticket }).await;
+    assert_eq!(
+        homes.ask(1, NameRequest::Void { up_to: far }).await,
+        Ok(far)
+    );
+    let void = homes.ask(1, NameRequest::Void { up_to: 0 }).await.unwrap();
+    let ticket = homes
+        .ask(0, NameRequest::Issue { above: void })
+        .await
+        .unwrap();
+    homes.put(1, Precondition::Ticket(ticket)).await.unwrap();
+    let late = homes.ask(1, NameRequest::Void { up_to: ticket }).await;
     assert_eq!(late, Err(ErrorKind::Taken));
 }

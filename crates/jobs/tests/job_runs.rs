@@ -11,12 +11,14 @@ use lab::{BADLY, Lab, Manner, WELL, draft, every, outside, pass, time};
 use steadfast_core::limits::HOST_CALLS;
 use steadfast_jobs::recurrence::Frequency;
 use steadfast_jobs::{
-    Action, ErrorKind, Expect, InFlight, Misfire, Overlap, Phase, Retry, State, SweepKind, Target,
-    Verdict,
+    ErrorKind, InFlight, JobAction, JobHistoryStatus, JobRetry, Misfire, Overlap, Precondition,
+    RunPhase, State, SweepKind, Target,
 };
-use steadfast_partition::{Address, Answer, Halt, Kind, Service, Services, Turn, service_table};
-use steadfast_storage::hostile::{Faults, Hostile};
-use steadfast_storage::memory::Memory;
+use steadfast_partition::{
+    Address, Service, ServiceKind, Services, Turn, TurnError, TurnOutcome, service_table,
+};
+use steadfast_storage::hostile::{EngineFaults, HostileEngine};
+use steadfast_storage::memory::MemoryEngine;
 
 const NOON: &str = "2025-06-01T12:00:00Z";
 const MINUTE: i64 = 60_000;
@@ -147,8 +149,8 @@ async fn jobs_34_the_error_action_fires_once_and_last() {
         .iter()
         .map(|call| (call.order.phase, call.order.target.clone()))
         .collect();
-    let main = (Phase::Main, "main".to_string());
-    let error = (Phase::Error, "another type".to_string());
+    let main = (RunPhase::Main, "main".to_string());
+    let error = (RunPhase::Error, "another type".to_string());
     assert_eq!(phases, [main.clone(), main.clone(), main, error]);
     // Its success does not make the occurrence one.
     assert_eq!(node.state(&id).await, State::Faulted);
@@ -163,12 +165,12 @@ async fn the_error_action_is_retried_and_then_a_dead_letter_is_left() {
     *lab.script.usual.lock() = BADLY;
     let id = node.collection().await.job("hopeless").unwrap();
     let mut draft = draft(id.clone(), None, None);
-    let retry = Retry {
+    let retry = JobRetry {
         count: 1,
-        ..Retry::default()
+        ..JobRetry::default()
     };
     draft.main.retry = retry;
-    draft.error = Some(Action {
+    draft.error = Some(JobAction {
         retry,
         ..outside("error")
     });
@@ -177,7 +179,7 @@ async fn the_error_action_is_retried_and_then_a_dead_letter_is_left() {
     pass(3600).await;
     let calls = lab.script.calls.lock().clone();
     let phases: Vec<_> = calls.iter().map(|call| call.order.phase).collect();
-    let (main, error, dead) = (Phase::Main, Phase::Error, Phase::DeadLetter);
+    let (main, error, dead) = (RunPhase::Main, RunPhase::Error, RunPhase::DeadLetter);
     assert_eq!(
         phases,
         [main, main, error, error, dead, dead, dead, dead, dead]
@@ -192,7 +194,11 @@ async fn a_job_that_is_too_large_is_refused() {
     let id = node.collection().await.job("large").unwrap();
     let mut large = draft(id.clone(), Some(time(NOON)), None);
     large.main.target = Target::Outside("x".repeat(16 << 20));
-    let refused = node.jobs.put(large, Expect::Nothing).await.unwrap_err();
+    let refused = node
+        .jobs
+        .put(large, Precondition::Nothing)
+        .await
+        .unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::TooLarge);
     assert_eq!(refused.code().0, "STF-5209");
     let found = node.jobs.job(&id).await.unwrap_err();
@@ -206,11 +212,11 @@ async fn jobs_35_a_job_that_failed_for_good_refuses_changes() {
     *lab.script.usual.lock() = BADLY;
     let id = node.collection().await.job("failed").unwrap();
     let mut wanted = draft(id.clone(), None, None);
-    wanted.main.retry = Retry::NONE;
+    wanted.main.retry = JobRetry::NONE;
     let job = node.make(wanted.clone()).await;
     pass(10).await;
     assert_eq!(node.state(&id).await, State::Faulted);
-    let version = Expect::Version(job.definition.version);
+    let version = Precondition::Version(job.definition.version);
     let error = node.jobs.put(wanted, version).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Final);
     node.jobs.delete(&id).await.unwrap();
@@ -242,7 +248,11 @@ async fn jobs_40_an_occurrence_waits_for_the_one_before_it() {
     let verdicts = node.verdicts(&id).await;
     assert_eq!(
         verdicts,
-        [Verdict::Completed, Verdict::Completed, Verdict::Postponed]
+        [
+            JobHistoryStatus::Completed,
+            JobHistoryStatus::Completed,
+            JobHistoryStatus::Postponed
+        ]
     );
     pass(20).await;
     assert_eq!(lab.script.occurrences().len(), 3);
@@ -386,10 +396,13 @@ async fn a_crash_while_sending_does_not_repeat_an_attempt_that_is_made_once() {
         calls.iter().map(|call| call.order.phase).collect()
     };
     // Neither repeated nor retried, and the error action runs.
-    assert_eq!(phases(), [Phase::Main, Phase::Error]);
+    assert_eq!(phases(), [RunPhase::Main, RunPhase::Error]);
     let history = node.history(&id).await;
     let verdicts: Vec<_> = history.iter().map(|item| item.verdict).collect();
-    assert_eq!(verdicts, [Verdict::Completed, Verdict::Failed]);
+    assert_eq!(
+        verdicts,
+        [JobHistoryStatus::Completed, JobHistoryStatus::Failed]
+    );
     assert!(history[1].message.contains("inFlight is skip"));
     let status = node.jobs.job(&id).await.unwrap().status;
     assert_eq!(
@@ -399,7 +412,7 @@ async fn a_crash_while_sending_does_not_repeat_an_attempt_that_is_made_once() {
     // The next occurrence is a new one, and an attempt that failed is tried again.
     lab.script.manners.lock().push_back(BADLY);
     pass(3600).await;
-    let (main, error) = (Phase::Main, Phase::Error);
+    let (main, error) = (RunPhase::Main, RunPhase::Error);
     assert_eq!(phases(), [main, error, main, main]);
 }
 
@@ -500,12 +513,12 @@ async fn attempts_of_a_partition_that_goes_and_comes_back_are_made_once() {
 /// where it is: no attempt is forgotten by that.
 #[tokio::test(start_paused = true)]
 async fn commits_in_doubt_hold_nothing_up() {
-    let faults = Faults {
+    let faults = EngineFaults {
         unknown_applied: 15,
         unknown_dropped: 15,
-        ..Faults::default()
+        ..EngineFaults::default()
     };
-    let engine = Hostile::new(Arc::new(Memory::new()), faults, 11);
+    let engine = HostileEngine::new(Arc::new(MemoryEngine::new()), faults, 11);
     let lab = Lab::on(Arc::new(engine), NOON);
     let node = lab.start().await;
     let home = node.collection().await;
@@ -655,7 +668,7 @@ async fn what_was_put_back_for_a_rest_in_vain_is_begun_again() {
     node.make(later).await;
     pass(31).await;
     assert_eq!(lab.script.calls.lock().len(), 64);
-    assert_eq!(node.runner.rest(Duration::from_secs(20)).await, 64);
+    assert_eq!(node.runner.drain(Duration::from_secs(20)).await, 64);
     assert_eq!(lab.script.calls.lock().len(), 64, "nothing was begun");
     node.runner.resume();
     pass(1).await;
@@ -666,7 +679,7 @@ async fn what_was_put_back_for_a_rest_in_vain_is_begun_again() {
     );
     pass(150).await;
     assert_eq!(lab.script.calls.lock().len(), 101, "each of them once");
-    assert_eq!(node.runner.rest(Duration::from_secs(20)).await, 0);
+    assert_eq!(node.runner.drain(Duration::from_secs(20)).await, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -913,7 +926,7 @@ async fn too_many_faults_in_a_row_fault_the_job() {
         Some(time(NOON)),
         Some(every(Frequency::Minute, 1)),
     );
-    draft.main.retry = Retry::NONE;
+    draft.main.retry = JobRetry::NONE;
     draft.policy.faults = Some(3);
     node.make(draft).await;
     pass(3600).await;
@@ -924,13 +937,13 @@ async fn too_many_faults_in_a_row_fault_the_job() {
 /// Counts what it is sent, to see what leaves with a commit.
 struct Sink;
 
-const SINK: Kind = Kind(999);
+const SINK: ServiceKind = ServiceKind(999);
 
 impl Service for Sink {
     type Command = bytes::Bytes;
-    type Reply = bytes::Bytes;
+    type Response = bytes::Bytes;
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ServiceKind {
         SINK
     }
 
@@ -939,21 +952,25 @@ impl Service for Sink {
         turn: &mut Turn<'_>,
         to: &Address,
         body: &bytes::Bytes,
-    ) -> Result<Answer<bytes::Bytes>, Halt> {
+    ) -> Result<TurnOutcome<bytes::Bytes>, TurnError> {
         let table = service_table(SINK, 0);
         let mut told = turn.get(table, &to.key)?.unwrap_or_default().to_vec();
         if !body.is_empty() {
             told.extend_from_slice(body);
             turn.put(table, &to.key, told.clone());
         }
-        Ok(Answer::Now(told.into()))
+        Ok(TurnOutcome::Now(told.into()))
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_inner_target_gets_each_occurrence_exactly_once() {
     let lab = Lab::at(NOON);
-    let services = || Services::new().with(steadfast_jobs::Scheduler).with(Sink);
+    let services = || {
+        Services::new()
+            .with(steadfast_jobs::JobScheduler)
+            .with(Sink)
+    };
     let mut node = lab.start_with(services()).await;
     let id = node.collection().await.job("inner").unwrap();
     let mut draft = draft(
@@ -988,5 +1005,8 @@ async fn an_inner_target_gets_each_occurrence_exactly_once() {
     assert_eq!(told.len() as u64, status.executions);
     let expected = (0..11).map(|n| format!("<2025-06-01T12:{n:02}:00Z>"));
     assert_eq!(told, expected.collect::<Vec<_>>());
-    assert_eq!(node.verdicts(&id).await, vec![Verdict::Completed; 11]);
+    assert_eq!(
+        node.verdicts(&id).await,
+        vec![JobHistoryStatus::Completed; 11]
+    );
 }

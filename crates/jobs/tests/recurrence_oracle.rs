@@ -6,7 +6,7 @@ use jiff::tz::{AmbiguousOffset, TimeZone};
 use proptest::prelude::*;
 use steadfast_core::clock::Timestamp;
 use steadfast_jobs::recurrence::{
-    Frequency, Gap, MonthlyOccurrence, Plan, Recurrence, Schedule, Timing, Weekday,
+    Frequency, Gap, JobTiming, MonthlyOccurrence, OccurrencePlan, Recurrence, Schedule, Weekday,
 };
 
 const MINUTE: i64 = 60_000;
@@ -195,15 +195,15 @@ fn zone() -> impl Strategy<Value = &'static str> {
 }
 
 fn compare(rule: &Recurrence, zone_name: &str, start: i64, gap: Gap, span_minutes: i64) {
-    let timing = Timing {
+    let timing = JobTiming {
         start: Some(start),
         anchored: start,
         recurrence: Some(rule.clone()),
         zone: Some(zone_name.into()),
         gap,
-        ..Timing::default()
+        ..JobTiming::default()
     };
-    let plan = Plan::new(&timing).unwrap();
+    let plan = OccurrencePlan::new(&timing).unwrap();
     let zone = TimeZone::get(zone_name).unwrap();
     let schedule = rule.schedule.as_ref().unwrap();
     let oracle = Oracle {
@@ -261,8 +261,8 @@ proptest! {
     ) {
         let start = BEGIN + offset * MINUTE + 123;
         let recurrence = Recurrence { frequency, interval, count: None, end: None, schedule: None };
-        let timing = Timing { start: Some(start), recurrence: Some(recurrence), ..Timing::default() };
-        let plan = Plan::new(&timing).unwrap();
+        let timing = JobTiming { start: Some(start), recurrence: Some(recurrence), ..JobTiming::default() };
+        let plan = OccurrencePlan::new(&timing).unwrap();
         let first = jiff::Timestamp::from_millisecond(start).unwrap().to_zoned(TimeZone::UTC);
         let span = |k: i64| {
             let n = k * i64::from(interval);

@@ -4,7 +4,7 @@
 use steadfast_core::clock::Timestamp;
 use steadfast_jobs::iso::{format_time, parse_time};
 use steadfast_jobs::recurrence::{
-    Frequency, Gap, MonthlyOccurrence, Plan, Recurrence, Schedule, Timing, Weekday,
+    Frequency, Gap, JobTiming, MonthlyOccurrence, OccurrencePlan, Recurrence, Schedule, Weekday,
 };
 
 fn at(text: &str) -> i64 {
@@ -90,13 +90,13 @@ fn every_vector_gives_its_runs() {
         };
         let count = recurrence.as_ref().and_then(|rule| rule.count);
         let anchored = at(now);
-        let timing = Timing {
+        let timing = JobTiming {
             start,
             anchored,
             recurrence,
-            ..Timing::default()
+            ..JobTiming::default()
         };
-        let plan = Plan::new(&timing).unwrap();
+        let plan = OccurrencePlan::new(&timing).unwrap();
         let (runs, is_end) = match runs.strip_suffix(";end") {
             Some(runs) => (runs, true),
             None => (runs, false),
@@ -116,7 +116,7 @@ fn every_vector_gives_its_runs() {
     }
 }
 
-fn berlin(gap: Gap, hours: Option<Vec<i32>>, frequency: Frequency, start: &str) -> Plan {
+fn berlin(gap: Gap, hours: Option<Vec<i32>>, frequency: Frequency, start: &str) -> OccurrencePlan {
     let minutes = Some(vec![30]);
     let schedule = Some(Schedule {
         hours,
@@ -130,18 +130,18 @@ fn berlin(gap: Gap, hours: Option<Vec<i32>>, frequency: Frequency, start: &str) 
         end: None,
         schedule,
     };
-    let timing = Timing {
+    let timing = JobTiming {
         start: Some(at(start)),
         anchored: at(start),
         recurrence: Some(recurrence),
         zone: Some("Europe/Berlin".into()),
         gap,
-        ..Timing::default()
+        ..JobTiming::default()
     };
-    Plan::new(&timing).unwrap()
+    OccurrencePlan::new(&timing).unwrap()
 }
 
-fn runs(plan: &Plan, now: &str, count: usize) -> Vec<String> {
+fn runs(plan: &OccurrencePlan, now: &str, count: usize) -> Vec<String> {
     plan.preview(Timestamp(at(now)))
         .take(count)
         .map(format_time)
@@ -189,14 +189,14 @@ fn an_hourly_run_goes_by_elapsed_time() {
 #[test]
 fn a_daily_grid_keeps_its_local_time() {
     let recurrence = rule("Day/1");
-    let timing = Timing {
+    let timing = JobTiming {
         start: Some(at("2025-03-28T08:00+01:00")),
         anchored: 0,
         recurrence,
         zone: Some("Europe/Berlin".into()),
-        ..Timing::default()
+        ..JobTiming::default()
     };
-    let plan = Plan::new(&timing).unwrap();
+    let plan = OccurrencePlan::new(&timing).unwrap();
     let expected = [
         "2025-03-28T07:00:00Z",
         "2025-03-29T07:00:00Z",
@@ -209,11 +209,11 @@ fn a_daily_grid_keeps_its_local_time() {
 #[test]
 fn cron_expressions_have_five_or_six_fields() {
     let plan = |cron: &str, zone: Option<&str>| {
-        Plan::new(&Timing {
+        OccurrencePlan::new(&JobTiming {
             cron: Some(cron.into()),
             zone: zone.map(Into::into),
             anchored: at("2025-06-01T00:00Z"),
-            ..Timing::default()
+            ..JobTiming::default()
         })
     };
     let five = plan("30 8 * * MON-FRI", Some("Europe/Berlin")).unwrap();
@@ -259,28 +259,35 @@ fn bad_rules_name_the_member_that_is_wrong() {
         ),
     ];
     for (text, target) in cases {
-        let timing = Timing {
+        let timing = JobTiming {
             recurrence: rule(text),
-            ..Timing::default()
+            ..JobTiming::default()
         };
-        assert_eq!(Plan::new(&timing).unwrap_err().target, target, "{text}");
+        assert_eq!(
+            OccurrencePlan::new(&timing).unwrap_err().target,
+            target,
+            "{text}"
+        );
     }
-    let timing = Timing {
+    let timing = JobTiming {
         zone: Some("Nowhere/Town".into()),
-        ..Timing::default()
+        ..JobTiming::default()
     };
-    assert_eq!(Plan::new(&timing).unwrap_err().target, "steadfast.timeZone");
+    assert_eq!(
+        OccurrencePlan::new(&timing).unwrap_err().target,
+        "steadfast.timeZone"
+    );
 }
 
 #[test]
 fn a_rule_without_any_slot_says_so() {
     for text in ["Month/12 md[30]", "Minute/60 m[5]", "Hour/24 h[9]"] {
-        let timing = Timing {
+        let timing = JobTiming {
             start: Some(at("2025-02-01T08:00")),
             recurrence: rule(text),
-            ..Timing::default()
+            ..JobTiming::default()
         };
-        let plan = Plan::new(&timing).unwrap();
+        let plan = OccurrencePlan::new(&timing).unwrap();
         assert_eq!(
             plan.first(Timestamp(at("2025-02-01T08:00"))),
             None,
@@ -291,12 +298,12 @@ fn a_rule_without_any_slot_says_so() {
 
 #[test]
 fn the_last_occurrence_before_a_moment_is_found() {
-    let timing = Timing {
+    let timing = JobTiming {
         start: Some(at("2025-01-01T00:00")),
         recurrence: rule("Month/1 md[13] mo[Fr]"),
-        ..Timing::default()
+        ..JobTiming::default()
     };
-    let plan = Plan::new(&timing).unwrap();
+    let plan = OccurrencePlan::new(&timing).unwrap();
     let begin = Timestamp(at("2025-01-01T00:00"));
     let last = plan.last_between(begin, Timestamp(at("2026-02-01T00:00")));
     assert_eq!(last.map(format_time).unwrap(), "2025-06-13T00:00:00Z");

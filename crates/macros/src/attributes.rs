@@ -9,7 +9,7 @@ use syn::spanned::Spanned;
 use syn::{Attribute, Error, Expr, LitInt, LitStr, Path, Result, Token, parenthesized};
 
 /// The attributes of a struct or enum.
-pub(crate) struct OfType {
+pub(crate) struct TypeAttributes {
     pub(crate) root: Path,
     pub(crate) name: Option<String>,
     pub(crate) closed: bool,
@@ -17,7 +17,7 @@ pub(crate) struct OfType {
     pub(crate) retired: Vec<u32>,
 }
 
-impl OfType {
+impl TypeAttributes {
     pub(crate) fn parse(attributes: &[Attribute]) -> Result<Self> {
         let mut found = Self {
             root: syn::parse_quote!(::steadfast),
@@ -77,7 +77,7 @@ pub(crate) enum Fallback {
 }
 
 /// The attributes of a field or variant.
-pub(crate) struct OfField {
+pub(crate) struct FieldAttributes {
     pub(crate) number: Option<(u32, Span)>,
     pub(crate) fallback: Fallback,
     pub(crate) since: Option<(u32, Span)>,
@@ -85,7 +85,7 @@ pub(crate) struct OfField {
     pub(crate) other: bool,
 }
 
-impl OfField {
+impl FieldAttributes {
     pub(crate) fn parse(attributes: &[Attribute]) -> Result<Self> {
         let mut found = Self {
             number: None,

@@ -7,9 +7,9 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 
 use crate::attributes::Fallback;
-use crate::fields::{Checked, Field};
+use crate::fields::{CheckedFields, Field};
 
-impl Checked {
+impl CheckedFields {
     /// A pattern, behind the name of the type or variant, that binds every field.
     pub(crate) fn pattern(&self, prefix: &str) -> TokenStream {
         let fields = self.known.iter().map(|field| {
@@ -98,7 +98,7 @@ impl Checked {
         let gather = self
             .slot
             .as_ref()
-            .map(|_| quote!(let mut gather = __steadfast::Gather::default();));
+            .map(|_| quote!(let mut gather = __steadfast::UnknownCollector::default();));
         let read = quote! {
             #(#declarations)*
             #gather

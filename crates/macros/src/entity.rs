@@ -38,7 +38,7 @@ impl Options {
 }
 
 /// One method that is an operation of the entity.
-struct Operation<'a> {
+struct EntityMethod<'a> {
     method: &'a ImplItemFn,
     /// Whether it may change the state.
     is_changing: bool,
@@ -85,7 +85,7 @@ pub(crate) fn expand(options: &Options, block: &ItemImpl) -> Result<TokenStream>
                 context: &'a mut #root::EntityContext,
             ) -> #root::BoxFuture<'a, ::core::result::Result<
                 ::core::option::Option<::std::string::String>,
-                #root::Failure,
+                #root::FailureDetails,
             >> {
                 ::std::boxed::Box::pin(async move {
                     let operation = context.operation().to_lowercase();
@@ -142,7 +142,7 @@ fn type_name(block: &ItemImpl) -> Result<&Ident> {
     }
 }
 
-fn read(method: &ImplItemFn) -> Result<Operation<'_>> {
+fn read(method: &ImplItemFn) -> Result<EntityMethod<'_>> {
     let signature = &method.sig;
     let receiver = signature.receiver();
     let is_changing = receiver.is_some_and(|receiver| receiver.mutability.is_some());
@@ -169,7 +169,7 @@ fn read(method: &ImplItemFn) -> Result<Operation<'_>> {
         }
     }
     let (output, is_fallible) = output(&signature.output);
-    Ok(Operation {
+    Ok(EntityMethod {
         method,
         is_changing,
         has_context,
@@ -196,7 +196,7 @@ fn output(output: &ReturnType) -> (TokenStream, bool) {
 }
 
 /// The arm that runs an operation.
-fn arm(root: &Path, operation: &Operation<'_>) -> TokenStream {
+fn arm(root: &Path, operation: &EntityMethod<'_>) -> TokenStream {
     let method = &operation.method.sig.ident;
     let name = method.to_string().trim_start_matches("r#").to_lowercase();
     let context = operation.has_context.then(|| quote!(context,));
@@ -207,7 +207,7 @@ fn arm(root: &Path, operation: &Operation<'_>) -> TokenStream {
     let wait = operation.method.sig.asyncness.map(|_| quote!(.await));
     let check = operation
         .is_fallible
-        .then(|| quote!(.map_err(::core::convert::Into::<#root::Failure>::into)?));
+        .then(|| quote!(.map_err(::core::convert::Into::<#root::FailureDetails>::into)?));
     let leave = (!operation.is_changing).then(|| quote!(context.leave_state();));
     quote! {
         #name => {
@@ -220,7 +220,7 @@ fn arm(root: &Path, operation: &Operation<'_>) -> TokenStream {
 }
 
 /// The methods of the proxy for an operation.
-fn proxied(root: &Path, operation: &Operation<'_>) -> TokenStream {
+fn proxied(root: &Path, operation: &EntityMethod<'_>) -> TokenStream {
     let method = &operation.method.sig.ident;
     let name = method.to_string().trim_start_matches("r#").to_owned();
     let signal = format_ident!("signal_{name}");
@@ -235,23 +235,23 @@ fn proxied(root: &Path, operation: &Operation<'_>) -> TokenStream {
     );
     quote! {
         #[doc = #call_doc]
-        pub fn #method<C: #root::Caller>(
+        pub fn #method<C: #root::EntityCaller>(
             &self,
             by: &C
             #argument
         ) -> impl ::core::future::Future<
-            Output = ::core::result::Result<#output, #root::Failure>,
+            Output = ::core::result::Result<#output, #root::FailureDetails>,
         > + use<C> {
             #root::call_typed(by, &self.id, #name, #value)
         }
 
         #[doc = #signal_doc]
-        pub fn #signal<C: #root::Caller>(
+        pub fn #signal<C: #root::EntityCaller>(
             &self,
             by: &C
             #argument
         ) -> impl ::core::future::Future<
-            Output = ::core::result::Result<(), #root::Failure>,
+            Output = ::core::result::Result<(), #root::FailureDetails>,
         > + use<C> {
             #root::signal_typed(by, &self.id, #name, #value)
         }

@@ -11,7 +11,7 @@ use quote::format_ident;
 use syn::spanned::Spanned;
 use syn::{Error, Fields, Ident, Index, Member, Result, Type};
 
-use crate::attributes::{Fallback, OfField};
+use crate::attributes::{Fallback, FieldAttributes};
 
 /// A field that is stored under a number.
 pub(crate) struct Field {
@@ -33,16 +33,16 @@ impl Field {
 }
 
 /// The place for unknown fields.
-pub(crate) struct Slot {
+pub(crate) struct UnknownField {
     pub(crate) member: Member,
     pub(crate) variable: Ident,
     pub(crate) ty: Type,
 }
 
 /// All fields: those with numbers in ascending order.
-pub(crate) struct Checked {
+pub(crate) struct CheckedFields {
     pub(crate) known: Vec<Field>,
-    pub(crate) slot: Option<Slot>,
+    pub(crate) slot: Option<UnknownField>,
     /// Where the slot stands among all fields, and how many there are.
     pub(crate) slot_is_last: bool,
 }
@@ -81,7 +81,7 @@ pub(crate) fn check_number(
     Ok(())
 }
 
-impl Checked {
+impl CheckedFields {
     /// Checks the fields of `owner`, which is where a missing slot is reported.
     pub(crate) fn new(fields: &Fields, owner: Span, closed: bool, retired: &[u32]) -> Result<Self> {
         let mut checked = Self {
@@ -117,7 +117,7 @@ impl Checked {
         retired: &[u32],
         seen: &mut HashMap<u32, String>,
     ) -> Result<()> {
-        let attributes = OfField::parse(&field.attrs)?;
+        let attributes = FieldAttributes::parse(&field.attrs)?;
         let member = field
             .ident
             .clone()
@@ -164,7 +164,7 @@ impl Checked {
         &mut self,
         member: Member,
         field: &syn::Field,
-        attributes: &OfField,
+        attributes: &FieldAttributes,
         closed: bool,
     ) -> Result<()> {
         if let Some((_, span)) = attributes.number {
@@ -186,7 +186,7 @@ impl Checked {
             ));
         }
         self.slot_is_last = true;
-        self.slot = Some(Slot {
+        self.slot = Some(UnknownField {
             member,
             variable: format_ident!("slot"),
             ty: field.ty.clone(),

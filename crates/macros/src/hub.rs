@@ -22,14 +22,14 @@ pub(crate) fn expand(attribute: TokenStream, mut block: ItemImpl) -> Result<Toke
         let ImplItem::Fn(function) = item else {
             continue;
         };
-        let marks = Marks::take(&mut function.attrs)?;
+        let marks = MethodAttributes::take(&mut function.attrs)?;
         if marks.is_skipped || function.sig.receiver().is_none() {
             continue;
         }
         match function.sig.ident.to_string().as_str() {
             "on_connected" => hooks.push(connected(function, &facade)),
             "on_disconnected" => hooks.push(disconnected(function, &facade)),
-            _ => methods.push(Method::read(function, marks)?),
+            _ => methods.push(HubMethod::read(function, marks)?),
         }
     }
     let own = &block.self_ty;
@@ -46,15 +46,15 @@ pub(crate) fn expand(attribute: TokenStream, mut block: ItemImpl) -> Result<Toke
             fn call(
                 self: #facade::__private::Arc<Self>,
                 method: usize,
-                mut call: #facade::Call,
-            ) -> #facade::__private::BoxFuture<'static, #facade::Reply> {
+                mut call: #facade::MethodCall,
+            ) -> #facade::__private::BoxFuture<'static, #facade::MethodResponse> {
                 ::std::boxed::Box::pin(async move {
                     let context = call.context();
                     let protocol = call.protocol();
                     let _ = (&context, &protocol, &mut call);
                     match method {
                         #(#arms)*
-                        _ => #facade::Reply::Failed(#facade::HubError::new("no such method")),
+                        _ => #facade::MethodResponse::Failed(#facade::HubError::new("no such method")),
                     }
                 })
             }
@@ -80,12 +80,12 @@ fn facade(attribute: TokenStream) -> Result<Path> {
 
 /// The arguments of `#[hub(..)]` on a method.
 #[derive(Default)]
-struct Marks {
+struct MethodAttributes {
     name: Option<String>,
     is_skipped: bool,
 }
 
-impl Marks {
+impl MethodAttributes {
     fn take(attributes: &mut Vec<Attribute>) -> Result<Self> {
         let mut marks = Self::default();
         for attribute in attributes.iter().filter(|own| own.path().is_ident("hub")) {
@@ -114,7 +114,7 @@ enum Parameter {
 }
 
 /// How a method's return value is sent.
-enum Answer {
+enum ReturnKind {
     Void,
     /// `Result<(), E>`.
     VoidResult,
@@ -124,22 +124,22 @@ enum Answer {
     TryStream,
 }
 
-struct Method {
+struct HubMethod {
     ident: Ident,
     name: String,
     is_async: bool,
     parameters: Vec<Parameter>,
-    answer: Answer,
+    answer: ReturnKind,
 }
 
-impl Method {
-    fn read(function: &mut ImplItemFn, marks: Marks) -> Result<Self> {
+impl HubMethod {
+    fn read(function: &mut ImplItemFn, marks: MethodAttributes) -> Result<Self> {
         let ident = function.sig.ident.clone();
         let inputs = function.sig.inputs.iter().skip(1);
         let parameters = inputs.map(parameter).collect::<Result<_>>()?;
         let is_async = function.sig.asyncness.is_some();
         let answer = answer(&mut function.sig.output);
-        if is_async && matches!(answer, Answer::Stream | Answer::TryStream) {
+        if is_async && matches!(answer, ReturnKind::Stream | ReturnKind::TryStream) {
             let why = "a method that answers with a stream is not async: the stream is";
             return Err(Error::new_spanned(&function.sig, why));
         }
@@ -154,7 +154,7 @@ impl Method {
 
     fn entry(&self, facade: &Path) -> TokenStream {
         let name = &self.name;
-        let is_stream = matches!(self.answer, Answer::Stream | Answer::TryStream);
+        let is_stream = matches!(self.answer, ReturnKind::Stream | ReturnKind::TryStream);
         let count = |is: fn(&&Parameter) -> bool| self.parameters.iter().filter(is).count();
         let arguments = count(|own| matches!(own, Parameter::Argument(_)));
         let uploads = count(|own| matches!(own, Parameter::Upload(_)));
@@ -188,20 +188,20 @@ impl Method {
         let ident = &self.ident;
         let wait = self.is_async.then(|| quote!(.await));
         let reply = match self.answer {
-            Answer::Void => quote!({
+            ReturnKind::Void => quote!({
                 let () = answer;
-                #facade::Reply::Void
+                #facade::MethodResponse::Void
             }),
-            Answer::VoidResult => quote!(match answer {
-                ::std::result::Result::Ok(()) => #facade::Reply::Void,
+            ReturnKind::VoidResult => quote!(match answer {
+                ::std::result::Result::Ok(()) => #facade::MethodResponse::Void,
                 ::std::result::Result::Err(error) => {
-                    #facade::Reply::Failed(::std::convert::Into::into(error))
+                    #facade::MethodResponse::Failed(::std::convert::Into::into(error))
                 }
             }),
-            Answer::Value => quote!(#facade::Reply::value(protocol, &answer)),
-            Answer::Result => quote!(#facade::Reply::result(protocol, answer)),
-            Answer::Stream => quote!(#facade::Reply::stream(protocol, answer)),
-            Answer::TryStream => quote!(#facade::Reply::try_stream(protocol, answer)),
+            ReturnKind::Value => quote!(#facade::MethodResponse::value(protocol, &answer)),
+            ReturnKind::Result => quote!(#facade::MethodResponse::result(protocol, answer)),
+            ReturnKind::Stream => quote!(#facade::MethodResponse::stream(protocol, answer)),
+            ReturnKind::TryStream => quote!(#facade::MethodResponse::try_stream(protocol, answer)),
         };
         quote! {
             #place => {
@@ -218,12 +218,13 @@ fn parameter(input: &FnArg) -> Result<Parameter> {
         return Err(Error::new_spanned(input, "a second receiver"));
     };
     if let Type::Reference(reference) = &*input.ty {
-        return match last(&reference.elem).is_some_and(|(name, _)| name == "Context") {
-            true => Ok(Parameter::Context),
-            false => Err(Error::new_spanned(
+        return if last(&reference.elem).is_some_and(|(name, _)| name == "Context") {
+            Ok(Parameter::Context)
+        } else {
+            Err(Error::new_spanned(
                 input,
                 "an argument is owned: only `&Context` is borrowed",
-            )),
+            ))
         };
     }
     match last(&input.ty) {
@@ -234,9 +235,9 @@ fn parameter(input: &FnArg) -> Result<Parameter> {
 
 /// Classifies a method's return type. A stream must not borrow from the hub; the macro
 /// adds that bound.
-fn answer(output: &mut ReturnType) -> Answer {
+fn answer(output: &mut ReturnType) -> ReturnKind {
     let ReturnType::Type(_, returned) = output else {
-        return Answer::Void;
+        return ReturnKind::Void;
     };
     if let Type::ImplTrait(opaque) = &mut **returned {
         let is_captured = |own: &TypeParamBound| matches!(own, TypeParamBound::PreciseCapture(_));
@@ -245,24 +246,26 @@ fn answer(output: &mut ReturnType) -> Answer {
             opaque.bounds.push(parse_quote!(Send));
             opaque.bounds.push(parse_quote!(use<>));
         }
-        return match may_fail {
-            true => Answer::TryStream,
-            false => Answer::Stream,
+        return if may_fail {
+            ReturnKind::TryStream
+        } else {
+            ReturnKind::Stream
         };
     }
     match last(returned) {
         Some((name, of)) if name == "Result" || name == "HubResult" => {
-            match of.is_some_and(is_unit) {
-                true => Answer::VoidResult,
-                false => Answer::Result,
+            if of.is_some_and(is_unit) {
+                ReturnKind::VoidResult
+            } else {
+                ReturnKind::Result
             }
         }
         Some((name, of)) if name == "BoxStream" => match of.and_then(last) {
-            Some((name, _)) if name == "Result" || name == "HubResult" => Answer::TryStream,
-            _ => Answer::Stream,
+            Some((name, _)) if name == "Result" || name == "HubResult" => ReturnKind::TryStream,
+            _ => ReturnKind::Stream,
         },
-        _ if is_unit(returned) => Answer::Void,
-        _ => Answer::Value,
+        _ if is_unit(returned) => ReturnKind::Void,
+        _ => ReturnKind::Value,
     }
 }
 

@@ -8,13 +8,13 @@ use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Error, Fields, Result};
 
-use crate::attributes::{Fallback, OfType};
-use crate::fields::{Checked, at};
+use crate::attributes::{Fallback, TypeAttributes};
+use crate::fields::{CheckedFields, at};
 use crate::record::{implementation, in_scope, only_field, type_name};
 
 /// The implementations of `Key` and `Record` for a struct.
 pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
-    let attributes = OfType::parse(&input.attrs)?;
+    let attributes = TypeAttributes::parse(&input.attrs)?;
     let Data::Struct(data) = &input.data else {
         let message = "a key is a struct; store the number or the name of a variant instead";
         return Err(Error::new(input.ident.span(), message));
@@ -25,7 +25,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     if attributes.transparent {
         return transparent(input, &attributes, &data.fields);
     }
-    let checked = Checked::new(
+    let checked = CheckedFields::new(
         &data.fields,
         input.ident.span(),
         attributes.closed,
@@ -49,11 +49,11 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
 
                 #type_name
 
-                fn encode(&self, to: &mut __steadfast::Writer) {
+                fn encode(&self, to: &mut __steadfast::CborWriter) {
                     __steadfast::encode_key_in_value(self, to);
                 }
 
-                fn decode(from: &mut __steadfast::Reader<'_>) -> __steadfast::Result<Self> {
+                fn decode(from: &mut __steadfast::CborReader<'_>) -> __steadfast::Result<Self> {
                     __steadfast::decode_key_in_value(from)
                 }
             }
@@ -75,7 +75,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
 }
 
 /// Fields are numbered in the order of their declaration, the slot comes last.
-fn check_order(checked: &Checked) -> Result<()> {
+fn check_order(checked: &CheckedFields) -> Result<()> {
     if let Some(slot) = &checked.slot
         && !checked.slot_is_last
     {
@@ -97,7 +97,7 @@ fn check_order(checked: &Checked) -> Result<()> {
     Ok(())
 }
 
-fn row(input: &DeriveInput, checked: &Checked) -> TokenStream {
+fn row(input: &DeriveInput, checked: &CheckedFields) -> TokenStream {
     let owner = input.ident.to_string();
     let pattern = checked.pattern("");
     let writes = checked.known.iter().map(|field| {
@@ -135,7 +135,11 @@ fn row(input: &DeriveInput, checked: &Checked) -> TokenStream {
 }
 
 /// A struct that is a key as its only field is.
-fn transparent(input: &DeriveInput, attributes: &OfType, fields: &Fields) -> Result<TokenStream> {
+fn transparent(
+    input: &DeriveInput,
+    attributes: &TypeAttributes,
+    fields: &Fields,
+) -> Result<TokenStream> {
     let (member, ty) = only_field(input, fields)?;
     let record = crate::record::derive(input)?;
     let key = implementation(input, &quote!(Key))?;

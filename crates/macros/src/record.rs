@@ -10,12 +10,12 @@ use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Data, DataEnum, DeriveInput, Error, Fields, Generics, Ident, Result, Variant};
 
-use crate::attributes::{OfField, OfType};
-use crate::fields::{Checked, at, check_number, is_last, join};
+use crate::attributes::{FieldAttributes, TypeAttributes};
+use crate::fields::{CheckedFields, at, check_number, is_last, join};
 
 /// The implementation for a struct or enum.
 pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
-    let attributes = OfType::parse(&input.attrs)?;
+    let attributes = TypeAttributes::parse(&input.attrs)?;
     let body = match &input.data {
         Data::Struct(data) if attributes.transparent => transparent(input, &data.fields)?,
         Data::Struct(data) => of_struct(input, &attributes, &data.fields)?,
@@ -47,7 +47,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
 }
 
 /// Brings the hidden module into scope, for generated code only.
-pub(crate) fn in_scope(attributes: &OfType, code: &TokenStream) -> TokenStream {
+pub(crate) fn in_scope(attributes: &TypeAttributes, code: &TokenStream) -> TokenStream {
     let root = &attributes.root;
     quote! {
         const _: () = {
@@ -73,7 +73,7 @@ pub(crate) fn implementation(input: &DeriveInput, of: &TokenStream) -> Result<To
 }
 
 /// The name of the type in the metadata, with those of its parameters.
-pub(crate) fn type_name(input: &DeriveInput, attributes: &OfType) -> TokenStream {
+pub(crate) fn type_name(input: &DeriveInput, attributes: &TypeAttributes) -> TokenStream {
     let name = attributes
         .name
         .clone()
@@ -94,9 +94,13 @@ pub(crate) fn type_name(input: &DeriveInput, attributes: &OfType) -> TokenStream
     }
 }
 
-fn of_struct(input: &DeriveInput, attributes: &OfType, fields: &Fields) -> Result<TokenStream> {
+fn of_struct(
+    input: &DeriveInput,
+    attributes: &TypeAttributes,
+    fields: &Fields,
+) -> Result<TokenStream> {
     let name = input.ident.to_string();
-    let checked = Checked::new(
+    let checked = CheckedFields::new(
         fields,
         input.ident.span(),
         attributes.closed,
@@ -111,7 +115,7 @@ fn of_struct(input: &DeriveInput, attributes: &OfType, fields: &Fields) -> Resul
 
         #type_name
 
-        fn encode(&self, to: &mut __steadfast::Writer) {
+        fn encode(&self, to: &mut __steadfast::CborWriter) {
             if !to.enter() {
                 return;
             }
@@ -120,7 +124,7 @@ fn of_struct(input: &DeriveInput, attributes: &OfType, fields: &Fields) -> Resul
             to.leave();
         }
 
-        fn decode(from: &mut __steadfast::Reader<'_>) -> __steadfast::Result<Self> {
+        fn decode(from: &mut __steadfast::CborReader<'_>) -> __steadfast::Result<Self> {
             from.nested(|from| {
                 #read
                 ::core::result::Result::Ok(Self #build)
@@ -146,11 +150,11 @@ fn transparent(input: &DeriveInput, fields: &Fields) -> Result<TokenStream> {
             <#ty as __steadfast::Record>::type_name()
         }
 
-        fn encode(&self, to: &mut __steadfast::Writer) {
+        fn encode(&self, to: &mut __steadfast::CborWriter) {
             <#ty as __steadfast::Record>::encode(&self.#member, to);
         }
 
-        fn decode(from: &mut __steadfast::Reader<'_>) -> __steadfast::Result<Self> {
+        fn decode(from: &mut __steadfast::CborReader<'_>) -> __steadfast::Result<Self> {
             let value = <#ty as __steadfast::Record>::decode(from)?;
             ::core::result::Result::Ok(Self { #member: value })
         }
@@ -181,7 +185,7 @@ pub(crate) fn only_field<'a>(
         let message = "a transparent struct has exactly one field";
         return Err(Error::new(input.ident.span(), message));
     };
-    let attributes = OfField::parse(&field.attrs)?;
+    let attributes = FieldAttributes::parse(&field.attrs)?;
     if let Some((_, span)) = attributes.number {
         let message = "the field of a transparent struct has no number";
         return Err(Error::new(span, message));
@@ -197,13 +201,17 @@ struct Arm {
     version: u32,
 }
 
-fn of_enum(input: &DeriveInput, attributes: &OfType, data: &DataEnum) -> Result<TokenStream> {
+fn of_enum(
+    input: &DeriveInput,
+    attributes: &TypeAttributes,
+    data: &DataEnum,
+) -> Result<TokenStream> {
     let mut errors = None;
     let mut seen = HashMap::new();
     let mut arms = Vec::new();
     let mut other = None;
     for variant in &data.variants {
-        let arm = OfField::parse(&variant.attrs).and_then(|of| {
+        let arm = FieldAttributes::parse(&variant.attrs).and_then(|of| {
             if of.other {
                 return catch_all(variant, attributes, &mut other).map(|()| None);
             }
@@ -226,7 +234,7 @@ fn of_enum(input: &DeriveInput, attributes: &OfType, data: &DataEnum) -> Result<
 
 fn enum_body(
     input: &DeriveInput,
-    attributes: &OfType,
+    attributes: &TypeAttributes,
     arms: &[Arm],
     other: Option<&Ident>,
 ) -> TokenStream {
@@ -247,7 +255,7 @@ fn enum_body(
 
         #type_name
 
-        fn encode(&self, to: &mut __steadfast::Writer) {
+        fn encode(&self, to: &mut __steadfast::CborWriter) {
             if !to.enter() {
                 return;
             }
@@ -258,7 +266,7 @@ fn enum_body(
             to.leave();
         }
 
-        fn decode(from: &mut __steadfast::Reader<'_>) -> __steadfast::Result<Self> {
+        fn decode(from: &mut __steadfast::CborReader<'_>) -> __steadfast::Result<Self> {
             from.nested(|from| {
                 #start
                 match from.variant_number()? {
@@ -280,7 +288,7 @@ fn enum_body(
 /// Checks the variant that keeps unknown ones.
 fn catch_all<'a>(
     variant: &'a Variant,
-    attributes: &OfType,
+    attributes: &TypeAttributes,
     other: &mut Option<&'a Ident>,
 ) -> Result<()> {
     if attributes.closed {
@@ -312,8 +320,8 @@ fn catch_all<'a>(
 fn arm(
     input: &DeriveInput,
     variant: &Variant,
-    of: &OfField,
-    attributes: &OfType,
+    of: &FieldAttributes,
+    attributes: &TypeAttributes,
     seen: &mut HashMap<u32, String>,
 ) -> Result<Arm> {
     let ident = &variant.ident;
@@ -337,7 +345,7 @@ fn arm(
             Err(Error::new(variant.span(), message))
         }
         fields @ Fields::Named(_) => {
-            let checked = Checked::new(fields, ident.span(), attributes.closed, &[])?;
+            let checked = CheckedFields::new(fields, ident.span(), attributes.closed, &[])?;
             Ok(with_fields(input, ident, number, &checked))
         }
     }
@@ -374,7 +382,7 @@ fn content(input: &DeriveInput, ident: &Ident, number: u32, ty: &syn::Type) -> A
     }
 }
 
-fn with_fields(input: &DeriveInput, ident: &Ident, number: u32, checked: &Checked) -> Arm {
+fn with_fields(input: &DeriveInput, ident: &Ident, number: u32, checked: &CheckedFields) -> Arm {
     let wide = u64::from(number);
     let (pattern, old_pattern) = (checked.pattern(""), checked.pattern("old_"));
     let (encode, inherit) = (checked.encode(), checked.inherit());

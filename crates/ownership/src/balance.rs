@@ -4,7 +4,7 @@
 //! partitions, n members (we included) and min = P / n, a member takes something
 //! only if it has fewer than min, or has min and no member has fewer. It takes unclaimed
 //! partitions first, then from members with more than min + 1, and from those with
-//! exactly min + 1 only if it has fewer than min. [`Step`] says how many at once.
+//! exactly min + 1 only if it has fewer than min. [`BalanceStep`] says how many at once.
 //!
 //! A plan decides nothing: each action may lose its race, and losing is not an error.
 
@@ -12,16 +12,16 @@ use std::collections::BTreeSet;
 
 use crate::census::Census;
 use crate::random::Random;
-use crate::record::{OwnerId, PartitionIndex, Version};
-use crate::strategy::Step;
+use crate::record::{OwnerId, PartitionIndex, RecordVersion};
+use crate::strategy::BalanceStep;
 
 /// A conditional write of one record, which puts our id into it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Action {
+pub struct ConditionalWrite {
     /// The partition.
     pub partition: PartitionIndex,
     /// The version that the record must have.
-    pub expected: Version,
+    pub expected: RecordVersion,
     /// What the write is for.
     pub kind: Kind,
 }
@@ -53,9 +53,9 @@ pub enum Kind {
 
 /// What a member does in one cycle.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Plan {
+pub struct BalancePlan {
     /// The writes; their order does not matter.
-    pub actions: Vec<Action>,
+    pub actions: Vec<ConditionalWrite>,
     /// Whether this member has its share and there was nothing to take.
     pub balanced: bool,
     /// Whether no listing shows this member yet, and the plan only makes it visible before
@@ -70,22 +70,22 @@ pub fn plan(
     census: &Census,
     me: &OwnerId,
     held: &BTreeSet<PartitionIndex>,
-    step: Step,
+    step: BalanceStep,
     random: &mut dyn Random,
-) -> Plan {
+) -> BalancePlan {
     let mut planner = Planner::new(census, me, held, random);
     planner.adopt();
     let adopts = planner.actions.len();
     match step {
-        Step::One => planner.take_one(),
-        Step::Deficit => planner.take_deficit(),
-        Step::Share => planner.take_share(),
+        BalanceStep::One => planner.take_one(),
+        BalanceStep::Deficit => planner.take_deficit(),
+        BalanceStep::Share => planner.take_share(),
     }
     // With `Share`, a member is not balanced before every partition has an owner.
-    let is_left = step == Step::Share && !census.unclaimed().is_empty();
+    let is_left = step == BalanceStep::Share && !census.unclaimed().is_empty();
     let is_idle = planner.actions.len() == adopts;
-    let is_unseen = step == Step::Share && census.standing(me).is_none();
-    Plan {
+    let is_unseen = step == BalanceStep::Share && census.standing(me).is_none();
+    BalancePlan {
         balanced: planner.own >= planner.min && is_idle && !is_left,
         actions: planner.actions,
         is_newcomer: is_unseen && !is_idle,
@@ -102,7 +102,7 @@ struct Planner<'a> {
     /// What we have: listed as ours, or held though the listing does not show it yet.
     own: u32,
     min: u32,
-    actions: Vec<Action>,
+    actions: Vec<ConditionalWrite>,
 }
 
 impl<'a> Planner<'a> {
@@ -267,7 +267,7 @@ impl<'a> Planner<'a> {
     }
 
     fn act(&mut self, partition: PartitionIndex, kind: Kind) {
-        self.actions.push(Action {
+        self.actions.push(ConditionalWrite {
             partition,
             expected: self.census.listing().version(partition),
             kind,

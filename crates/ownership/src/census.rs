@@ -15,18 +15,18 @@
 
 use steadfast_core::clock::Timestamp;
 
-use crate::listing::{Listing, NOBODY, Number, Row};
-use crate::record::{OwnerId, PartitionIndex, Version, has_passed};
-use crate::strategy::Timing;
+use crate::listing::{ListingRow, NO_OWNER, OwnerNumber, OwnershipListing};
+use crate::record::{OwnerId, PartitionIndex, RecordVersion, has_passed};
+use crate::strategy::GroupTiming;
 
 /// One listing, counted.
 #[derive(Clone, Debug)]
 pub struct Census {
-    listing: Listing,
+    listing: OwnershipListing,
     unclaimed: Vec<PartitionIndex>,
     overdue: Vec<PartitionIndex>,
     /// Members, most partitions first; ties in the order of their ids.
-    standings: Vec<Standing>,
+    standings: Vec<MemberStanding>,
     /// By number of the listing: the member's place in `standings`.
     places: Vec<Option<u32>>,
     /// Owned partitions, grouped by member in the order of `standings`.
@@ -37,8 +37,8 @@ pub struct Census {
 
 /// A member as the listing shows it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Standing {
-    owner: Number,
+pub(crate) struct MemberStanding {
+    owner: OwnerNumber,
     pub(crate) count: u32,
     /// It has not renewed for longer than it should.
     is_late: bool,
@@ -79,18 +79,18 @@ pub(crate) struct Unit {
 impl Census {
     /// Counts a listing. `asked` is when the listing was asked for, not when it came: so
     /// a slow store makes no member look dead.
-    pub fn take(listing: Listing, asked: Timestamp, timing: &Timing) -> Self {
+    pub fn take(listing: OwnershipListing, asked: Timestamp, timing: &GroupTiming) -> Self {
         Self::with_members(listing, &[], asked, timing)
     }
 
     /// Counts a listing, and members who are known to live though they may own nothing.
     pub fn with_members(
-        mut listing: Listing,
+        mut listing: OwnershipListing,
         members: &[OwnerId],
         asked: Timestamp,
-        timing: &Timing,
+        timing: &GroupTiming,
     ) -> Self {
-        let known: Vec<_> = members.iter().map(|id| listing.enter(id)).collect();
+        let known: Vec<_> = members.iter().map(|id| listing.intern(id)).collect();
         let mut census = Self {
             unclaimed: Vec::new(),
             overdue: Vec::new(),
@@ -110,18 +110,22 @@ impl Census {
     }
 
     /// The owner of each partition, 0 if it is unclaimed, and tallies by owner number.
-    fn sort_out(&mut self, asked: Timestamp, timing: &Timing) -> (Vec<Number>, Vec<Tally>) {
+    fn sort_out(
+        &mut self,
+        asked: Timestamp,
+        timing: &GroupTiming,
+    ) -> (Vec<OwnerNumber>, Vec<Tally>) {
         let mut tallies = vec![Tally::default(); self.listing.numbers()];
         let mut holders = Vec::with_capacity(self.listing.rows().len());
         for (index, row) in self.listing.rows().iter().enumerate() {
-            let is_free = row.owner == NOBODY;
+            let is_free = row.owner == NO_OWNER;
             if is_free || has_passed(row.modified, asked, timing.expiration) {
                 let partition = PartitionIndex(index as u32);
                 self.unclaimed.push(partition);
                 if is_overdue(row, asked, timing) {
                     self.overdue.push(partition);
                 }
-                holders.push(NOBODY);
+                holders.push(NO_OWNER);
                 continue;
             }
             let tally = &mut tallies[row.owner as usize];
@@ -133,12 +137,17 @@ impl Census {
     }
 
     /// Sorts the members: those who own something, and those who are known.
-    fn rank(&mut self, tallies: &[Tally], known: &[Number], is_late: impl Fn(Timestamp) -> bool) {
+    fn rank(
+        &mut self,
+        tallies: &[Tally],
+        known: &[OwnerNumber],
+        is_late: impl Fn(Timestamp) -> bool,
+    ) {
         let mut is_known = vec![false; tallies.len()];
         for number in known {
-            is_known[*number as usize] = *number != NOBODY;
+            is_known[*number as usize] = *number != NO_OWNER;
         }
-        let mut order: Vec<Number> = (0..tallies.len() as Number)
+        let mut order: Vec<OwnerNumber> = (0..tallies.len() as OwnerNumber)
             .filter(|number| is_known[*number as usize] || tallies[*number as usize].count > 0)
             .collect();
         let listing = &self.listing;
@@ -150,7 +159,7 @@ impl Census {
         for (place, owner) in order.iter().enumerate() {
             let Tally { count, newest } = tallies[*owner as usize];
             self.places[*owner as usize] = Some(place as u32);
-            self.standings.push(Standing {
+            self.standings.push(MemberStanding {
                 owner: *owner,
                 count,
                 is_late: is_late(newest) && !is_known[*owner as usize],
@@ -165,7 +174,7 @@ impl Census {
     }
 
     /// Sorts the owned partitions by their members' places.
-    fn group(&mut self, holders: &[Number]) {
+    fn group(&mut self, holders: &[OwnerNumber]) {
         let mut next: Vec<u32> = vec![0; self.places.len()];
         for standing in &self.standings {
             next[standing.owner as usize] = standing.start;
@@ -173,7 +182,7 @@ impl Census {
         let owned = holders.len() - self.unclaimed.len();
         self.owned = vec![PartitionIndex(0); owned];
         for (index, holder) in holders.iter().enumerate() {
-            if *holder == NOBODY {
+            if *holder == NO_OWNER {
                 continue;
             }
             let at = &mut next[*holder as usize];
@@ -208,7 +217,7 @@ impl Census {
     }
 
     /// The listing that was counted.
-    pub fn listing(&self) -> &Listing {
+    pub fn listing(&self) -> &OwnershipListing {
         &self.listing
     }
 
@@ -242,14 +251,14 @@ impl Census {
         self.lacking.1
     }
 
-    pub(crate) fn standing(&self, id: &OwnerId) -> Option<Standing> {
+    pub(crate) fn standing(&self, id: &OwnerId) -> Option<MemberStanding> {
         let number = self.listing.number(id)?;
         let place = self.places[number as usize]?;
         Some(self.standings[place as usize])
     }
 
     /// What a member owns.
-    pub(crate) fn owned_by(&self, standing: &Standing) -> &[PartitionIndex] {
+    pub(crate) fn owned_by(&self, standing: &MemberStanding) -> &[PartitionIndex] {
         let start = standing.start as usize;
         &self.owned[start..start + standing.count as usize]
     }
@@ -278,7 +287,7 @@ impl Census {
 
     /// What is matched with what a member lacks. The members who own most come first: one
     /// that came and went again at once is matched with what still has an owner.
-    pub(crate) fn matched(&self, standing: &Standing) -> impl Iterator<Item = Unit> + '_ {
+    pub(crate) fn matched(&self, standing: &MemberStanding) -> impl Iterator<Item = Unit> + '_ {
         let (first, count) = standing.base;
         let units = (first..first + count).chain(standing.extra);
         units.map(|unit| self.unit(unit))
@@ -327,13 +336,13 @@ impl Census {
 /// Whether an unclaimed partition has waited for longer than most members take for a
 /// cycle. An expired one has been without an owner for long already; a released one has
 /// not, and one that never had an owner is not overdue.
-fn is_overdue(row: &Row, asked: Timestamp, timing: &Timing) -> bool {
-    let wait = if row.owner == NOBODY {
+fn is_overdue(row: &ListingRow, asked: Timestamp, timing: &GroupTiming) -> bool {
+    let wait = if row.owner == NO_OWNER {
         timing.patience
     } else {
         timing.expiration + timing.interval / 2
     };
-    row.version != Version::ABSENT && has_passed(row.modified, asked, wait)
+    row.version != RecordVersion::ABSENT && has_passed(row.modified, asked, wait)
 }
 
 #[cfg(test)]
@@ -343,16 +352,21 @@ mod tests {
 
     use super::*;
 
-    const TIMING: Timing = Timing::new(Duration::from_secs(20), Duration::from_secs(120));
+    const TIMING: GroupTiming = GroupTiming::new(Duration::from_secs(20), Duration::from_secs(120));
     const NOW: Timestamp = Timestamp(1_000_000);
 
     /// A census of partitions with these owners, each written this many seconds ago.
     fn census(rows: &[(&str, i64)], members: &[&str]) -> Census {
-        let mut listing = Listing::new(rows.len() as u32);
+        let mut listing = OwnershipListing::new(rows.len() as u32);
         for (index, (owner, age)) in rows.iter().enumerate() {
             let modified = Timestamp(NOW.0 - age * 1_000);
             let owner = OwnerId::new(owner);
-            listing.put(PartitionIndex(index as u32), &owner, Version(1), modified);
+            listing.put(
+                PartitionIndex(index as u32),
+                &owner,
+                RecordVersion(1),
+                modified,
+            );
         }
         let members: Vec<_> = members.iter().map(|id| OwnerId::new(id)).collect();
         Census::with_members(listing, &members, NOW, &TIMING)

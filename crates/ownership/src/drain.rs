@@ -14,7 +14,7 @@ use steadfast_core::limits::{DRAIN_LIMIT, DRAIN_MOVES};
 
 /// What happens to the guests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mode {
+pub enum DrainMode {
     /// No hooks run; each guest is asked to end.
     Off,
     /// Guests leave by themselves.
@@ -27,7 +27,7 @@ pub enum Mode {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
     /// What happens to the guests.
-    pub mode: Mode,
+    pub mode: DrainMode,
     /// How long offline, hooks and leave may take together.
     pub limit: Duration,
     /// How many hooks there are; they run one after another, in their order.
@@ -38,7 +38,7 @@ pub struct Options {
 
 impl Options {
     /// The default limit, and no hooks.
-    pub const fn new(mode: Mode) -> Self {
+    pub const fn new(mode: DrainMode) -> Self {
         Self {
             mode,
             limit: DRAIN_LIMIT,
@@ -50,7 +50,7 @@ impl Options {
 
 /// The phases of a drain, in order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Phase {
+pub enum DrainPhase {
     /// No new guests are sent here any more; waiting for this to be confirmed.
     Offline,
     /// Hooks run.
@@ -63,13 +63,13 @@ pub enum Phase {
 
 /// What happened.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event<G> {
+pub enum DrainEvent<G> {
     /// All sources of new guests have confirmed that this server is offline.
     Offline,
     /// This hook has ended, well or not.
     HookEnded(u32),
     /// A guest came, sent before we were offline.
-    Came(G),
+    Arrived(G),
     /// A guest left by itself or ended.
     Left(G),
     /// A guest was moved.
@@ -77,14 +77,14 @@ pub enum Event<G> {
     /// A guest could not be moved, for instance because no target is available.
     Stayed(G),
     /// There is a new target to move to.
-    PlaceAppeared,
+    TargetAppeared,
     /// Time has passed.
     Tick,
 }
 
 /// What to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Action<G> {
+pub enum DrainAction<G> {
     /// Announce to all sources of new guests that this server is offline.
     GoOffline,
     /// Run this hook.
@@ -104,7 +104,7 @@ pub enum Action<G> {
 
 /// How many guests ended in which way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Sheet {
+pub struct DrainCounts {
     /// Moved elsewhere.
     pub moved: u64,
     /// Left by themselves, or ended on request.
@@ -115,7 +115,7 @@ pub struct Sheet {
 
 /// The progress of one guest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
+enum GuestStage {
     Here,
     Moving,
     /// Could not be moved; retried when there is a new target.
@@ -124,46 +124,46 @@ enum Stage {
 
 /// A drain that runs, or has ended.
 #[derive(Clone, Debug)]
-pub struct Drain<G> {
+pub struct DrainMachine<G> {
     options: Options,
     deadline: Duration,
-    phase: Phase,
+    phase: DrainPhase,
     /// The hook that runs now.
     hook: u32,
-    guests: BTreeMap<G, Stage>,
+    guests: BTreeMap<G, GuestStage>,
     /// Guests to be moved when there is room.
     waiting: BTreeSet<G>,
     moving: usize,
-    sheet: Sheet,
+    counts: DrainCounts,
 }
 
-impl<G: Ord + Clone> Drain<G> {
+impl<G: Ord + Clone> DrainMachine<G> {
     /// Begins at monotonic time `now`.
     pub fn begin(
         options: Options,
         guests: impl IntoIterator<Item = G>,
         now: Duration,
-    ) -> (Self, Vec<Action<G>>) {
-        let guests = guests.into_iter().map(|guest| (guest, Stage::Here));
+    ) -> (Self, Vec<DrainAction<G>>) {
+        let guests = guests.into_iter().map(|guest| (guest, GuestStage::Here));
         let drain = Self {
             options,
             deadline: now.saturating_add(options.limit),
-            phase: Phase::Offline,
+            phase: DrainPhase::Offline,
             hook: 0,
             guests: guests.collect(),
             waiting: BTreeSet::new(),
             moving: 0,
-            sheet: Sheet::default(),
+            counts: DrainCounts::default(),
         };
-        (drain, vec![Action::GoOffline])
+        (drain, vec![DrainAction::GoOffline])
     }
 
     /// Takes in an event at monotonic time `now`.
-    pub fn on(&mut self, event: Event<G>, now: Duration) -> Vec<Action<G>> {
+    pub fn on(&mut self, event: DrainEvent<G>, now: Duration) -> Vec<DrainAction<G>> {
         let mut actions = Vec::new();
-        if self.phase == Phase::Close {
-            if let Event::Came(guest) = event {
-                actions.push(Action::Refuse(guest));
+        if self.phase == DrainPhase::Close {
+            if let DrainEvent::Arrived(guest) = event {
+                actions.push(DrainAction::Refuse(guest));
             }
             return actions;
         }
@@ -174,21 +174,21 @@ impl<G: Ord + Clone> Drain<G> {
         }
         // Too late to begin anything; but a guest that has gone is not lost.
         match event {
-            Event::Came(guest) => actions.push(Action::Refuse(guest)),
-            Event::Left(_) | Event::Moved(_) => self.take_in(event, &mut actions),
+            DrainEvent::Arrived(guest) => actions.push(DrainAction::Refuse(guest)),
+            DrainEvent::Left(_) | DrainEvent::Moved(_) => self.take_in(event, &mut actions),
             _ => {}
         }
         self.close(&mut actions);
         actions
     }
 
-    /// When to call with [`Event::Tick`] at the latest; none once it has ended.
+    /// When to call with [`DrainEvent::Tick`] at the latest; none once it has ended.
     pub fn deadline(&self) -> Option<Duration> {
-        (self.phase != Phase::Close).then_some(self.deadline)
+        (self.phase != DrainPhase::Close).then_some(self.deadline)
     }
 
     /// The current phase.
-    pub fn phase(&self) -> Phase {
+    pub fn phase(&self) -> DrainPhase {
         self.phase
     }
 
@@ -198,70 +198,70 @@ impl<G: Ord + Clone> Drain<G> {
     }
 
     /// The counts so far; final in the last phase.
-    pub fn sheet(&self) -> Sheet {
-        self.sheet
+    pub fn counts(&self) -> DrainCounts {
+        self.counts
     }
 
-    fn take_in(&mut self, event: Event<G>, actions: &mut Vec<Action<G>>) {
+    fn take_in(&mut self, event: DrainEvent<G>, actions: &mut Vec<DrainAction<G>>) {
         match event {
-            Event::Offline if self.phase == Phase::Offline => self.enter_hooks(actions),
-            Event::HookEnded(hook) if self.phase == Phase::Hooks && hook == self.hook => {
+            DrainEvent::Offline if self.phase == DrainPhase::Offline => self.enter_hooks(actions),
+            DrainEvent::HookEnded(hook) if self.phase == DrainPhase::Hooks && hook == self.hook => {
                 self.hook += 1;
                 self.run_hook(actions);
             }
-            Event::Came(guest) => self.admit(guest, actions),
-            Event::Left(guest) => {
+            DrainEvent::Arrived(guest) => self.admit(guest, actions),
+            DrainEvent::Left(guest) => {
                 let left = self.forget(&guest);
-                self.sheet.completed += u64::from(left);
+                self.counts.completed += u64::from(left);
             }
-            Event::Moved(guest) => {
+            DrainEvent::Moved(guest) => {
                 let moved = self.forget(&guest);
-                self.sheet.moved += u64::from(moved);
+                self.counts.moved += u64::from(moved);
             }
-            Event::Stayed(guest) => self.keep(&guest),
-            Event::PlaceAppeared => self.retry(),
-            Event::Offline | Event::HookEnded(_) | Event::Tick => {}
+            DrainEvent::Stayed(guest) => self.keep(&guest),
+            DrainEvent::TargetAppeared => self.retry(),
+            DrainEvent::Offline | DrainEvent::HookEnded(_) | DrainEvent::Tick => {}
         }
     }
 
-    fn enter_hooks(&mut self, actions: &mut Vec<Action<G>>) {
-        self.phase = Phase::Hooks;
-        if self.options.mode == Mode::Off {
+    fn enter_hooks(&mut self, actions: &mut Vec<DrainAction<G>>) {
+        self.phase = DrainPhase::Hooks;
+        if self.options.mode == DrainMode::Off {
             return self.enter_leave(actions);
         }
         self.run_hook(actions);
     }
 
     /// Runs the next hook, or goes on after the last.
-    fn run_hook(&mut self, actions: &mut Vec<Action<G>>) {
+    fn run_hook(&mut self, actions: &mut Vec<DrainAction<G>>) {
         if self.hook < self.options.hooks {
-            actions.push(Action::RunHook(self.hook));
+            actions.push(DrainAction::RunHook(self.hook));
         } else {
             self.enter_leave(actions);
         }
     }
 
-    fn enter_leave(&mut self, actions: &mut Vec<Action<G>>) {
-        self.phase = Phase::Leave;
+    fn enter_leave(&mut self, actions: &mut Vec<DrainAction<G>>) {
+        self.phase = DrainPhase::Leave;
         match self.options.mode {
-            Mode::Off => actions.extend(self.guests.keys().cloned().map(Action::End)),
-            Mode::Wait => {}
-            Mode::Migrate => self.waiting = self.guests.keys().cloned().collect(),
+            DrainMode::Off => actions.extend(self.guests.keys().cloned().map(DrainAction::End)),
+            DrainMode::Wait => {}
+            DrainMode::Migrate => self.waiting = self.guests.keys().cloned().collect(),
         }
     }
 
     /// In the phase leave: starts moves while there is room, closes when all are gone.
-    fn go_on(&mut self, actions: &mut Vec<Action<G>>) {
-        if self.phase != Phase::Leave {
+    fn go_on(&mut self, actions: &mut Vec<DrainAction<G>>) {
+        if self.phase != DrainPhase::Leave {
             return;
         }
         while self.moving < self.options.moves.max(1) {
             let Some(guest) = self.waiting.pop_first() else {
                 break;
             };
-            self.guests.insert(guest.clone(), Stage::Moving);
+            self.guests.insert(guest.clone(), GuestStage::Moving);
             self.moving += 1;
-            actions.push(Action::Move(guest));
+            actions.push(DrainAction::Move(guest));
         }
         if self.guests.is_empty() {
             self.close(actions);
@@ -270,21 +270,21 @@ impl<G: Ord + Clone> Drain<G> {
 
     /// Guests that were sent before all sources had confirmed are let in; later ones are
     /// not.
-    fn admit(&mut self, guest: G, actions: &mut Vec<Action<G>>) {
+    fn admit(&mut self, guest: G, actions: &mut Vec<DrainAction<G>>) {
         if self.guests.contains_key(&guest) {
             return;
         }
-        if self.phase == Phase::Offline {
-            self.guests.insert(guest, Stage::Here);
+        if self.phase == DrainPhase::Offline {
+            self.guests.insert(guest, GuestStage::Here);
         } else {
-            actions.push(Action::Refuse(guest));
+            actions.push(DrainAction::Refuse(guest));
         }
     }
 
     /// Whether the guest was still here.
     fn forget(&mut self, guest: &G) -> bool {
         let stage = self.guests.remove(guest);
-        self.moving -= usize::from(stage == Some(Stage::Moving));
+        self.moving -= usize::from(stage == Some(GuestStage::Moving));
         self.waiting.remove(guest);
         stage.is_some()
     }
@@ -294,8 +294,8 @@ impl<G: Ord + Clone> Drain<G> {
         let Some(stage) = self.guests.get_mut(guest) else {
             return;
         };
-        if *stage == Stage::Moving {
-            *stage = Stage::Stuck;
+        if *stage == GuestStage::Moving {
+            *stage = GuestStage::Stuck;
             self.moving -= 1;
         }
     }
@@ -304,18 +304,18 @@ impl<G: Ord + Clone> Drain<G> {
         let stuck = self
             .guests
             .iter_mut()
-            .filter(|(_, stage)| **stage == Stage::Stuck);
+            .filter(|(_, stage)| **stage == GuestStage::Stuck);
         for (guest, stage) in stuck {
-            *stage = Stage::Here;
+            *stage = GuestStage::Here;
             self.waiting.insert(guest.clone());
         }
     }
 
-    fn close(&mut self, actions: &mut Vec<Action<G>>) {
-        self.phase = Phase::Close;
+    fn close(&mut self, actions: &mut Vec<DrainAction<G>>) {
+        self.phase = DrainPhase::Close;
         self.waiting.clear();
         let lost: Vec<_> = std::mem::take(&mut self.guests).into_keys().collect();
-        self.sheet.lost = lost.len() as u64;
-        actions.push(Action::Close { lost });
+        self.counts.lost = lost.len() as u64;
+        actions.push(DrainAction::Close { lost });
     }
 }

@@ -1,11 +1,11 @@
 //! One member of a group, cycle by cycle.
 //!
-//! A cycle: write the [renewals](Member::renewals), list, write what
-//! [the plan](Member::plan) says, and pass on every [outcome](Member::answer). A member
+//! A cycle: write the [renewals](GroupMember::renewals), list, write what
+//! [the plan](GroupMember::plan) says, and pass on every [outcome](GroupMember::record_outcome). A member
 //! serves exactly what it tracks. It loses a partition when a write meets another
 //! version, or when no write has succeeded for the expiration, counted from when the
 //! write was requested: by then others may have claimed it. Every write has an outcome, if
-//! need be [`Answer::Unknown`] after a time-out; until then its partition is left alone.
+//! need be [`WriteOutcome::Unknown`] after a time-out; until then its partition is left alone.
 //! Outcomes that are late or repeated change nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,19 +13,19 @@ use std::time::Duration;
 
 use steadfast_core::clock::Timestamp;
 
-use crate::balance::{self, Action, Kind, Plan};
+use crate::balance::{self, BalancePlan, ConditionalWrite, Kind};
 use crate::census::Census;
 use crate::random::Random;
-use crate::record::{OwnerId, PartitionIndex, Version, has_passed};
-use crate::strategy::{Strategy, Timing};
+use crate::record::{OwnerId, PartitionIndex, RecordVersion, has_passed};
+use crate::strategy::{GroupTiming, Strategy};
 
 /// A member and what it tracks.
 #[derive(Clone, Debug)]
-pub struct Member {
+pub struct GroupMember {
     id: OwnerId,
     strategy: Strategy,
-    timing: Timing,
-    held: BTreeMap<PartitionIndex, Holding>,
+    timing: GroupTiming,
+    held: BTreeMap<PartitionIndex, OwnedPartition>,
     /// Writes that were requested and have no outcome yet.
     pending: BTreeMap<PartitionIndex, (Kind, Timestamp)>,
     leaving: bool,
@@ -33,8 +33,8 @@ pub struct Member {
 
 /// A partition of ours.
 #[derive(Clone, Copy, Debug)]
-struct Holding {
-    version: Version,
+struct OwnedPartition {
+    version: RecordVersion,
     /// When the last write that succeeded was requested.
     asked: Timestamp,
     /// A write ended unknown: the version may be another one by now.
@@ -43,9 +43,9 @@ struct Holding {
 
 /// How a conditional write ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Answer {
+pub enum WriteOutcome {
     /// The record has our id and this version.
-    Written(Version),
+    Written(RecordVersion),
     /// It had another version, or its owner refused to hand over.
     Conflict,
     /// Unknown: the write failed, or timed out.
@@ -54,7 +54,7 @@ pub enum Answer {
 
 /// What the outcome of a write means for a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Change {
+pub enum OwnershipChange {
     /// Begin to serve it.
     Started,
     /// Stop serving it: another member has it.
@@ -67,9 +67,9 @@ pub enum Change {
     None,
 }
 
-impl Member {
+impl GroupMember {
     /// A member that owns nothing yet.
-    pub fn new(id: OwnerId, strategy: Strategy, timing: Timing) -> Self {
+    pub fn new(id: OwnerId, strategy: Strategy, timing: GroupTiming) -> Self {
         Self {
             id,
             strategy,
@@ -97,18 +97,23 @@ impl Member {
 
     /// Step 1 of a cycle: a write for each partition we hold, except those that were written
     /// within half an interval: quick cycles need not renew each time.
-    pub fn renewals(&mut self, now: Timestamp) -> Vec<Action> {
+    pub fn renewals(&mut self, now: Timestamp) -> Vec<ConditionalWrite> {
         let half = self.timing.interval / 2;
-        let is_due = |holding: &Holding| has_passed(holding.asked, now, half);
+        let is_due = |holding: &OwnedPartition| has_passed(holding.asked, now, half);
         self.write_all(&Kind::Renew, now, |holding| {
             !holding.is_doubtful && is_due(holding)
         })
     }
 
     /// Steps 3 to 5: adopts, claims and steals.
-    pub fn plan(&mut self, census: &Census, now: Timestamp, random: &mut dyn Random) -> Plan {
+    pub fn plan(
+        &mut self,
+        census: &Census,
+        now: Timestamp,
+        random: &mut dyn Random,
+    ) -> BalancePlan {
         if self.leaving {
-            return Plan::default();
+            return BalancePlan::default();
         }
         let sure = self.held.iter().filter(|(_, held)| !held.is_doubtful);
         let known: BTreeSet<_> = sure
@@ -144,7 +149,7 @@ impl Member {
 
     /// Time from the beginning of the cycle with this plan to that of the next. A newcomer
     /// waits for a whole interval at least, so that it sees members that joined with it.
-    pub fn wait(&self, plan: &Plan, random: &mut dyn Random) -> Duration {
+    pub fn wait(&self, plan: &BalancePlan, random: &mut dyn Random) -> Duration {
         if plan.is_newcomer {
             return self.timing.interval + self.timing.chance(random);
         }
@@ -152,46 +157,55 @@ impl Member {
     }
 
     /// Records how a write ended.
-    pub fn answer(&mut self, partition: PartitionIndex, answer: Answer) -> Change {
+    pub fn record_outcome(
+        &mut self,
+        partition: PartitionIndex,
+        answer: WriteOutcome,
+    ) -> OwnershipChange {
         let Some((kind, asked)) = self.pending.remove(&partition) else {
-            return Change::None;
+            return OwnershipChange::None;
         };
         match (kind, answer) {
             (Kind::Release | Kind::Give { .. }, _) => {
                 self.held.remove(&partition);
-                Change::Released
+                OwnershipChange::Released
             }
-            (_, Answer::Written(version)) => self.won(partition, version, asked),
-            (_, Answer::Conflict) => match self.held.remove(&partition) {
-                Some(_) => Change::Lost,
-                None => Change::None,
+            (_, WriteOutcome::Written(version)) => self.won(partition, version, asked),
+            (_, WriteOutcome::Conflict) => match self.held.remove(&partition) {
+                Some(_) => OwnershipChange::Lost,
+                None => OwnershipChange::None,
             },
-            (_, Answer::Unknown) => {
+            (_, WriteOutcome::Unknown) => {
                 if let Some(holding) = self.held.get_mut(&partition) {
                     holding.is_doubtful = true;
                 }
-                Change::None
+                OwnershipChange::None
             }
         }
     }
 
-    fn won(&mut self, partition: PartitionIndex, version: Version, asked: Timestamp) -> Change {
-        let holding = Holding {
+    fn won(
+        &mut self,
+        partition: PartitionIndex,
+        version: RecordVersion,
+        asked: Timestamp,
+    ) -> OwnershipChange {
+        let holding = OwnedPartition {
             version,
             asked,
             is_doubtful: false,
         };
         match self.held.insert(partition, holding) {
-            _ if self.leaving => Change::Late,
-            Some(_) => Change::None,
-            None => Change::Started,
+            _ if self.leaving => OwnershipChange::Late,
+            Some(_) => OwnershipChange::None,
+            None => OwnershipChange::Started,
         }
     }
 
     /// Stops serving partitions that were not renewed for the expiration; returns them.
-    pub fn lapse(&mut self, now: Timestamp) -> Vec<PartitionIndex> {
+    pub fn expire(&mut self, now: Timestamp) -> Vec<PartitionIndex> {
         let expiration = self.timing.expiration;
-        let over = |holding: &Holding| has_passed(holding.asked, now, expiration);
+        let over = |holding: &OwnedPartition| has_passed(holding.asked, now, expiration);
         let lapsed: Vec<_> = self
             .held
             .iter()
@@ -210,10 +224,10 @@ impl Member {
     pub fn give(
         &mut self,
         partition: PartitionIndex,
-        version: Version,
+        version: RecordVersion,
         to: &OwnerId,
         now: Timestamp,
-    ) -> Option<Action> {
+    ) -> Option<ConditionalWrite> {
         let holding = self.held.get(&partition)?;
         let is_current = holding.version == version && !holding.is_doubtful;
         if !is_current || self.pending.contains_key(&partition) {
@@ -221,7 +235,7 @@ impl Member {
         }
         let kind = Kind::Give { to: to.clone() };
         self.pending.insert(partition, (kind.clone(), now));
-        Some(Action {
+        Some(ConditionalWrite {
             partition,
             expected: version,
             kind,
@@ -230,19 +244,19 @@ impl Member {
 
     /// Claims a partition whatever its current owner, unless this member has it or has
     /// requested it. `version` is the one that its record was seen with.
-    pub fn take_from_anybody(
+    pub fn take_over(
         &mut self,
         partition: PartitionIndex,
-        version: Version,
+        version: RecordVersion,
         now: Timestamp,
-    ) -> Option<Action> {
-        let is_sure = |holding: &Holding| !holding.is_doubtful;
+    ) -> Option<ConditionalWrite> {
+        let is_sure = |holding: &OwnedPartition| !holding.is_doubtful;
         let is_ours = self.held.get(&partition).is_some_and(is_sure);
         if self.leaving || is_ours || self.pending.contains_key(&partition) {
             return None;
         }
         self.pending.insert(partition, (Kind::Claim, now));
-        Some(Action {
+        Some(ConditionalWrite {
             partition,
             expected: version,
             kind: Kind::Claim,
@@ -250,14 +264,18 @@ impl Member {
     }
 
     /// Gives up one partition, unless a write of it is under way. Stop serving it before.
-    pub fn give_up(&mut self, partition: PartitionIndex, now: Timestamp) -> Option<Action> {
+    pub fn give_up(
+        &mut self,
+        partition: PartitionIndex,
+        now: Timestamp,
+    ) -> Option<ConditionalWrite> {
         let holding = self.held.get(&partition)?;
         if self.pending.contains_key(&partition) {
             return None;
         }
         let expected = holding.version;
         self.pending.insert(partition, (Kind::Release, now));
-        Some(Action {
+        Some(ConditionalWrite {
             partition,
             expected,
             kind: Kind::Release,
@@ -265,8 +283,8 @@ impl Member {
     }
 
     /// Leaves: from now on nothing is taken, and what is held is given up, except what has a
-    /// write under way. Call it again after [`Change::Late`]. Stop serving before the writes.
-    pub fn release(&mut self, now: Timestamp) -> Vec<Action> {
+    /// write under way. Call it again after [`OwnershipChange::Late`]. Stop serving before the writes.
+    pub fn release(&mut self, now: Timestamp) -> Vec<ConditionalWrite> {
         self.leaving = true;
         self.write_all(&Kind::Release, now, |_| true)
     }
@@ -276,15 +294,15 @@ impl Member {
         &mut self,
         kind: &Kind,
         now: Timestamp,
-        choose: impl Fn(&Holding) -> bool,
-    ) -> Vec<Action> {
+        choose: impl Fn(&OwnedPartition) -> bool,
+    ) -> Vec<ConditionalWrite> {
         let mut actions = Vec::with_capacity(self.held.len());
         for (partition, holding) in &self.held {
             if !choose(holding) || self.pending.contains_key(partition) {
                 continue;
             }
             self.pending.insert(*partition, (kind.clone(), now));
-            actions.push(Action {
+            actions.push(ConditionalWrite {
                 partition: *partition,
                 expected: holding.version,
                 kind: kind.clone(),

@@ -15,7 +15,7 @@ use steadfast_core::id::Owner;
 /// The scope in which partitions are balanced: a consumer group of an event hub. For the
 /// cluster's own partitions it is cluster, space and a fixed name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Group {
+pub struct OwnershipGroup {
     /// The namespace of the event hub.
     pub namespace: Arc<str>,
     /// The event hub.
@@ -36,9 +36,9 @@ impl fmt::Display for PartitionIndex {
 
 /// How often a record was written; ascends with every claim and every renewal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Version(pub u64);
+pub struct RecordVersion(pub u64);
 
-impl Version {
+impl RecordVersion {
     /// The version of a record that does not exist yet.
     pub const ABSENT: Self = Self(0);
 
@@ -68,12 +68,12 @@ impl OwnerId {
     }
 
     /// The owner of a record that was given up.
-    pub fn nobody() -> Self {
+    pub fn empty() -> Self {
         Self::new("")
     }
 
     /// Whether this is the empty name.
-    pub fn is_nobody(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
@@ -119,13 +119,13 @@ impl fmt::Debug for OwnerId {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
     /// The group.
-    pub group: Group,
+    pub group: OwnershipGroup,
     /// The partition.
     pub partition: PartitionIndex,
     /// The owner; empty if it was given up.
     pub owner: OwnerId,
     /// The version that the next writer must name.
-    pub version: Version,
+    pub version: RecordVersion,
     /// When the store took the last write.
     pub modified: Timestamp,
 }
@@ -135,20 +135,20 @@ pub struct Record {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Conflict {
     /// The version that the record has.
-    pub found: Version,
+    pub found: RecordVersion,
 }
 
 impl Record {
     /// The record after a conditional write at the store's time `now`, to be stored in
-    /// place of `current`. [`Version::ABSENT`] expects that there is none yet.
+    /// place of `current`. [`RecordVersion::ABSENT`] expects that there is none yet.
     pub fn swap(
         current: Option<&Self>,
-        key: (&Group, PartitionIndex),
-        expected: Version,
+        key: (&OwnershipGroup, PartitionIndex),
+        expected: RecordVersion,
         owner: &OwnerId,
         now: Timestamp,
     ) -> Result<Self, Conflict> {
-        let found = current.map_or(Version::ABSENT, |record| record.version);
+        let found = current.map_or(RecordVersion::ABSENT, |record| record.version);
         Ok(Self {
             group: key.0.clone(),
             partition: key.1,
@@ -160,12 +160,15 @@ impl Record {
 
     /// Whether any member may claim the partition: it was given up, or has expired.
     pub fn is_claimable(&self, now: Timestamp, expiration: Duration) -> bool {
-        self.owner.is_nobody() || has_passed(self.modified, now, expiration)
+        self.owner.is_empty() || has_passed(self.modified, now, expiration)
     }
 }
 
 /// The compare of every compare-and-swap: the version to write, or the conflict.
-pub(crate) fn next_version(found: Version, expected: Version) -> Result<Version, Conflict> {
+pub(crate) fn next_version(
+    found: RecordVersion,
+    expected: RecordVersion,
+) -> Result<RecordVersion, Conflict> {
     if found != expected {
         return Err(Conflict { found });
     }
@@ -184,15 +187,19 @@ mod tests {
     const EXPIRATION: Duration = Duration::from_millis(100);
     const FIRST: PartitionIndex = PartitionIndex(0);
 
-    fn group() -> Group {
-        Group {
+    fn group() -> OwnershipGroup {
+        OwnershipGroup {
             namespace: "here".into(),
             event_hub: "houses".into(),
             name: "$Default".into(),
         }
     }
 
-    fn claim(current: Option<&Record>, expected: Version, owner: &str) -> Result<Record, Conflict> {
+    fn claim(
+        current: Option<&Record>,
+        expected: RecordVersion,
+        owner: &str,
+    ) -> Result<Record, Conflict> {
         let owner = OwnerId::new(owner);
         Record::swap(
             current,
@@ -205,18 +212,21 @@ mod tests {
 
     #[test]
     fn of_two_claims_with_one_version_exactly_one_succeeds() {
-        let first = claim(None, Version::ABSENT, "a").unwrap();
-        assert_eq!(first.version, Version(1));
-        let conflict = claim(Some(&first), Version::ABSENT, "b").unwrap_err();
-        assert_eq!(conflict.found, Version(1));
-        let second = claim(Some(&first), Version(1), "b").unwrap();
-        assert_eq!((second.version, second.owner.as_str()), (Version(2), "b"));
-        assert!(claim(Some(&second), Version(1), "a").is_err());
+        let first = claim(None, RecordVersion::ABSENT, "a").unwrap();
+        assert_eq!(first.version, RecordVersion(1));
+        let conflict = claim(Some(&first), RecordVersion::ABSENT, "b").unwrap_err();
+        assert_eq!(conflict.found, RecordVersion(1));
+        let second = claim(Some(&first), RecordVersion(1), "b").unwrap();
+        assert_eq!(
+            (second.version, second.owner.as_str()),
+            (RecordVersion(2), "b")
+        );
+        assert!(claim(Some(&second), RecordVersion(1), "a").is_err());
     }
 
     #[test]
     fn a_record_expires_exactly_at_its_expiration() {
-        let record = claim(None, Version::ABSENT, "a").unwrap();
+        let record = claim(None, RecordVersion::ABSENT, "a").unwrap();
         assert!(!record.is_claimable(Timestamp(1_099), EXPIRATION));
         assert!(record.is_claimable(Timestamp(1_100), EXPIRATION));
         // A reader whose clock is behind the store's sees it as fresh.
@@ -225,7 +235,7 @@ mod tests {
 
     #[test]
     fn what_was_given_up_is_claimable_at_once() {
-        let record = claim(None, Version::ABSENT, "").unwrap();
+        let record = claim(None, RecordVersion::ABSENT, "").unwrap();
         assert!(record.is_claimable(Timestamp(1_000), EXPIRATION));
     }
 

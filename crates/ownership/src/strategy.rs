@@ -12,14 +12,14 @@ use crate::random::Random;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Strategy {
     /// What one cycle may do.
-    pub step: Step,
+    pub step: BalanceStep,
     /// When the next cycle begins.
-    pub pace: Pace,
+    pub pace: CyclePace,
 }
 
 /// What one cycle may do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum BalanceStep {
     /// Claim or steal one partition, chosen at random: the reference (.NET).
     One,
     /// Claim at random all unclaimed partitions that repeated single steps would claim;
@@ -33,7 +33,7 @@ pub enum Step {
 
 /// When the next cycle begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Pace {
+pub enum CyclePace {
     /// One cycle per interval.
     Interval,
     /// At once, until balanced; then one per interval.
@@ -45,36 +45,36 @@ pub enum Pace {
 impl Strategy {
     /// One claim per interval.
     pub const BALANCED: Self = Self {
-        step: Step::One,
-        pace: Pace::Interval,
+        step: BalanceStep::One,
+        pace: CyclePace::Interval,
     };
 
     /// Cycle after cycle without waiting, one claim each, until balanced (.NET).
     pub const GREEDY: Self = Self {
-        step: Step::One,
-        pace: Pace::UntilBalanced,
+        step: BalanceStep::One,
+        pace: CyclePace::UntilBalanced,
     };
 
     /// As [`Strategy::GREEDY`], with all that is unclaimed and due to us at once (Python).
     pub const GREEDY_AT_ONCE: Self = Self {
-        step: Step::Deficit,
-        pace: Pace::UntilBalanced,
+        step: BalanceStep::Deficit,
+        pace: CyclePace::UntilBalanced,
     };
 
     /// For many members: few cycles, few conflicts, few moves. The cluster uses it.
     pub const SHARE: Self = Self {
-        step: Step::Share,
-        pace: Pace::Brisk,
+        step: BalanceStep::Share,
+        pace: CyclePace::Brisk,
     };
 
     /// Time from the beginning of a cycle to the beginning of the next. Up to a fifth of it
     /// is randomly taken off: in lockstep, a member that renews just when another wants to
     /// steal would defeat it every time.
-    pub fn wait(self, timing: &Timing, balanced: bool, random: &mut dyn Random) -> Duration {
+    pub fn wait(self, timing: &GroupTiming, balanced: bool, random: &mut dyn Random) -> Duration {
         match self.pace {
-            Pace::UntilBalanced if !balanced => Duration::ZERO,
-            Pace::Brisk if !balanced => (timing.interval - timing.chance(random)) / 4,
-            Pace::Interval | Pace::UntilBalanced | Pace::Brisk => {
+            CyclePace::UntilBalanced if !balanced => Duration::ZERO,
+            CyclePace::Brisk if !balanced => (timing.interval - timing.chance(random)) / 4,
+            CyclePace::Interval | CyclePace::UntilBalanced | CyclePace::Brisk => {
                 timing.interval - timing.chance(random)
             }
         }
@@ -83,17 +83,17 @@ impl Strategy {
 
 /// The times of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Timing {
+pub struct GroupTiming {
     /// Between two cycles of a member.
     pub interval: Duration,
     /// The age at which any member may claim a record.
     pub expiration: Duration,
     /// The age of its newest record at which a member is late. Then nothing is set aside for
-    /// it any more, though it keeps what it has. Only [`Step::Share`] sets anything aside.
+    /// it any more, though it keeps what it has. Only [`BalanceStep::Share`] sets anything aside.
     pub patience: Duration,
 }
 
-impl Timing {
+impl GroupTiming {
     /// The defaults of .NET: 30 s and 120 s.
     pub const DOTNET: Self = Self::new(Duration::from_secs(30), Duration::from_secs(120));
     /// The defaults of Python: 30 s and 180 s.
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn greedy_waits_only_when_balanced() {
-        let timing = Timing::DOTNET;
+        let timing = GroupTiming::DOTNET;
         let wait = |strategy: Strategy, balanced| {
             let mut least = |_| 0;
             let mut most = |bound| bound - 1;
@@ -147,9 +147,9 @@ mod tests {
     #[test]
     fn an_expiration_below_two_intervals_is_not_steady() {
         let timing = |expiration| {
-            Timing::new(Duration::from_secs(10), Duration::from_secs(expiration)).is_steady()
+            GroupTiming::new(Duration::from_secs(10), Duration::from_secs(expiration)).is_steady()
         };
         assert_eq!((timing(19), timing(20)), (false, true));
-        assert!(Timing::DOTNET.is_steady() && Timing::JS.is_steady());
+        assert!(GroupTiming::DOTNET.is_steady() && GroupTiming::JS.is_steady());
     }
 }

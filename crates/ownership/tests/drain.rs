@@ -8,26 +8,32 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use steadfast_ownership::drain::{Action, Drain, Event, Mode, Options, Phase, Sheet};
+use steadfast_ownership::drain::{
+    DrainAction, DrainCounts, DrainEvent, DrainMachine, DrainMode, DrainPhase, Options,
+};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-fn event() -> impl Strategy<Value = Event<u8>> {
+fn event() -> impl Strategy<Value = DrainEvent<u8>> {
     let guest = 0..12u8;
     prop_oneof![
-        2 => Just(Event::Offline),
-        4 => (0..4u32).prop_map(Event::HookEnded),
-        1 => guest.clone().prop_map(Event::Came),
-        4 => guest.clone().prop_map(Event::Left),
-        4 => guest.clone().prop_map(Event::Moved),
-        2 => guest.prop_map(Event::Stayed),
-        1 => Just(Event::PlaceAppeared),
-        1 => Just(Event::Tick),
+        2 => Just(DrainEvent::Offline),
+        4 => (0..4u32).prop_map(DrainEvent::HookEnded),
+        1 => guest.clone().prop_map(DrainEvent::Arrived),
+        4 => guest.clone().prop_map(DrainEvent::Left),
+        4 => guest.clone().prop_map(DrainEvent::Moved),
+        2 => guest.prop_map(DrainEvent::Stayed),
+        1 => Just(DrainEvent::TargetAppeared),
+        1 => Just(DrainEvent::Tick),
     ]
 }
 
-fn mode() -> impl Strategy<Value = Mode> {
-    prop_oneof![Just(Mode::Off), Just(Mode::Wait), Just(Mode::Migrate)]
+fn mode() -> impl Strategy<Value = DrainMode> {
+    prop_oneof![
+        Just(DrainMode::Off),
+        Just(DrainMode::Wait),
+        Just(DrainMode::Migrate)
+    ]
 }
 
 /// What a watcher of the actions knows.
@@ -43,46 +49,51 @@ struct Watch {
 }
 
 impl Watch {
-    fn saw(&mut self, event: &Event<u8>) {
+    fn saw(&mut self, event: &DrainEvent<u8>) {
         match event {
-            Event::Offline => self.offline_confirmed = true,
-            Event::HookEnded(hook) if hook + 1 == self.hooks_begun => {
+            DrainEvent::Offline => self.offline_confirmed = true,
+            DrainEvent::HookEnded(hook) if hook + 1 == self.hooks_begun => {
                 self.hooks_ended = self.hooks_begun;
             }
-            Event::Left(guest) | Event::Moved(guest) | Event::Stayed(guest) => {
+            DrainEvent::Left(guest) | DrainEvent::Moved(guest) | DrainEvent::Stayed(guest) => {
                 self.moving.remove(guest);
             }
             _ => {}
         }
     }
 
-    fn check(&mut self, action: &Action<u8>, options: &Options) -> Result<(), TestCaseError> {
-        if !matches!(action, Action::Refuse(_)) {
+    fn check(&mut self, action: &DrainAction<u8>, options: &Options) -> Result<(), TestCaseError> {
+        if !matches!(action, DrainAction::Refuse(_)) {
             prop_assert_eq!(self.closed, 0, "{:?} after the end", action);
         }
         let hooks_are_over = self.hooks_ended == options.hooks && self.offline_confirmed;
         match action {
-            Action::GoOffline => prop_assert!(!std::mem::replace(&mut self.offline_asked, true)),
-            Action::RunHook(hook) => {
+            DrainAction::GoOffline => {
+                prop_assert!(!std::mem::replace(&mut self.offline_asked, true))
+            }
+            DrainAction::RunHook(hook) => {
                 prop_assert!(self.offline_confirmed, "a hook before offline");
-                prop_assert_ne!(options.mode, Mode::Off);
+                prop_assert_ne!(options.mode, DrainMode::Off);
                 prop_assert_eq!(*hook, self.hooks_begun);
                 prop_assert_eq!(self.hooks_begun, self.hooks_ended, "two hooks at once");
                 self.hooks_begun += 1;
             }
-            Action::Move(guest) => {
-                prop_assert_eq!(options.mode, Mode::Migrate);
+            DrainAction::Move(guest) => {
+                prop_assert_eq!(options.mode, DrainMode::Migrate);
                 prop_assert!(hooks_are_over, "a move before the hooks have ended");
                 prop_assert!(self.moving.insert(*guest), "moved twice at a time");
                 prop_assert!(self.moving.len() <= options.moves);
             }
-            Action::End(_) => {
-                prop_assert_eq!(options.mode, Mode::Off);
+            DrainAction::End(_) => {
+                prop_assert_eq!(options.mode, DrainMode::Off);
                 prop_assert!(self.offline_confirmed);
             }
-            Action::Refuse(_) => prop_assert!(self.offline_confirmed || self.closed > 0),
-            Action::Close { lost } => {
-                prop_assert!(hooks_are_over || options.mode == Mode::Off, "closed early");
+            DrainAction::Refuse(_) => prop_assert!(self.offline_confirmed || self.closed > 0),
+            DrainAction::Close { lost } => {
+                prop_assert!(
+                    hooks_are_over || options.mode == DrainMode::Off,
+                    "closed early"
+                );
                 prop_assert!(lost.is_empty(), "cut off before the limit");
                 self.closed += 1;
             }
@@ -91,10 +102,10 @@ impl Watch {
     }
 
     /// At the limit nothing begins any more.
-    fn check_late(&mut self, action: &Action<u8>) -> Result<(), TestCaseError> {
+    fn check_late(&mut self, action: &DrainAction<u8>) -> Result<(), TestCaseError> {
         match action {
-            Action::Refuse(_) => {}
-            Action::Close { lost } => {
+            DrainAction::Refuse(_) => {}
+            DrainAction::Close { lost } => {
                 self.closed += 1;
                 self.lost = lost.len();
             }
@@ -117,9 +128,9 @@ proptest! {
     ) {
         let options = Options { mode, limit: LIMIT, hooks, moves };
         let begin = Duration::from_secs(100);
-        let (mut drain, first) = Drain::begin(options, guests.clone(), begin);
+        let (mut drain, first) = DrainMachine::begin(options, guests.clone(), begin);
         let mut watch = Watch::default();
-        prop_assert_eq!(&first, &[Action::GoOffline]);
+        prop_assert_eq!(&first, &[DrainAction::GoOffline]);
         watch.check(&first[0], &options)?;
         let mut now = begin;
         let mut admitted = guests;
@@ -133,17 +144,17 @@ proptest! {
             step(&mut drain, &mut watch, &options, &mut admitted, &event, now)?;
         }
         if let Some(deadline) = drain.deadline() {
-            step(&mut drain, &mut watch, &options, &mut admitted, &Event::Tick, deadline)?;
+            step(&mut drain, &mut watch, &options, &mut admitted, &DrainEvent::Tick, deadline)?;
         }
-        prop_assert_eq!(drain.phase(), Phase::Close);
+        prop_assert_eq!(drain.phase(), DrainPhase::Close);
         prop_assert_eq!(watch.closed, 1);
-        let Sheet { moved, completed, lost } = drain.sheet();
+        let DrainCounts { moved, completed, lost } = drain.counts();
         prop_assert_eq!(lost as usize, watch.lost);
         prop_assert_eq!((moved + completed + lost) as usize, admitted.len());
     }
 }
 
-fn options(mode: Mode) -> Options {
+fn options(mode: DrainMode) -> Options {
     Options {
         hooks: 2,
         ..Options::new(mode)
@@ -151,47 +162,50 @@ fn options(mode: Mode) -> Options {
 }
 
 /// A drain in its third phase, with the guests 0 to 2, and what it did on entering it.
-fn leaving(options: Options) -> (Drain<u8>, Vec<Action<u8>>) {
-    let (mut drain, actions) = Drain::begin(options, 0..3, Duration::ZERO);
-    assert_eq!(actions, [Action::GoOffline]);
-    let mut actions = drain.on(Event::Offline, Duration::ZERO);
-    if options.mode != Mode::Off {
+fn leaving(options: Options) -> (DrainMachine<u8>, Vec<DrainAction<u8>>) {
+    let (mut drain, actions) = DrainMachine::begin(options, 0..3, Duration::ZERO);
+    assert_eq!(actions, [DrainAction::GoOffline]);
+    let mut actions = drain.on(DrainEvent::Offline, Duration::ZERO);
+    if options.mode != DrainMode::Off {
         for hook in 0..options.hooks {
-            assert_eq!(drain.phase(), Phase::Hooks);
-            assert_eq!(actions, [Action::RunHook(hook)]);
-            actions = drain.on(Event::HookEnded(hook), Duration::ZERO);
+            assert_eq!(drain.phase(), DrainPhase::Hooks);
+            assert_eq!(actions, [DrainAction::RunHook(hook)]);
+            actions = drain.on(DrainEvent::HookEnded(hook), Duration::ZERO);
         }
     }
-    assert_eq!(drain.phase(), Phase::Leave);
+    assert_eq!(drain.phase(), DrainPhase::Leave);
     (drain, actions)
 }
 
 #[test]
 fn migrating_moves_each_guest_and_loses_none() {
-    let (mut drain, actions) = leaving(options(Mode::Migrate));
-    assert_eq!(actions, [0, 1, 2].map(Action::Move));
+    let (mut drain, actions) = leaving(options(DrainMode::Migrate));
+    assert_eq!(actions, [0, 1, 2].map(DrainAction::Move));
     let now = Duration::from_secs(1);
-    assert_eq!(drain.on(Event::Moved(0), now), []);
-    assert_eq!(drain.on(Event::Moved(0), now), [], "repeated");
-    assert_eq!(drain.on(Event::Left(1), now), []);
-    let end = drain.on(Event::Moved(2), now);
-    assert_eq!(end, [Action::Close { lost: vec![] }]);
-    let sheet = Sheet {
+    assert_eq!(drain.on(DrainEvent::Moved(0), now), []);
+    assert_eq!(drain.on(DrainEvent::Moved(0), now), [], "repeated");
+    assert_eq!(drain.on(DrainEvent::Left(1), now), []);
+    let end = drain.on(DrainEvent::Moved(2), now);
+    assert_eq!(end, [DrainAction::Close { lost: vec![] }]);
+    let sheet = DrainCounts {
         moved: 2,
         completed: 1,
         lost: 0,
     };
-    assert_eq!((drain.sheet(), drain.deadline()), (sheet, None));
+    assert_eq!((drain.counts(), drain.deadline()), (sheet, None));
 }
 
 #[test]
 fn a_guest_that_stayed_is_moved_again_when_there_is_a_place() {
-    let (mut drain, _) = leaving(options(Mode::Migrate));
+    let (mut drain, _) = leaving(options(DrainMode::Migrate));
     let now = Duration::from_secs(1);
-    assert_eq!(drain.on(Event::Stayed(1), now), []);
-    assert_eq!(drain.on(Event::PlaceAppeared, now), [Action::Move(1)]);
+    assert_eq!(drain.on(DrainEvent::Stayed(1), now), []);
     assert_eq!(
-        drain.on(Event::PlaceAppeared, now),
+        drain.on(DrainEvent::TargetAppeared, now),
+        [DrainAction::Move(1)]
+    );
+    assert_eq!(
+        drain.on(DrainEvent::TargetAppeared, now),
         [],
         "already on its way"
     );
@@ -201,25 +215,28 @@ fn a_guest_that_stayed_is_moved_again_when_there_is_a_place() {
 fn moves_wait_for_room() {
     let (mut drain, actions) = leaving(Options {
         moves: 2,
-        ..options(Mode::Migrate)
+        ..options(DrainMode::Migrate)
     });
-    assert_eq!(actions, [0, 1].map(Action::Move));
-    assert_eq!(drain.on(Event::Moved(1), Duration::ZERO), [Action::Move(2)]);
+    assert_eq!(actions, [0, 1].map(DrainAction::Move));
+    assert_eq!(
+        drain.on(DrainEvent::Moved(1), Duration::ZERO),
+        [DrainAction::Move(2)]
+    );
 }
 
 #[test]
 fn waiting_guests_are_cut_off_at_thirty_seconds() {
-    let (mut drain, actions) = leaving(options(Mode::Wait));
+    let (mut drain, actions) = leaving(options(DrainMode::Wait));
     assert_eq!(actions, []);
     assert_eq!(drain.deadline(), Some(LIMIT));
-    drain.on(Event::Left(1), Duration::from_secs(3));
+    drain.on(DrainEvent::Left(1), Duration::from_secs(3));
     let before = LIMIT - Duration::from_nanos(1);
-    assert_eq!(drain.on(Event::Tick, before), []);
-    let end = drain.on(Event::Tick, LIMIT);
-    assert_eq!(end, [Action::Close { lost: vec![0, 2] }]);
+    assert_eq!(drain.on(DrainEvent::Tick, before), []);
+    let end = drain.on(DrainEvent::Tick, LIMIT);
+    assert_eq!(end, [DrainAction::Close { lost: vec![0, 2] }]);
     assert_eq!(
-        drain.sheet(),
-        Sheet {
+        drain.counts(),
+        DrainCounts {
             moved: 0,
             completed: 1,
             lost: 2
@@ -229,57 +246,57 @@ fn waiting_guests_are_cut_off_at_thirty_seconds() {
 
 #[test]
 fn who_has_left_at_the_limit_is_not_lost() {
-    let (mut drain, _) = leaving(options(Mode::Wait));
-    let end = drain.on(Event::Left(1), LIMIT);
-    assert_eq!(end, [Action::Close { lost: vec![0, 2] }]);
-    assert_eq!(drain.sheet().completed, 1);
+    let (mut drain, _) = leaving(options(DrainMode::Wait));
+    let end = drain.on(DrainEvent::Left(1), LIMIT);
+    assert_eq!(end, [DrainAction::Close { lost: vec![0, 2] }]);
+    assert_eq!(drain.counts().completed, 1);
 }
 
 #[test]
 fn off_runs_no_hooks_and_ends_each_guest() {
-    let (_, actions) = leaving(options(Mode::Off));
-    assert_eq!(actions, [0, 1, 2].map(Action::End));
+    let (_, actions) = leaving(options(DrainMode::Off));
+    assert_eq!(actions, [0, 1, 2].map(DrainAction::End));
 }
 
 #[test]
 fn guests_come_in_until_offline_is_confirmed() {
-    let (mut drain, _) = Drain::begin(options(Mode::Wait), [0u8], Duration::ZERO);
-    assert_eq!(drain.on(Event::Came(1), Duration::ZERO), []);
+    let (mut drain, _) = DrainMachine::begin(options(DrainMode::Wait), [0u8], Duration::ZERO);
+    assert_eq!(drain.on(DrainEvent::Arrived(1), Duration::ZERO), []);
     assert_eq!(drain.guests(), 2);
-    drain.on(Event::Offline, Duration::ZERO);
+    drain.on(DrainEvent::Offline, Duration::ZERO);
     assert_eq!(
-        drain.on(Event::Came(2), Duration::ZERO),
-        [Action::Refuse(2)]
+        drain.on(DrainEvent::Arrived(2), Duration::ZERO),
+        [DrainAction::Refuse(2)]
     );
     assert_eq!(drain.guests(), 2);
 }
 
 #[test]
 fn hooks_run_though_nobody_is_here() {
-    let (mut drain, _) = Drain::<u8>::begin(options(Mode::Wait), [], Duration::ZERO);
+    let (mut drain, _) = DrainMachine::<u8>::begin(options(DrainMode::Wait), [], Duration::ZERO);
     assert_eq!(
-        drain.on(Event::Offline, Duration::ZERO),
-        [Action::RunHook(0)]
+        drain.on(DrainEvent::Offline, Duration::ZERO),
+        [DrainAction::RunHook(0)]
     );
     assert_eq!(
-        drain.on(Event::HookEnded(1), Duration::ZERO),
+        drain.on(DrainEvent::HookEnded(1), Duration::ZERO),
         [],
         "not yet begun"
     );
     assert_eq!(
-        drain.on(Event::HookEnded(0), Duration::ZERO),
-        [Action::RunHook(1)]
+        drain.on(DrainEvent::HookEnded(0), Duration::ZERO),
+        [DrainAction::RunHook(1)]
     );
-    let end = drain.on(Event::HookEnded(1), Duration::ZERO);
-    assert_eq!(end, [Action::Close { lost: vec![] }]);
+    let end = drain.on(DrainEvent::HookEnded(1), Duration::ZERO);
+    assert_eq!(end, [DrainAction::Close { lost: vec![] }]);
 }
 
 fn step(
-    drain: &mut Drain<u8>,
+    drain: &mut DrainMachine<u8>,
     watch: &mut Watch,
     options: &Options,
     admitted: &mut BTreeSet<u8>,
-    event: &Event<u8>,
+    event: &DrainEvent<u8>,
     now: Duration,
 ) -> Result<(), TestCaseError> {
     let before = drain.phase();
@@ -288,8 +305,8 @@ fn step(
     if in_time {
         watch.saw(event);
     }
-    let is_over = before == Phase::Close;
-    let sheet = drain.sheet();
+    let is_over = before == DrainPhase::Close;
+    let sheet = drain.counts();
     let actions = drain.on(event.clone(), now);
     for action in &actions {
         if in_time || is_over {
@@ -299,19 +316,19 @@ fn step(
         }
     }
     prop_assert!(drain.phase() >= before, "a phase came back");
-    if let Event::Came(guest) = event
+    if let DrainEvent::Arrived(guest) = event
         && drain.guests() > had
     {
-        prop_assert_eq!(before, Phase::Offline, "let in too late");
+        prop_assert_eq!(before, DrainPhase::Offline, "let in too late");
         // A guest that left and came again is another one.
         if !admitted.insert(*guest) {
             return Err(TestCaseError::reject("came again"));
         }
     }
     if is_over {
-        prop_assert_eq!(drain.sheet(), sheet, "booked after the end");
+        prop_assert_eq!(drain.counts(), sheet, "booked after the end");
     } else if !in_time {
-        prop_assert_eq!(drain.phase(), Phase::Close, "went on after the limit");
+        prop_assert_eq!(drain.phase(), DrainPhase::Close, "went on after the limit");
     }
     Ok(())
 }

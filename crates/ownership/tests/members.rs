@@ -8,7 +8,7 @@
 
 mod world;
 
-use steadfast_ownership::strategy::{Strategy, Timing};
+use steadfast_ownership::strategy::{GroupTiming, Strategy};
 use world::{Weather, World};
 
 const PARTITIONS: u32 = 32_768;
@@ -102,7 +102,7 @@ fn new_world(test: &str) -> World {
     println!(
         "again: STEADFAST_SEED={seed} cargo test -p steadfast-ownership --test members {test}"
     );
-    World::new(PARTITIONS, Strategy::SHARE, Timing::DOTNET, seed)
+    World::new(PARTITIONS, Strategy::SHARE, GroupTiming::DOTNET, seed)
 }
 
 #[rustfmt::skip]

@@ -11,10 +11,10 @@ mod world;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use steadfast_ownership::strategy::{Strategy as Balancing, Timing};
+use steadfast_ownership::strategy::{GroupTiming, Strategy as Balancing};
 use world::{Weather, World};
 
-const TIMING: Timing = Timing::new(Duration::from_secs(30), Duration::from_secs(120));
+const TIMING: GroupTiming = GroupTiming::new(Duration::from_secs(30), Duration::from_secs(120));
 
 /// Something that happens to a group.
 #[derive(Clone, Debug)]

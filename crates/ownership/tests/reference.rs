@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use steadfast_core::clock::Timestamp;
-use steadfast_ownership::balance::{Action, Kind, Plan, plan};
+use steadfast_ownership::balance::{BalancePlan, ConditionalWrite, Kind, plan};
 use steadfast_ownership::census::Census;
-use steadfast_ownership::listing::Listing;
-use steadfast_ownership::record::{OwnerId, PartitionIndex, Version};
-use steadfast_ownership::strategy::{Step, Timing};
+use steadfast_ownership::listing::OwnershipListing;
+use steadfast_ownership::record::{OwnerId, PartitionIndex, RecordVersion};
+use steadfast_ownership::strategy::{BalanceStep, GroupTiming};
 
-const TIMING: Timing = Timing::new(Duration::from_secs(30), Duration::from_secs(120));
+const TIMING: GroupTiming = GroupTiming::new(Duration::from_secs(30), Duration::from_secs(120));
 const NOW: i64 = 1_000_000;
 const NAMES: [&str; 7] = ["", "me", "a", "b", "c", "d", "e"];
 
@@ -112,12 +112,17 @@ fn skewed() -> impl Strategy<Value = Vec<Row>> {
 }
 
 fn census(rows: &[Row]) -> Census {
-    let mut listing = Listing::new(rows.len() as u32);
+    let mut listing = OwnershipListing::new(rows.len() as u32);
     for (index, row) in (0..).zip(rows) {
         if let Some((owner, age, version)) = row {
             let modified = Timestamp(NOW - age * 1_000);
             let owner = OwnerId::new(owner);
-            listing.put(PartitionIndex(index), &owner, Version(*version), modified);
+            listing.put(
+                PartitionIndex(index),
+                &owner,
+                RecordVersion(*version),
+                modified,
+            );
         }
     }
     Census::take(listing, Timestamp(NOW), &TIMING)
@@ -131,17 +136,22 @@ fn held(rows: &[Row]) -> BTreeSet<u32> {
     held.map(|(index, _)| index).collect()
 }
 
-fn draw(census: &Census, held: &BTreeSet<u32>, step: Step, rng: &mut fastrand::Rng) -> Plan {
+fn draw(
+    census: &Census,
+    held: &BTreeSet<u32>,
+    step: BalanceStep,
+    rng: &mut fastrand::Rng,
+) -> BalancePlan {
     let held = held.iter().copied().map(PartitionIndex).collect();
     let mut chance = |bound| rng.u32(..bound);
     plan(census, &OwnerId::new("me"), &held, step, &mut chance)
 }
 
-fn partitions<'a>(actions: impl Iterator<Item = &'a Action>) -> BTreeSet<u32> {
+fn partitions<'a>(actions: impl Iterator<Item = &'a ConditionalWrite>) -> BTreeSet<u32> {
     actions.map(|action| action.partition.0).collect()
 }
 
-fn of_kind(plan: &Plan, is_it: fn(&Kind) -> bool) -> BTreeSet<u32> {
+fn of_kind(plan: &BalancePlan, is_it: fn(&Kind) -> bool) -> BTreeSet<u32> {
     partitions(plan.actions.iter().filter(|action| is_it(&action.kind)))
 }
 
@@ -156,7 +166,7 @@ proptest! {
         let mut rng = fastrand::Rng::with_seed(seed);
         let (mut claims, mut steals) = (BTreeSet::new(), BTreeSet::new());
         for _ in 0..400 {
-            let plan = draw(&census, &held, Step::One, &mut rng);
+            let plan = draw(&census, &held, BalanceStep::One, &mut rng);
             prop_assert_eq!(plan.balanced, permitted.balanced);
             prop_assert_eq!(&of_kind(&plan, |kind| *kind == Kind::Adopt), &permitted.adopts);
             prop_assert!(plan.actions.len() <= permitted.adopts.len() + 1);
@@ -172,7 +182,7 @@ proptest! {
     fn the_deficit_at_once_is_what_single_steps_claim_one_by_one(rows in rows(), seed: u64) {
         let held = held(&rows);
         let mut rng = fastrand::Rng::with_seed(seed);
-        let at_once = draw(&census(&rows), &held, Step::Deficit, &mut rng);
+        let at_once = draw(&census(&rows), &held, BalanceStep::Deficit, &mut rng);
         check_targets(&at_once, &rows)?;
         let claims = of_kind(&at_once, |kind| *kind == Kind::Claim);
         let permitted = model(&rows, "me", &held);
@@ -200,7 +210,7 @@ proptest! {
         }
         let living: Vec<_> = NAMES[1..].iter().map(|name| OwnerId::new(name)).collect();
         let mut listing = census(&rows).listing().clone();
-        let count = |listing: &Listing| {
+        let count = |listing: &OwnershipListing| {
             Census::with_members(listing.clone(), &living, Timestamp(NOW), &TIMING)
         };
         let mut rng = fastrand::Rng::with_seed(seed);
@@ -210,8 +220,8 @@ proptest! {
             let census = count(&listing);
             for id in &living {
                 let mut chance = |bound| rng.u32(..bound);
-                let plan = plan(&census, id, &owned(&census, id), Step::Share, &mut chance);
-                for Action { partition, expected, .. } in plan.actions {
+                let plan = plan(&census, id, &owned(&census, id), BalanceStep::Share, &mut chance);
+                for ConditionalWrite { partition, expected, .. } in plan.actions {
                     let result = listing.swap(partition, expected, id, Timestamp(NOW));
                     moves += usize::from(result.is_ok());
                 }
@@ -251,7 +261,7 @@ fn fewest_moves(rows: &[Row]) -> usize {
 }
 
 /// Writes name the version of the record they replace; steals name its owner.
-fn check_targets(plan: &Plan, rows: &[Row]) -> Result<(), TestCaseError> {
+fn check_targets(plan: &BalancePlan, rows: &[Row]) -> Result<(), TestCaseError> {
     for action in &plan.actions {
         let row = rows[action.partition.0 as usize];
         prop_assert_eq!(action.expected.0, row.map_or(0, |(_, _, version)| version));

@@ -8,17 +8,17 @@
 use std::fmt;
 
 use bytes::Bytes;
-use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
+use steadfast_core::codec::{ByteReader, DecodeError, put_bytes, put_varint};
 use xxhash_rust::xxh3::Xxh3;
 
 /// Which service an address belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Kind(pub u16);
+pub struct ServiceKind(pub u16);
 
 /// One instance of one service.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Address {
-    pub kind: Kind,
+    pub kind: ServiceKind,
     /// The group of instances, such as an entity's name or an event hub's.
     pub name: Bytes,
     /// The instance in that group.
@@ -27,7 +27,7 @@ pub struct Address {
 
 impl Address {
     /// Names an instance.
-    pub fn new(kind: Kind, name: impl Into<Bytes>, key: impl Into<Bytes>) -> Self {
+    pub fn new(kind: ServiceKind, name: impl Into<Bytes>, key: impl Into<Bytes>) -> Self {
         Self {
             kind,
             name: name.into(),
@@ -36,9 +36,9 @@ impl Address {
     }
 
     /// An address that no service has.
-    pub(crate) fn nobody() -> Self {
+    pub(crate) fn unassigned() -> Self {
         Self {
-            kind: Kind(u16::MAX),
+            kind: ServiceKind(u16::MAX),
             name: Bytes::new(),
             key: Bytes::new(),
         }
@@ -61,10 +61,10 @@ impl Address {
         put_bytes(out, &self.key);
     }
 
-    pub(crate) fn decode(reader: &mut Reader) -> Result<Self, Malformed> {
-        let kind = u16::try_from(reader.varint()?).map_err(|_| Malformed)?;
+    pub(crate) fn decode(reader: &mut ByteReader) -> Result<Self, DecodeError> {
+        let kind = u16::try_from(reader.varint()?).map_err(|_| DecodeError)?;
         Ok(Self {
-            kind: Kind(kind),
+            kind: ServiceKind(kind),
             name: reader.bytes()?,
             key: reader.bytes()?,
         })
@@ -113,17 +113,18 @@ impl Envelope {
     }
 
     /// The envelope in `bytes`, without copying them.
-    pub fn decode(bytes: Bytes) -> Result<Self, Malformed> {
-        let mut reader = Reader::new(bytes);
+    pub fn decode(bytes: Bytes) -> Result<Self, DecodeError> {
+        let mut reader = ByteReader::new(bytes);
         if reader.byte()? != FORMAT {
-            return Err(Malformed);
+            return Err(DecodeError);
         }
         let to = Address::decode(&mut reader)?;
         let cause = reader.u128_le()?;
         let body = reader.bytes()?;
-        match reader.is_empty() {
-            true => Ok(Self { to, body, cause }),
-            false => Err(Malformed),
+        if reader.is_empty() {
+            Ok(Self { to, body, cause })
+        } else {
+            Err(DecodeError)
         }
     }
 }
@@ -136,9 +137,9 @@ mod tests {
     #[test]
     fn addresses_keep_their_place_for_ever() {
         // Stored partitions depend on these numbers.
-        let address = Address::new(Kind(3), "counter", "a");
+        let address = Address::new(ServiceKind(3), "counter", "a");
         assert_eq!(address.spread() % 64, 62);
-        let other = Address::new(Kind(3), "counte", "ra");
+        let other = Address::new(ServiceKind(3), "counte", "ra");
         assert_ne!(address.spread(), other.spread());
     }
 
@@ -148,12 +149,12 @@ mod tests {
             kind in any::<u16>(), name in ".{0,20}", key in ".{0,20}",
             body in proptest::collection::vec(any::<u8>(), 0..100), cause in any::<u128>(),
         ) {
-            let to = Address::new(Kind(kind), name, key);
+            let to = Address::new(ServiceKind(kind), name, key);
             let envelope = Envelope { to, body: body.into(), cause };
             let bytes = envelope.encode();
             prop_assert_eq!(Envelope::decode(bytes.clone()), Ok(envelope));
             for end in 0..bytes.len() {
-                prop_assert_eq!(Envelope::decode(bytes.slice(..end)), Err(Malformed));
+                prop_assert_eq!(Envelope::decode(bytes.slice(..end)), Err(DecodeError));
             }
         }
     }

@@ -8,51 +8,51 @@ use steadfast_core::id::Lsn;
 use steadfast_storage::Writes;
 use tokio::sync::oneshot;
 
-use crate::address::{Address, Kind};
+use crate::address::{Address, ServiceKind};
 use crate::error::Result;
-use crate::message::Payload;
-use crate::transport::Link;
+use crate::message::MessagePayload;
+use crate::transport::PartitionLink;
 
 /// A command, and who sent it.
 pub(crate) struct Command {
-    pub(crate) origin: Origin,
+    pub(crate) origin: CommandOrigin,
     /// The first call. A user's transaction may call nothing.
-    pub(crate) first: Option<Step>,
+    pub(crate) first: Option<CommandStep>,
     /// The other commands of a user's transaction, which share its commit.
-    pub(crate) more: Vec<Step>,
+    pub(crate) more: Vec<CommandStep>,
     /// Rows of a user's transaction. Most commands have none, and a command is moved
     /// often, hence the box.
     pub(crate) writes: Option<Box<Writes>>,
-    pub(crate) errand: Errand,
+    pub(crate) suspension: Suspension,
 }
 
 /// The result of code outside the loop; `None`: it did not run.
-pub(crate) type Returned = Option<Arc<dyn Any + Send + Sync>>;
+pub(crate) type SuspensionResult = Option<Arc<dyn Any + Send + Sync>>;
 
 /// Whether a command waits for code outside the loop.
 #[derive(Clone, Default)]
-pub(crate) enum Errand {
+pub(crate) enum Suspension {
     #[default]
     None,
     /// Suspended, with the number of the suspension.
-    Away(u64),
-    Back(Returned),
+    Suspended(u64),
+    Completed(SuspensionResult),
 }
 
 /// One call of one service.
-pub(crate) struct Step {
+pub(crate) struct CommandStep {
     pub(crate) to: Address,
-    pub(crate) body: Payload,
+    pub(crate) body: MessagePayload,
 }
 
 /// Where a command comes from. Only callers can be refused; other origins repeat it.
-pub(crate) enum Origin {
+pub(crate) enum CommandOrigin {
     /// A caller that waits for an answer.
-    Caller(Caller),
+    Caller(ReplySender),
     /// A user's transaction.
     Transaction(oneshot::Sender<Result<Lsn>>),
     /// A message of another partition.
-    Link { link: Link, number: u64 },
+    Link { link: PartitionLink, number: u64 },
     /// A message of this partition to itself.
     Own { number: u64 },
     /// A timer, by the key of its row.
@@ -62,32 +62,32 @@ pub(crate) enum Origin {
 }
 
 /// A caller that waits for an answer.
-pub(crate) struct Caller {
-    pub(crate) reply: oneshot::Sender<Result<Payload>>,
+pub(crate) struct ReplySender {
+    pub(crate) reply: oneshot::Sender<Result<MessagePayload>>,
     /// The reply leaves the node, so it is encoded.
     pub(crate) is_remote: bool,
 }
 
 /// A caller whose answer a later turn gives.
-pub(crate) struct Waiting {
-    pub(crate) caller: Caller,
+pub(crate) struct DeferredCall {
+    pub(crate) caller: ReplySender,
     /// The service that answers.
-    pub(crate) service: Kind,
+    pub(crate) service: ServiceKind,
 }
 
 impl Command {
-    pub(crate) fn new(origin: Origin, to: Address, body: Payload) -> Self {
+    pub(crate) fn new(origin: CommandOrigin, to: Address, body: MessagePayload) -> Self {
         Self {
             origin,
-            first: Some(Step { to, body }),
+            first: Some(CommandStep { to, body }),
             more: Vec::new(),
             writes: None,
-            errand: Errand::None,
+            suspension: Suspension::None,
         }
     }
 
     /// All calls, in order.
-    pub(crate) fn steps(&self) -> impl Iterator<Item = &Step> {
+    pub(crate) fn steps(&self) -> impl Iterator<Item = &CommandStep> {
         self.first.iter().chain(&self.more)
     }
 
@@ -98,6 +98,9 @@ impl Command {
 
     /// Whether it may be refused: its sender learns of that.
     pub(crate) fn is_refusable(&self) -> bool {
-        matches!(self.origin, Origin::Caller(_) | Origin::Transaction(_))
+        matches!(
+            self.origin,
+            CommandOrigin::Caller(_) | CommandOrigin::Transaction(_)
+        )
     }
 }

@@ -11,17 +11,19 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use steadfast_core::id::Partition;
-use steadfast_ownership::drain::{Action, Drain, Event, Mode, Options, Phase};
+use steadfast_ownership::drain::{
+    DrainAction, DrainEvent, DrainMachine, DrainMode, DrainPhase, Options,
+};
 
-use crate::error::{Kind, Result};
-use crate::runtime::{HandedOver, Runtime};
+use crate::error::{ErrorKind, Result};
+use crate::runtime::{HandOverReport, Runtime};
 
 /// A hook of the application that runs before its node leaves.
-pub type Hook = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub type DrainHook = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The result of a drain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sheet {
+pub struct DrainSummary {
     /// Partitions that were handed over, with their timers, messages and work.
     pub moved: u64,
     /// Partitions that were not handed over in time; their next owner recovers
@@ -34,45 +36,45 @@ pub struct Sheet {
 }
 
 /// One step of a drain that took time.
-enum Done {
+enum DrainStep {
     Hook(u32),
-    HandedOver(Partition, Result<HandedOver>),
+    HandedOver(Partition, Result<HandOverReport>),
     Limit,
 }
 
 /// A drain in progress.
-struct Leaving<'a> {
+struct DrainRun<'a> {
     runtime: &'a Runtime,
-    drain: Drain<Partition>,
-    hooks: Vec<Option<Hook>>,
-    steps: FuturesUnordered<Pin<Box<dyn Future<Output = Done> + Send + 'a>>>,
-    sheet: Sheet,
+    drain: DrainMachine<Partition>,
+    hooks: Vec<Option<DrainHook>>,
+    steps: FuturesUnordered<Pin<Box<dyn Future<Output = DrainStep> + Send + 'a>>>,
+    summary: DrainSummary,
 }
 
 impl Runtime {
     /// Hands over all partitions: goes offline, runs the hooks in order, hands every
     /// partition over, and cuts off what is left after `limit`.
-    pub async fn drain(&self, hooks: Vec<Hook>, limit: Duration) -> Sheet {
+    pub async fn drain(&self, hooks: Vec<DrainHook>, limit: Duration) -> DrainSummary {
         let options = Options {
             limit,
             hooks: hooks.len() as u32,
-            ..Options::new(Mode::Migrate)
+            ..Options::new(DrainMode::Migrate)
         };
         self.go_offline();
-        let (drain, mut actions) = Drain::begin(options, self.serving(), self.now());
-        let mut leaving = Leaving {
+        let (drain, mut actions) = DrainMachine::begin(options, self.serving(), self.now());
+        let mut leaving = DrainRun {
             runtime: self,
             drain,
             hooks: hooks.into_iter().map(Some).collect(),
             steps: FuturesUnordered::new(),
-            sheet: Sheet::default(),
+            summary: DrainSummary::default(),
         };
         let end = async move {
             tokio::time::sleep(limit).await;
-            Done::Limit
+            DrainStep::Limit
         };
         leaving.steps.push(Box::pin(end));
-        while leaving.drain.phase() != Phase::Close {
+        while leaving.drain.phase() != DrainPhase::Close {
             for action in std::mem::take(&mut actions) {
                 actions.extend(leaving.perform(&action));
             }
@@ -85,7 +87,7 @@ impl Runtime {
         leaving.close(actions)
     }
 
-    async fn move_away(&self, partition: Partition, rest: Duration) -> Done {
+    async fn move_away(&self, partition: Partition, rest: Duration) -> DrainStep {
         // Reserves some of the time for the last flush.
         let commands = self.hand_over(partition, rest * 4 / 5).await;
         if let Err(error) = &commands {
@@ -96,78 +98,78 @@ impl Runtime {
                 "a partition was not handed over",
             );
         }
-        Done::HandedOver(partition, commands)
+        DrainStep::HandedOver(partition, commands)
     }
 }
 
-impl Leaving<'_> {
+impl DrainRun<'_> {
     /// Starts the action of the current phase.
-    fn perform(&mut self, action: &Action<Partition>) -> Vec<Action<Partition>> {
+    fn perform(&mut self, action: &DrainAction<Partition>) -> Vec<DrainAction<Partition>> {
         match *action {
-            Action::GoOffline => {
+            DrainAction::GoOffline => {
                 self.runtime.go_offline();
-                return self.drain.on(Event::Offline, self.runtime.now());
+                return self.drain.on(DrainEvent::Offline, self.runtime.now());
             }
-            Action::RunHook(index) => {
+            DrainAction::RunHook(index) => {
                 let hook = self.hooks.get_mut(index as usize).and_then(Option::take);
                 self.steps.push(Box::pin(run_hook(index, hook)));
             }
-            Action::Move(partition) => {
+            DrainAction::Move(partition) => {
                 let deadline = self.drain.deadline().unwrap_or_default();
                 let rest = deadline.saturating_sub(self.runtime.now());
                 let step = self.runtime.move_away(partition, rest);
                 self.steps.push(Box::pin(step));
             }
             // A drain moves partitions and adds none, and the end comes last.
-            Action::End(_) | Action::Refuse(_) | Action::Close { .. } => {}
+            DrainAction::End(_) | DrainAction::Refuse(_) | DrainAction::Close { .. } => {}
         }
         Vec::new()
     }
 
     /// Reports a finished step to the state machine.
-    fn book(&mut self, done: Done) -> Vec<Action<Partition>> {
+    fn book(&mut self, done: DrainStep) -> Vec<DrainAction<Partition>> {
         let mut now = self.runtime.now();
         let event = match done {
-            Done::Hook(index) => Event::HookEnded(index),
-            Done::HandedOver(partition, Ok(commands)) => {
-                self.sheet.completed += commands.completed;
-                self.sheet.cut_off += commands.cut_off;
-                Event::Moved(partition)
+            DrainStep::Hook(index) => DrainEvent::HookEnded(index),
+            DrainStep::HandedOver(partition, Ok(commands)) => {
+                self.summary.completed += commands.completed;
+                self.summary.cut_off += commands.cut_off;
+                DrainEvent::Moved(partition)
             }
             // It was not opened after all, or another call has handed it over in the
             // meantime.
-            Done::HandedOver(partition, Err(error)) => match error.kind() {
-                Kind::NotOwner { .. } => Event::Left(partition),
-                _ => Event::Stayed(partition),
+            DrainStep::HandedOver(partition, Err(error)) => match error.kind() {
+                ErrorKind::NotOwner { .. } => DrainEvent::Left(partition),
+                _ => DrainEvent::Stayed(partition),
             },
-            Done::Limit => {
+            DrainStep::Limit => {
                 now = now.max(self.drain.deadline().unwrap_or_default());
-                Event::Tick
+                DrainEvent::Tick
             }
         };
         self.drain.on(event, now)
     }
 
     /// Cuts off what is left.
-    fn close(mut self, actions: Vec<Action<Partition>>) -> Sheet {
+    fn close(mut self, actions: Vec<DrainAction<Partition>>) -> DrainSummary {
         // Cancels hand-overs that are in progress.
         self.steps.clear();
         for action in actions {
-            if let Action::Close { lost } = action {
+            if let DrainAction::Close { lost } = action {
                 for partition in lost {
                     self.runtime.abandon(partition);
                 }
             }
         }
-        let booked = self.drain.sheet();
-        (self.sheet.moved, self.sheet.left) = (booked.moved, booked.lost);
-        self.sheet
+        let booked = self.drain.counts();
+        (self.summary.moved, self.summary.left) = (booked.moved, booked.lost);
+        self.summary
     }
 }
 
-async fn run_hook(index: u32, hook: Option<Hook>) -> Done {
+async fn run_hook(index: u32, hook: Option<DrainHook>) -> DrainStep {
     if let Some(hook) = hook {
         hook.await;
     }
-    Done::Hook(index)
+    DrainStep::Hook(index)
 }

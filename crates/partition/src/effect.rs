@@ -9,7 +9,7 @@ use std::any::Any;
 use bytes::Bytes;
 use steadfast_core::id::{Epoch, Partition};
 
-use crate::address::{Address, Kind};
+use crate::address::{Address, ServiceKind};
 
 /// An action outside the partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,19 +32,19 @@ pub trait Performer: Send + Sync + 'static {
 
     /// This node has stopped serving a partition and has not opened it again: the next
     /// owner starts its effects again. It must not block either.
-    fn parted(&self, _: Partition) {}
+    fn partition_closed(&self, _: Partition) {}
 
     /// An object that services of this kind may use in their turns, such as access to
     /// code outside the loop. They know its type.
-    fn helper(&self, _: Kind) -> Option<&(dyn Any + Send + Sync)> {
+    fn helper(&self, _: ServiceKind) -> Option<&(dyn Any + Send + Sync)> {
         None
     }
 }
 
 /// Performs nothing: for spaces whose services have no effects.
-pub struct Idle;
+pub struct NoopPerformer;
 
-impl Performer for Idle {
+impl Performer for NoopPerformer {
     fn perform(&self, effect: Effect) {
         tracing::warn!(
             event = "partition.no_performer",

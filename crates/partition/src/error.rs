@@ -10,8 +10,8 @@ use steadfast_core::error::Code;
 use steadfast_core::id::Partition;
 use steadfast_storage::Error as StorageError;
 
-use crate::address::Kind as ServiceKind;
-use crate::refusal::Refusal;
+use crate::address::ServiceKind;
+use crate::service_error::ServiceError;
 
 /// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -19,14 +19,14 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// An error: its kind and its cause.
 #[derive(Clone, Debug)]
 pub struct Error {
-    kind: Kind,
+    kind: ErrorKind,
     source: Option<Box<StorageError>>,
 }
 
 /// The kinds of failure; each has its own code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum ErrorKind {
     /// This node does not serve the partition.
     NotOwner { partition: Partition },
     /// The partition is being handed over.
@@ -34,7 +34,7 @@ pub enum Kind {
     /// Too many commands wait.
     Busy { partition: Partition },
     /// The service refused the command; nothing has changed.
-    Refused(Refusal),
+    Refused(ServiceError),
     /// The service is not registered.
     NoService { kind: ServiceKind },
     /// The owner was lost before the outcome of the command was known.
@@ -51,20 +51,20 @@ pub enum Kind {
 
 impl Error {
     /// An error without a cause underneath.
-    pub fn new(kind: Kind) -> Self {
+    pub fn new(kind: ErrorKind) -> Self {
         Self { kind, source: None }
     }
 
     /// The owner was lost while the command was in progress.
     pub fn unknown(partition: Partition, cause: Option<StorageError>) -> Self {
         Self {
-            kind: Kind::OutcomeUnknown { partition },
+            kind: ErrorKind::OutcomeUnknown { partition },
             source: cause.map(Box::new),
         }
     }
 
     /// What kind of failure this is.
-    pub fn kind(&self) -> &Kind {
+    pub fn kind(&self) -> &ErrorKind {
         &self.kind
     }
 
@@ -76,16 +76,16 @@ impl Error {
     /// The stable code, the name of its page in `docs/errors/`.
     pub fn code(&self) -> Code {
         Code(match &self.kind {
-            Kind::NotOwner { .. } => "STF-4001",
-            Kind::Draining { .. } => "STF-4002",
-            Kind::Busy { .. } => "STF-4003",
-            Kind::NoService { .. } => "STF-4004",
-            Kind::OutcomeUnknown { .. } => "STF-4005",
-            Kind::Malformed { .. } => "STF-4006",
-            Kind::SpaceDiffers { .. } => "STF-4007",
-            Kind::Unreachable { .. } => "STF-4008",
-            Kind::Refused(refusal) => return refusal.code,
-            Kind::Storage => match &self.source {
+            ErrorKind::NotOwner { .. } => "STF-4001",
+            ErrorKind::Draining { .. } => "STF-4002",
+            ErrorKind::Busy { .. } => "STF-4003",
+            ErrorKind::NoService { .. } => "STF-4004",
+            ErrorKind::OutcomeUnknown { .. } => "STF-4005",
+            ErrorKind::Malformed { .. } => "STF-4006",
+            ErrorKind::SpaceDiffers { .. } => "STF-4007",
+            ErrorKind::Unreachable { .. } => "STF-4008",
+            ErrorKind::Refused(refusal) => return refusal.code,
+            ErrorKind::Storage => match &self.source {
                 Some(source) => return source.code(),
                 None => "STF-4005",
             },
@@ -96,7 +96,7 @@ impl Error {
 impl From<StorageError> for Error {
     fn from(source: StorageError) -> Self {
         Self {
-            kind: Kind::Storage,
+            kind: ErrorKind::Storage,
             source: Some(Box::new(source)),
         }
     }
@@ -105,14 +105,14 @@ impl From<StorageError> for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.kind, &self.source) {
-            (Kind::Storage, Some(source)) => source.fmt(f),
+            (ErrorKind::Storage, Some(source)) => source.fmt(f),
             (kind, Some(source)) => write!(f, "{}: {kind} ({source})", self.code()),
             (kind, None) => write!(f, "{}: {kind}", self.code()),
         }
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotOwner { partition } => {

@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 use steadfast_core::id::{Lsn, Partition};
 use tokio::sync::oneshot;
 
+use crate::control::BatchReceipt;
 use crate::effect::Effect;
 use crate::error::{Error, Result};
-use crate::message::Payload;
-use crate::post::Receipt;
+use crate::message::MessagePayload;
 
 /// A value that waits for a commit.
 #[derive(Debug)]
@@ -21,17 +21,20 @@ pub(crate) struct Gated<T> {
 }
 
 /// An output of the partition.
-pub(crate) enum Release {
-    Reply(oneshot::Sender<Result<Payload>>, Result<Payload>),
+pub(crate) enum GatedOutput {
+    Reply(
+        oneshot::Sender<Result<MessagePayload>>,
+        Result<MessagePayload>,
+    ),
     Committed(oneshot::Sender<Result<Lsn>>, Lsn),
     /// Messages to a partition, up to this number.
     Send(Partition, u64),
     /// The last number of a link that is handled.
-    Acknowledge(Receipt, u64),
+    Acknowledge(BatchReceipt, u64),
     Perform(Effect),
 }
 
-impl Release {
+impl GatedOutput {
     /// Discards the output: its receiver gets the error.
     pub(crate) fn fail(self, error: &Error) {
         // The receiver may have stopped waiting.
@@ -46,28 +49,29 @@ impl Release {
 
 #[derive(Default)]
 pub(crate) struct Gate {
-    waiting: VecDeque<Gated<Release>>,
+    waiting: VecDeque<Gated<GatedOutput>>,
 }
 
 impl Gate {
     /// Holds an output back until `lsn` is durable, behind earlier ones.
-    pub(crate) fn hold(&mut self, lsn: Lsn, value: Release) {
+    pub(crate) fn hold(&mut self, lsn: Lsn, value: GatedOutput) {
         let last = self.waiting.back().map_or(Lsn(0), |gated| gated.lsn);
         let lsn = lsn.max(last);
         self.waiting.push_back(Gated { lsn, value });
     }
 
     /// The next output that may leave.
-    pub(crate) fn pass(&mut self, durable: Lsn) -> Option<Release> {
+    pub(crate) fn pass(&mut self, durable: Lsn) -> Option<GatedOutput> {
         let next = self.waiting.front()?;
-        match next.lsn <= durable {
-            true => self.waiting.pop_front().map(|gated| gated.value),
-            false => None,
+        if next.lsn <= durable {
+            self.waiting.pop_front().map(|gated| gated.value)
+        } else {
+            None
         }
     }
 
     /// All outputs that wait, with their LSNs.
-    pub(crate) fn drain(&mut self) -> VecDeque<Gated<Release>> {
+    pub(crate) fn drain(&mut self) -> VecDeque<Gated<GatedOutput>> {
         std::mem::take(&mut self.waiting)
     }
 

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use steadfast_core::id::Partition;
 
 use crate::address::{Address, Envelope};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::message::Message;
 use crate::router::Router;
 use crate::service::Service;
 use crate::space::Space;
-use crate::transport::Transport;
+use crate::transport::NodeTransport;
 
 /// A typed client of a service. Clones are cheap.
 pub struct Handle<S> {
@@ -41,7 +41,7 @@ impl<S: Service> Handle<S> {
 
     /// Calls an instance and waits for its answer, which is durable. If too many
     /// calls are under way, it waits for room first.
-    pub async fn call(&self, to: Address, command: S::Command) -> Result<S::Reply> {
+    pub async fn call(&self, to: Address, command: S::Command) -> Result<S::Response> {
         let partition = self.space.partition(&to);
         self.call_in(partition, to, command).await
     }
@@ -52,21 +52,22 @@ impl<S: Service> Handle<S> {
         partition: Partition,
         to: Address,
         command: S::Command,
-    ) -> Result<S::Reply> {
-        let envelope = match self.router.door(partition) {
-            Some(door) if self.router.is_alone() => return door.call(to, command).await,
+    ) -> Result<S::Response> {
+        let envelope = match self.router.mailbox(partition) {
+            Some(door) if self.router.is_single_node() => return door.call(to, command).await,
             Some(door) => {
                 // The partition may be handed over just now: the router then sends the
                 // call to its next owner.
                 let again = Envelope::new(to.clone(), command.encode());
                 match door.call(to, command).await {
-                    Err(error) if matches!(error.kind(), Kind::Draining { .. }) => again,
+                    Err(error) if matches!(error.kind(), ErrorKind::Draining { .. }) => again,
                     done => return done,
                 }
             }
             None => Envelope::new(to, command.encode()),
         };
         let reply = self.router.call(partition, envelope).await?;
-        S::Reply::decode(&reply).map_err(|_| Error::new(Kind::Malformed { what: "the reply" }))
+        S::Response::decode(&reply)
+            .map_err(|_| Error::new(ErrorKind::Malformed { what: "the reply" }))
     }
 }

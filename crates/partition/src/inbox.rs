@@ -9,17 +9,17 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 use steadfast_core::id::{Lsn, Partition};
 
-use crate::post::Receipt;
-use crate::transport::{Link, Parcel};
+use crate::control::BatchReceipt;
+use crate::transport::{MessageBatch, PartitionLink};
 
 #[derive(Default)]
 pub(crate) struct Inbox {
-    lines: BTreeMap<Link, Line>,
+    lines: BTreeMap<PartitionLink, InboundLink>,
 }
 
 /// The incoming messages of one partition.
 #[derive(Default)]
-struct Line {
+struct InboundLink {
     /// Whether a message ever arrived.
     is_known: bool,
     handled: u64,
@@ -30,23 +30,23 @@ struct Line {
     queued: u64,
     /// The message that is being handled; it waits for rows.
     is_busy: bool,
-    acknowledgements: Vec<(u64, Receipt)>,
+    acknowledgements: Vec<(u64, BatchReceipt)>,
 }
 
 impl Inbox {
     /// Restores a link from its row.
-    pub(crate) fn restore(&mut self, link: Link, handled: u64) {
-        let line = Line {
+    pub(crate) fn restore(&mut self, link: PartitionLink, handled: u64) {
+        let line = InboundLink {
             is_known: true,
             handled,
             queued: handled,
-            ..Line::default()
+            ..InboundLink::default()
         };
         self.lines.insert(link, line);
     }
 
     /// Queues a batch; answers how many of its messages are duplicates.
-    pub(crate) fn take(&mut self, parcel: Parcel, receipt: Receipt) -> usize {
+    pub(crate) fn take(&mut self, parcel: MessageBatch, receipt: BatchReceipt) -> usize {
         let line = self.lines.entry(parcel.link).or_default();
         if !line.is_known {
             // Messages before these were for an earlier incarnation of this partition.
@@ -78,7 +78,7 @@ impl Inbox {
     }
 
     /// The next message of a link, unless one is being handled.
-    pub(crate) fn next(&mut self, link: Link) -> Option<(u64, Bytes)> {
+    pub(crate) fn next(&mut self, link: PartitionLink) -> Option<(u64, Bytes)> {
         let line = self.lines.get_mut(&link)?;
         if line.is_busy {
             return None;
@@ -89,7 +89,7 @@ impl Inbox {
     }
 
     /// A message was handled in the commit at `lsn`.
-    pub(crate) fn handled(&mut self, link: Link, number: u64, lsn: Lsn) {
+    pub(crate) fn handled(&mut self, link: PartitionLink, number: u64, lsn: Lsn) {
         if let Some(line) = self.lines.get_mut(&link) {
             (line.handled, line.lsn) = (number, lsn);
             line.is_busy = false;
@@ -97,7 +97,10 @@ impl Inbox {
     }
 
     /// Acknowledgements, each with the commit that must be durable first.
-    pub(crate) fn acknowledgements(&mut self, link: Link) -> Vec<(Lsn, u64, Receipt)> {
+    pub(crate) fn acknowledgements(
+        &mut self,
+        link: PartitionLink,
+    ) -> Vec<(Lsn, u64, BatchReceipt)> {
         let Some(line) = self.lines.get_mut(&link) else {
             return Vec::new();
         };
@@ -119,7 +122,7 @@ impl Inbox {
 }
 
 /// The key of a link's row.
-pub(crate) fn row_key(link: Link) -> Vec<u8> {
+pub(crate) fn row_key(link: PartitionLink) -> Vec<u8> {
     let mut key = Vec::with_capacity(20);
     key.extend_from_slice(&link.source.0.to_be_bytes());
     key.extend_from_slice(&link.incarnation.to_be_bytes());
@@ -127,10 +130,10 @@ pub(crate) fn row_key(link: Link) -> Vec<u8> {
 }
 
 /// The link in the key of a row.
-pub(crate) fn split_row_key(key: &[u8]) -> Option<Link> {
+pub(crate) fn split_row_key(key: &[u8]) -> Option<PartitionLink> {
     let (source, rest) = key.split_first_chunk::<4>()?;
     let incarnation = rest.first_chunk::<16>()?;
-    Some(Link {
+    Some(PartitionLink {
         source: Partition(u32::from_be_bytes(*source)),
         incarnation: u128::from_be_bytes(*incarnation),
     })
@@ -142,18 +145,18 @@ mod tests {
 
     #[test]
     fn a_parcel_may_reach_the_number_before_the_last() {
-        let link = Link {
+        let link = PartitionLink {
             source: Partition(9),
             incarnation: 1,
         };
-        let parcel = Parcel {
+        let parcel = MessageBatch {
             link,
             first: u64::MAX - 2,
             messages: vec!["one".into(), "two".into()],
         };
         let mut inbox = Inbox::default();
         let (reply, _answer) = tokio::sync::oneshot::channel();
-        assert_eq!(inbox.take(parcel, Receipt::Far(reply)), 0);
+        assert_eq!(inbox.take(parcel, BatchReceipt::Remote(reply)), 0);
         assert_eq!(inbox.next(link), Some((u64::MAX - 2, "one".into())));
     }
 }

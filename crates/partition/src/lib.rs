@@ -5,75 +5,188 @@
 //! a [`Turn`] and request timers, messages and effects. One commit holds all of it, and
 //! nothing leaves the partition before that commit is durable.
 //!
-//! `sequencer` and `run` decide, synchronously; `owner` is the loop around them;
+//! `sequencer` and `run` decide, synchronously; `owner_loop` is the loop around them;
 //! `runtime` opens partitions and hands them over.
+//!
+//! # One command, from caller to disk and back
+//!
+//! Protocols bring commands in from sockets; from `Handle` on the path is the same.
+//!
+//! 1. `handle.rs`, `Handle::call`: the address is hashed to a partition (`space.rs`), and
+//!    `router.rs` looks up whether this node serves it. If not, the command is encoded and
+//!    sent through the `NodeTransport` to the node that does, whose router continues at the
+//!    same step.
+//! 2. `mailbox.rs`: a bounded queue leads into the partition. It applies backpressure: a
+//!    caller waits while the queue is full.
+//! 3. `owner_loop.rs`: the loop of the partition takes some of everything that has arrived
+//!    (durability, results of reads, messages, callers, due timers), runs one **round**,
+//!    and waits. Inside a round it never waits for disk, network or user code.
+//! 4. `sequencer.rs`, `accept`: if an earlier command to the same instance waits for rows,
+//!    this one queues behind it (`blocked_commands.rs`). Otherwise it runs.
+//! 5. `run.rs`, `decide`: the `handle` method of the service gets a `Turn` (`turn.rs`). It
+//!    reads rows from memory, staged writes included, and requests rows, timers, messages
+//!    and work. A row that is not in memory ends the turn: it is read outside the loop
+//!    (`load.rs`), pinned until then (`pinned_rows.rs`), and the command runs again from
+//!    its beginning. User code that has to run first is the other reason: a **suspension**
+//!    (`suspension.rs`). The service passes a `Completer` to the code outside the loop, the
+//!    command waits in the queue of its instance, and runs again with the result, or with
+//!    the information that no code has run.
+//! 6. `run.rs`, `conclude`: messages get their numbers per destination (`outbox.rs`), the
+//!    record that deduplicates a message or timer is added (`inbox.rs`, `timers.rs`), and
+//!    everything is staged as one transaction: `Ledger::stage_after` in `crates/storage`.
+//!    It refuses if writes that the turn has read were rolled back in between.
+//! 7. From here the path is that of one commit: the group, the log, one `fdatasync`
+//!    (documentation of `crates/storage/src/lib.rs`).
+//!
+//! Back:
+//!
+//! 8. The durable LSN of the ledger advances and wakes the loop. `gate.rs` releases what
+//!    depended on it, in order: replies, acknowledgements, messages to other partitions,
+//!    effects.
+//! 9. Messages travel as `MessageBatch`, one in flight per link; the receiver acknowledges
+//!    the last number that is durable there, and drops numbers it has seen. Between two
+//!    loops of one node the batch and its receipt are control messages (`control.rs`), with
+//!    no task between them. The rows of delivered messages are deleted with the sender's
+//!    next commit.
+//! 10. Effects go to the `Performer`. **Work** has a row, so it is performed again after
+//!     every load of the partition, until a command ends it.
+//!
+//! If staged writes are rolled back (a full disk), memory no longer matches the rows:
+//! callers get an error, and the loop loads the partition again. If the ledger fails, the
+//! loop ends, and `runtime.rs` acquires the partition again unless another node owns it.
+//!
+//! # One request for another node's partition
+//!
+//! `docs/decisions/0010-cluster.md` gives the reasons.
+//!
+//! 1. `router.rs`: this node has no mailbox for the partition. The request is a command
+//!    (`handle.rs`), a read (`remote_reader.rs`, with the requests of `read_request.rs`) or
+//!    a call of an owner handler (`owner_handler.rs`).
+//! 2. `cluster/forwarder.rs` looks the owner up in `cluster/members.rs`. If there is none,
+//!    it waits for a change, for a bounded time.
+//! 3. `cluster/request.rs` encodes the request; `crates/protocols/src/cluster/client.rs`
+//!    sends it, over one HTTP/2 connection per node on which both sides have proven that
+//!    they have the key (`proof.rs`, `trust.rs` and `server.rs` beside it).
+//! 4. The other node answers in `cluster/assignment.rs`, from its own mailboxes only: it
+//!    forwards nothing.
+//! 5. Back: an answer, a refusal with its code, or an error that says whether the owner may
+//!    be looked up again. A request that may have been executed is not repeated, unless it
+//!    is safe to repeat.
+//!
+//! `cluster/membership.rs` has three tasks. One renews the lease
+//! (`cluster/lease_renewal.rs`). Another writes the record of this node and reads those of
+//! the others (`cluster/record_sync.rs`, `cluster/member_record.rs`), makes the plan
+//! (`cluster/plan.rs`, pure) and carries it out (`cluster/assignment.rs`). The third probes
+//! whether the other nodes are reachable (`cluster/probe.rs`).
+//! `crates/storage/src/node_lease.rs` detects an expired lease at the next read from
+//! memory.
+//!
+//! Absent: a coordinator, a clock that is compared with another one, a second hop, a stream
+//! between nodes that must be kept, a record that decides anything.
+//!
+//! # The owner of a space in two regions
+//!
+//! One commit in two regions is in the documentation of `crates/storage/src/lib.rs`;
+//! `docs/decisions/0013-regions.md` gives the reasons.
+//!
+//! - `crates/storage/src/mirror/vote.rs` (pure) is a voter; `region/vote_store.rs` persists
+//!   its votes, in both regions and at the witness.
+//! - `region/pair.rs` claims a free leader lease, and steps down when it learns of a later
+//!   epoch.
+//! - `region/leader.rs` renews the lease of the owner and has the mirror make a whole copy.
+//! - `region/handover.rs` hands the space over, in a task of its own, and only when no
+//!   calls are in progress.
+//! - `crates/steadfast/src/node/job_home.rs` assembles this for the jobs of one home,
+//!   `crates/steadfast/src/node/region.rs` for both homes of a pair;
+//!   `crates/steadfast/src/node/region_server.rs` serves the other regions.
+//! - `crates/protocols/src/scheduler/pair.rs` finds the home of a collection and forwards
+//!   requests to its owner; `crates/jobs/src/name_tickets.rs` keeps a name from being used
+//!   in both homes.
+//! - `crates/protocols/src/outbound/call_permit.rs` is checked before every call; on a node
+//!   of a cluster it follows the lease.
+//!
+//! # Tests
+//!
+//! - `tests/runtime.rs`: commands, cold rows, timers, messages, work, transactions and
+//!   drain on one node.
+//! - `tests/simulation.rs`: several nodes in one thread: crashes between any two calls of
+//!   the engine, lost, late and repeated messages, the hostile engine, jumping clocks,
+//!   owners that change. Messages once and in order, timers once, no effect before its
+//!   commit, one owner per epoch, nothing acknowledged lost. A seed decides everything.
+//!   `cargo xtask mutants partition` plants faults into the runtime, and the simulation
+//!   finds them.
+//! - `tests/region_pair.rs`: the pair around the mirror on a paused clock: takeover, the
+//!   time between stopping and following, work alone and without a witness, leaving, a loss
+//!   that is accepted, a copy that is never whole, automatic failback.
+//! - `tests/cluster_lease.rs`: a node whose renewals do not arrive is silent before others
+//!   may take over, and acquires nothing.
 
 mod address;
-mod ahead;
 mod alarm;
-mod asking;
-mod clerk;
+mod blocked_commands;
 pub mod cluster;
 mod command;
-mod door;
-mod draft;
+mod control;
 mod drain;
+mod durable_reads;
 mod effect;
-mod errand;
 mod error;
 mod gate;
 mod handle;
 mod inbox;
-mod lanes;
 mod load;
+mod mailbox;
 mod message;
 mod metrics;
-mod near;
 mod outbox;
-mod owner;
-mod post;
-mod question;
-mod reading;
-mod refusal;
+mod owner_handler;
+mod owner_loop;
+mod pending_effects;
+mod pinned_rows;
+mod read_handler;
+mod read_request;
 pub mod region;
+mod remote_reader;
 mod replicas;
 mod router;
 mod run;
 mod runtime;
 mod sequencer;
 mod service;
+mod service_error;
 mod space;
+mod suspension;
 mod tables;
+mod timer_index;
+mod timer_lookahead;
 mod timers;
 mod transport;
 mod turn;
 pub mod volatile;
-mod warm;
-mod window;
-mod written;
+mod write_buffer;
 
-pub use address::{Address, Envelope, Kind};
-pub use clerk::{Clerk, Inquiry};
-pub use door::{Door, Pending};
-pub use draft::CallId;
-pub use drain::{Hook, Sheet};
-pub use effect::{Effect, Idle, Performer};
-pub use errand::{Ticket, Trip};
-pub use error::{Error, Kind as ErrorKind, Result};
+pub use address::{Address, Envelope, ServiceKind};
+pub use drain::{DrainHook, DrainSummary};
+pub use durable_reads::{AppendPosition, Batch, ReadPosition, StreamHead, TableRow};
+pub use effect::{Effect, NoopPerformer, Performer};
+pub use error::{Error, ErrorKind, Result};
 pub use handle::Handle;
+pub use mailbox::{Mailbox, PendingResponse};
 pub use message::Message;
-pub use metrics::{Counts, Metrics};
-pub use question::{Finding, Question};
-pub use reading::{Batch, Head, Place, Row, Start};
-pub use refusal::{Halt, Refusal};
-pub use replicas::Replicas;
+pub use metrics::{Metrics, PartitionCounts};
+pub use owner_handler::{OwnerHandler, OwnerRequest};
+pub use pending_effects::CallId;
+pub use read_request::{ReadRequest, ReadResponse};
+pub use remote_reader::{ReadView, RemoteReader};
+pub use replicas::CollectionReplicas;
 pub use router::Router;
-pub use runtime::{HandedOver, Options, Parted, Parting, Runtime};
-pub use service::{Answer, Service, Services};
+pub use runtime::{HandOverFuture, HandOverHook, HandOverReport, Options, Runtime};
+pub use service::{Service, Services, TurnOutcome};
+pub use service_error::{ServiceError, TurnError};
 pub use space::Space;
 pub use steadfast_storage::engine::Scan;
 pub use steadfast_storage::{Error as StorageError, Snapshot};
+pub use suspension::{Completer, SuspensionState};
 pub use tables::{STREAMS_PER_SERVICE, service_stream, service_table};
-pub use transport::{Alone, Link, Parcel, Transport};
+pub use transport::{MessageBatch, NodeTransport, PartitionLink, SingleNode};
 pub use turn::Turn;
-pub use window::{Glance, Window};

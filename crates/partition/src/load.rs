@@ -8,33 +8,33 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use bytes::Bytes;
-use steadfast_core::id::{Lsn, Partition, Table};
+use steadfast_core::id::{Lsn, Partition, TableId};
 use steadfast_core::limits;
-use steadfast_storage::engine::{Row as TableRow, Scan};
-use steadfast_storage::{Ledger, Result, Snapshot, View};
+use steadfast_storage::engine::{Scan, TableRow};
+use steadfast_storage::{Ledger, Result, Snapshot, Visibility};
 
 use crate::address::Envelope;
-use crate::draft::Timer;
 use crate::effect::Effect;
 use crate::inbox;
 use crate::outbox;
+use crate::pending_effects::Timer;
+use crate::pinned_rows::RowAddress;
 use crate::tables::{OUTBOX, RECEIVED, SENT, TIMERS, WORK};
-use crate::transport::Link;
-use crate::warm::Row;
+use crate::transport::PartitionLink;
 
 /// State that is loaded before the first command runs.
-pub(crate) struct Opening {
+pub(crate) struct InitialState {
     /// The last number assigned per destination.
     pub(crate) sent: Vec<(Partition, u64)>,
     /// The last number handled per link.
-    pub(crate) received: Vec<(Link, u64)>,
+    pub(crate) received: Vec<(PartitionLink, u64)>,
     /// Open work.
     pub(crate) work: Vec<Effect>,
 }
 
 /// Reads the links and the open work. Idle instances cost nothing.
-pub(crate) async fn opening(ledger: &Ledger) -> Result<Opening> {
-    let mut opening = Opening {
+pub(crate) async fn initial_state(ledger: &Ledger) -> Result<InitialState> {
+    let mut opening = InitialState {
         sent: Vec::new(),
         received: Vec::new(),
         work: Vec::new(),
@@ -71,12 +71,15 @@ pub(crate) async fn opening(ledger: &Ledger) -> Result<Opening> {
 }
 
 /// Reads rows for a command that waits.
-pub(crate) async fn rows(ledger: Ledger, rows: Vec<Row>) -> Vec<(Row, Option<Bytes>)> {
+pub(crate) async fn rows(
+    ledger: Ledger,
+    rows: Vec<RowAddress>,
+) -> Vec<(RowAddress, Option<Bytes>)> {
     let read = rows.into_iter().map(|row| {
         let ledger = &ledger;
         async move {
             let (table, key) = row;
-            let value = persist(|| ledger.get(table, &key, View::Staged)).await;
+            let value = persist(|| ledger.get(table, &key, Visibility::Staged)).await;
             ((table, key), value)
         }
     });
@@ -131,7 +134,7 @@ pub(crate) async fn messages(
 }
 
 /// Calls `each` for every row of a table, page by page.
-async fn all(ledger: &Ledger, table: Table, mut each: impl FnMut(TableRow)) -> Result<()> {
+async fn all(ledger: &Ledger, table: TableId, mut each: impl FnMut(TableRow)) -> Result<()> {
     let snapshot = ledger.snapshot()?;
     let mut from = Bound::Unbounded;
     loop {
@@ -149,7 +152,7 @@ async fn all(ledger: &Ledger, table: Table, mut each: impl FnMut(TableRow)) -> R
     }
 }
 
-async fn scan(ledger: &Ledger, table: Table, range: Scan) -> Result<Vec<TableRow>> {
+async fn scan(ledger: &Ledger, table: TableId, range: Scan) -> Result<Vec<TableRow>> {
     let snapshot: Snapshot = ledger.snapshot()?;
     snapshot.scan(table, range).await
 }

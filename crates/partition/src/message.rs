@@ -6,7 +6,7 @@
 use std::any::Any;
 
 use bytes::Bytes;
-use steadfast_core::codec::Malformed;
+use steadfast_core::codec::DecodeError;
 
 /// A type that can be sent between nodes and versions.
 pub trait Message: Send + Sync + Sized + 'static {
@@ -14,7 +14,7 @@ pub trait Message: Send + Sync + Sized + 'static {
     fn encode(&self) -> Bytes;
 
     /// The value in `bytes`.
-    fn decode(bytes: &Bytes) -> Result<Self, Malformed>;
+    fn decode(bytes: &Bytes) -> Result<Self, DecodeError>;
 }
 
 impl Message for Bytes {
@@ -22,7 +22,7 @@ impl Message for Bytes {
         self.clone()
     }
 
-    fn decode(bytes: &Bytes) -> Result<Self, Malformed> {
+    fn decode(bytes: &Bytes) -> Result<Self, DecodeError> {
         Ok(bytes.clone())
     }
 }
@@ -32,16 +32,17 @@ impl Message for () {
         Bytes::new()
     }
 
-    fn decode(bytes: &Bytes) -> Result<Self, Malformed> {
-        match bytes.is_empty() {
-            true => Ok(()),
-            false => Err(Malformed),
+    fn decode(bytes: &Bytes) -> Result<Self, DecodeError> {
+        if bytes.is_empty() {
+            Ok(())
+        } else {
+            Err(DecodeError)
         }
     }
 }
 
 /// A command or a reply.
-pub(crate) enum Payload {
+pub(crate) enum MessagePayload {
     /// The value itself.
     Value(Box<dyn Any + Send + Sync>),
     /// Its bytes.
@@ -50,30 +51,31 @@ pub(crate) enum Payload {
     Read(Bytes, Box<dyn Any + Send + Sync>),
 }
 
-impl Payload {
+impl MessagePayload {
     pub(crate) fn value<M: Message>(message: M) -> Self {
         Self::Value(Box::new(message))
     }
 
     /// Takes the message out.
-    pub(crate) fn open<M: Message>(self) -> Result<M, Malformed> {
+    pub(crate) fn open<M: Message>(self) -> Result<M, DecodeError> {
         match self {
-            Self::Value(value) | Self::Read(_, value) => {
-                value.downcast().map(|value| *value).map_err(|_| Malformed)
-            }
+            Self::Value(value) | Self::Read(_, value) => value
+                .downcast()
+                .map(|value| *value)
+                .map_err(|_| DecodeError),
             Self::Bytes(bytes) => M::decode(&bytes),
         }
     }
 
     /// Borrows the message; bytes are decoded once.
-    pub(crate) fn look<M: Message>(&mut self) -> Result<&M, Malformed> {
+    pub(crate) fn look<M: Message>(&mut self) -> Result<&M, DecodeError> {
         if let Self::Bytes(bytes) = self {
             let value = M::decode(bytes)?;
             *self = Self::Read(std::mem::take(bytes), Box::new(value));
         }
         match self {
-            Self::Value(value) | Self::Read(_, value) => value.downcast_ref().ok_or(Malformed),
-            Self::Bytes(_) => Err(Malformed),
+            Self::Value(value) | Self::Read(_, value) => value.downcast_ref().ok_or(DecodeError),
+            Self::Bytes(_) => Err(DecodeError),
         }
     }
 

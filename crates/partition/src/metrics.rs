@@ -26,7 +26,7 @@ pub struct Metrics {
 
 /// The counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct PartitionCounts {
     /// Commands that were handled, of any origin.
     pub commands: u64,
     /// Commands of callers that a service refused.
@@ -77,9 +77,9 @@ impl Metrics {
 
     /// The current counters. Each is exact; they are read at slightly different
     /// moments.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> PartitionCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Counts {
+        PartitionCounts {
             commands: read(&self.commands),
             refused: read(&self.refused),
             missed: read(&self.missed),

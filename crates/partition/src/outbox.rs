@@ -10,11 +10,11 @@ use bytes::Bytes;
 use steadfast_core::id::Partition;
 use steadfast_core::limits;
 
-use crate::transport::{Link, Parcel};
+use crate::transport::{MessageBatch, PartitionLink};
 
 pub(crate) struct Outbox {
-    link: Link,
-    lines: BTreeMap<Partition, Line>,
+    link: PartitionLink,
+    lines: BTreeMap<Partition, OutboundLink>,
     /// Keys of rows of arrived messages: the next commit deletes them.
     arrived: VecDeque<Bytes>,
     /// Messages that have not arrived, over all links.
@@ -23,7 +23,7 @@ pub(crate) struct Outbox {
 
 /// The outgoing messages to one partition.
 #[derive(Default)]
-struct Line {
+struct OutboundLink {
     /// The last number that was assigned.
     last: u64,
     /// The last number that is durable.
@@ -38,16 +38,16 @@ struct Line {
 }
 
 /// What a link needs next.
-pub(crate) enum Next {
+pub(crate) enum DeliveryStep {
     Nothing,
     /// Send this batch to the destination.
-    Deliver(Parcel),
+    Deliver(MessageBatch),
     /// Read rows from this number on.
     Load(u64),
 }
 
 impl Outbox {
-    pub(crate) fn new(link: Link) -> Self {
+    pub(crate) fn new(link: PartitionLink) -> Self {
         Self {
             link,
             lines: BTreeMap::new(),
@@ -59,10 +59,10 @@ impl Outbox {
     /// Restores a link from the table: `last` was the last number assigned. Messages
     /// that have not arrived are read on demand.
     pub(crate) fn restore(&mut self, to: Partition, last: u64) {
-        let line = Line {
+        let line = OutboundLink {
             last,
             durable: last,
-            ..Line::default()
+            ..OutboundLink::default()
         };
         self.backlog += line.backlog();
         self.lines.insert(to, line);
@@ -93,24 +93,24 @@ impl Outbox {
     }
 
     /// The next step for a destination.
-    pub(crate) fn next(&mut self, to: Partition) -> Next {
+    pub(crate) fn next(&mut self, to: Partition) -> DeliveryStep {
         let link = self.link;
         let Some(line) = self.lines.get_mut(&to) else {
-            return Next::Nothing;
+            return DeliveryStep::Nothing;
         };
         if line.needs_rows() {
             line.loading = Some(line.durable);
-            return Next::Load(line.known + 1);
+            return DeliveryStep::Load(line.known + 1);
         }
         if line.is_under_way || to == link.source {
-            return Next::Nothing;
+            return DeliveryStep::Nothing;
         }
         match line.parcel(link) {
             Some(parcel) => {
                 line.is_under_way = true;
-                Next::Deliver(parcel)
+                DeliveryStep::Deliver(parcel)
             }
-            None => Next::Nothing,
+            None => DeliveryStep::Nothing,
         }
     }
 
@@ -195,7 +195,7 @@ impl Outbox {
     }
 }
 
-impl Line {
+impl OutboundLink {
     /// Messages that have not arrived.
     fn backlog(&self) -> u64 {
         match self.queue.front() {
@@ -210,7 +210,7 @@ impl Line {
     }
 
     /// The next dense run of durable messages.
-    fn parcel(&self, link: Link) -> Option<Parcel> {
+    fn parcel(&self, link: PartitionLink) -> Option<MessageBatch> {
         let (first, _) = *self.queue.front()?;
         let mut messages = Vec::new();
         let mut bytes = 0;
@@ -225,7 +225,7 @@ impl Line {
             bytes += message.len();
             messages.push(message.clone());
         }
-        (!messages.is_empty()).then_some(Parcel {
+        (!messages.is_empty()).then_some(MessageBatch {
             link,
             first,
             messages,
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn one_commit_removes_some_rows_only() {
         let (here, there) = (Partition::new(0, 0), Partition::new(0, 1));
-        let mut outbox = Outbox::new(Link {
+        let mut outbox = Outbox::new(PartitionLink {
             source: here,
             incarnation: 1,
         });

@@ -7,25 +7,25 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use steadfast_collections::{Courier, Declined, Options, Outcome, Replica, Tx};
+use steadfast_collections::{CommitPath, CommitRejected, Options, Outcome, Replica, Tx};
 use steadfast_core::id::{Lsn, Partition};
-use steadfast_core::task::named;
+use steadfast_core::task::name_task;
 use steadfast_storage::Writes;
 use tokio::sync::Mutex;
 
 use crate::address::Envelope;
-use crate::door::Door;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::mailbox::Mailbox;
 use crate::router::Router;
 
 /// The replicas of a node; make one and share it.
-pub struct Replicas {
+pub struct CollectionReplicas {
     router: Arc<Router>,
     options: Options,
     known: Mutex<BTreeMap<Partition, Replica>>,
 }
 
-impl Replicas {
+impl CollectionReplicas {
     /// No replica yet.
     pub fn new(router: Arc<Router>, options: Options) -> Self {
         Self {
@@ -49,7 +49,7 @@ impl Replicas {
             replica.close();
         }
         let options = Options {
-            courier: Some(Arc::new(Carrier(door.clone()))),
+            commit_path: Some(Arc::new(OwnerCommitPath(door.clone()))),
             ..self.options.clone()
         };
         let opened = Replica::primary(door.ledger().clone(), options);
@@ -68,13 +68,13 @@ impl Replicas {
         commands: Vec<Envelope>,
     ) -> Result<Lsn> {
         let door = self.door(partition)?;
-        let mut sealed = tx.seal().map_err(|error| collections(&error))?;
+        let mut sealed = tx.prepare().map_err(|error| collections(&error))?;
         let writes = sealed.take_writes().unwrap_or_default();
         let staged = envelopes(sealed.take_commands())?;
         let commands = staged.into_iter().chain(commands).collect();
         // Once it is handed over, its outcome must be applied even if the caller stops
         // waiting.
-        let task = tokio::spawn(named(async move {
+        let task = tokio::spawn(name_task(async move {
             match door.commit(writes, commands).await {
                 Ok(lsn) => sealed.finish(Ok(lsn)).map_err(|error| collections(&error)),
                 Err(error) => {
@@ -91,16 +91,16 @@ impl Replicas {
             .unwrap_or_else(|_| Err(Error::unknown(partition, None)))
     }
 
-    fn door(&self, partition: Partition) -> Result<Door> {
-        let here = self.router.door(partition);
-        here.ok_or_else(|| Error::new(Kind::NotOwner { partition }))
+    fn door(&self, partition: Partition) -> Result<Mailbox> {
+        let here = self.router.mailbox(partition);
+        here.ok_or_else(|| Error::new(ErrorKind::NotOwner { partition }))
     }
 }
 
 /// Sends commands of transactions to the owner of their partition.
-struct Carrier(Door);
+struct OwnerCommitPath(Mailbox);
 
-impl Courier for Carrier {
+impl CommitPath for OwnerCommitPath {
     fn commit(&self, writes: Writes, commands: Vec<Bytes>) -> Outcome {
         let door = self.0.clone();
         Box::pin(async move {
@@ -114,16 +114,16 @@ impl Courier for Carrier {
 fn envelopes(commands: Vec<Bytes>) -> Result<Vec<Envelope>> {
     let read = |bytes| {
         let what = "a command of a transaction";
-        Envelope::decode(bytes).map_err(|_| Error::new(Kind::Malformed { what }))
+        Envelope::decode(bytes).map_err(|_| Error::new(ErrorKind::Malformed { what }))
     };
     commands.into_iter().map(read).collect()
 }
 
 /// Converts an error of the owner to one of collections.
-fn declined(error: &Error) -> Declined {
+fn declined(error: &Error) -> CommitRejected {
     match error.storage() {
-        Some(cause) => Declined::Storage(cause.clone()),
-        None => Declined::Command {
+        Some(cause) => CommitRejected::Storage(cause.clone()),
+        None => CommitRejected::Command {
             code: error.code(),
             message: error.to_string(),
         },
@@ -132,6 +132,6 @@ fn declined(error: &Error) -> Declined {
 
 /// A failure of collections, with their own code.
 fn collections(error: &steadfast_collections::Error) -> Error {
-    let refusal = crate::refusal::Refusal::new(error.code(), error.to_string());
-    Error::new(Kind::Refused(refusal))
+    let refusal = crate::service_error::ServiceError::new(error.code(), error.to_string());
+    Error::new(ErrorKind::Refused(refusal))
 }

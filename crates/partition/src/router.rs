@@ -10,155 +10,155 @@ use steadfast_core::id::Partition;
 use steadfast_storage::{Ledger, Writes};
 use tokio::sync::mpsc;
 
-use crate::address::{Envelope, Kind as ServiceKind};
-use crate::clerk::{Clerk, Inquiry};
-use crate::door::Door;
-use crate::error::{Error, Kind, Result};
-use crate::question::{Finding, Question};
-use crate::transport::{Alone, Parcel, Transport};
+use crate::address::{Envelope, ServiceKind};
+use crate::error::{Error, ErrorKind, Result};
+use crate::mailbox::Mailbox;
+use crate::owner_handler::{OwnerHandler, OwnerRequest};
+use crate::read_request::{ReadRequest, ReadResponse};
+use crate::transport::{MessageBatch, NodeTransport, SingleNode};
 
 /// The partitions of all spaces that this node serves, and the transport to the others.
 pub struct Router {
-    doors: RwLock<BTreeMap<Partition, Door>>,
-    clerks: RwLock<BTreeMap<ServiceKind, Arc<dyn Clerk>>>,
-    beyond: Arc<dyn Transport>,
+    mailboxes: RwLock<BTreeMap<Partition, Mailbox>>,
+    handlers: RwLock<BTreeMap<ServiceKind, Arc<dyn OwnerHandler>>>,
+    remote: Arc<dyn NodeTransport>,
 }
 
 impl Router {
     /// Serves nothing yet.
-    pub fn new(beyond: Arc<dyn Transport>) -> Self {
+    pub fn new(remote: Arc<dyn NodeTransport>) -> Self {
         Self {
-            doors: RwLock::new(BTreeMap::new()),
-            clerks: RwLock::new(BTreeMap::new()),
-            beyond,
+            mailboxes: RwLock::new(BTreeMap::new()),
+            handlers: RwLock::new(BTreeMap::new()),
+            remote,
         }
     }
 
     /// Routes to read-only copies, and to nothing else.
     pub fn of_copies(copies: impl IntoIterator<Item = Ledger>) -> Self {
-        let router = Self::new(Arc::new(Alone));
+        let router = Self::new(Arc::new(SingleNode));
         for ledger in copies {
             // Without a receiver, commands are refused.
             let (calls, _) = mpsc::channel(1);
             let (posts, _) = mpsc::unbounded_channel();
-            router.open(Door::new(ledger, calls, posts, Arc::default()));
+            router.open(Mailbox::new(ledger, calls, posts, Arc::default()));
         }
         router
     }
 
     /// The partition, if this node serves it.
-    pub fn door(&self, partition: Partition) -> Option<Door> {
-        self.doors.read().get(&partition).cloned()
+    pub fn mailbox(&self, partition: Partition) -> Option<Mailbox> {
+        self.mailboxes.read().get(&partition).cloned()
     }
 
     /// Whether there are other nodes.
-    pub fn is_alone(&self) -> bool {
-        self.beyond.is_alone()
+    pub fn is_single_node(&self) -> bool {
+        self.remote.is_single_node()
     }
 
     /// All partitions that this node serves.
-    pub fn doors(&self) -> Vec<Door> {
-        self.doors.read().values().cloned().collect()
+    pub fn mailboxes(&self) -> Vec<Mailbox> {
+        self.mailboxes.read().values().cloned().collect()
     }
 
     /// Handles a call of another node. It is never forwarded: nodes that disagree about
     /// an owner would forward it without end.
     pub async fn serve(&self, to: Partition, envelope: Envelope) -> Result<Bytes> {
-        match self.door(to) {
+        match self.mailbox(to) {
             Some(door) => door.serve(envelope).await,
-            None => Err(Error::new(Kind::NotOwner { partition: to })),
+            None => Err(Error::new(ErrorKind::NotOwner { partition: to })),
         }
     }
 
     /// Receives a batch of another node.
-    pub async fn receive(&self, to: Partition, parcel: Parcel) -> Result<u64> {
-        match self.door(to) {
+    pub async fn receive(&self, to: Partition, parcel: MessageBatch) -> Result<u64> {
+        match self.mailbox(to) {
             Some(door) => door.receive(parcel).await,
-            None => Err(Error::new(Kind::NotOwner { partition: to })),
+            None => Err(Error::new(ErrorKind::NotOwner { partition: to })),
         }
     }
 
     /// Commits commands for another node.
     pub async fn commit_here(&self, to: Partition, commands: Vec<Envelope>) -> Result<()> {
-        match self.door(to) {
+        match self.mailbox(to) {
             Some(door) => door.commit(Writes::default(), commands).await.map(drop),
-            None => Err(Error::new(Kind::NotOwner { partition: to })),
+            None => Err(Error::new(ErrorKind::NotOwner { partition: to })),
         }
     }
 
     /// Reads for another node.
-    pub async fn answer(&self, to: Partition, question: Question) -> Result<Finding> {
-        match self.door(to) {
-            Some(door) => question.ask(&door).await,
-            None => Err(Error::new(Kind::NotOwner { partition: to })),
+    pub async fn serve_read(&self, to: Partition, question: ReadRequest) -> Result<ReadResponse> {
+        match self.mailbox(to) {
+            Some(door) => question.execute(&door).await,
+            None => Err(Error::new(ErrorKind::NotOwner { partition: to })),
         }
     }
 
     /// Registers the owner handler of a kind.
-    pub fn employ(&self, kind: ServiceKind, clerk: Arc<dyn Clerk>) {
-        self.clerks.write().insert(kind, clerk);
+    pub fn register(&self, kind: ServiceKind, clerk: Arc<dyn OwnerHandler>) {
+        self.handlers.write().insert(kind, clerk);
     }
 
     /// Dispatches a request to an owner handler of this node, if it serves the
     /// partition.
-    pub async fn consult(&self, to: Partition, inquiry: Inquiry) -> Result<Bytes> {
-        if self.door(to).is_none() {
-            return Err(Error::new(Kind::NotOwner { partition: to }));
+    pub async fn dispatch(&self, to: Partition, inquiry: OwnerRequest) -> Result<Bytes> {
+        if self.mailbox(to).is_none() {
+            return Err(Error::new(ErrorKind::NotOwner { partition: to }));
         }
         let kind = inquiry.kind;
-        let clerk = self.clerks.read().get(&kind).cloned();
-        let clerk = clerk.ok_or_else(|| Error::new(Kind::NoService { kind }))?;
-        clerk.answer(to, inquiry.body).await
+        let clerk = self.handlers.read().get(&kind).cloned();
+        let clerk = clerk.ok_or_else(|| Error::new(ErrorKind::NoService { kind }))?;
+        clerk.handle(to, inquiry.body).await
     }
 
-    pub(crate) fn open(&self, door: Door) {
-        self.doors.write().insert(door.partition(), door);
+    pub(crate) fn open(&self, door: Mailbox) {
+        self.mailboxes.write().insert(door.partition(), door);
     }
 
     pub(crate) fn close(&self, partition: Partition) {
-        self.doors.write().remove(&partition);
+        self.mailboxes.write().remove(&partition);
     }
 }
 
 #[async_trait]
-impl Transport for Router {
+impl NodeTransport for Router {
     async fn call(&self, to: Partition, envelope: Envelope) -> Result<Bytes> {
-        match self.door(to) {
+        match self.mailbox(to) {
             Some(door) => door.serve(envelope).await,
-            None => self.beyond.call(to, envelope).await,
+            None => self.remote.call(to, envelope).await,
         }
     }
 
-    async fn deliver(&self, to: Partition, parcel: Parcel) -> Result<u64> {
-        match self.door(to) {
+    async fn deliver(&self, to: Partition, parcel: MessageBatch) -> Result<u64> {
+        match self.mailbox(to) {
             Some(door) => door.receive(parcel).await,
-            None => self.beyond.deliver(to, parcel).await,
+            None => self.remote.deliver(to, parcel).await,
         }
     }
 
     async fn commit(&self, to: Partition, commands: Vec<Envelope>) -> Result<()> {
-        match self.door(to) {
+        match self.mailbox(to) {
             Some(door) => door.commit(Writes::default(), commands).await.map(drop),
-            None => self.beyond.commit(to, commands).await,
+            None => self.remote.commit(to, commands).await,
         }
     }
 
-    async fn read(&self, to: Partition, question: Question) -> Result<Finding> {
-        match self.door(to) {
-            Some(door) => question.ask(&door).await,
-            None => self.beyond.read(to, question).await,
+    async fn read(&self, to: Partition, question: ReadRequest) -> Result<ReadResponse> {
+        match self.mailbox(to) {
+            Some(door) => question.execute(&door).await,
+            None => self.remote.read(to, question).await,
         }
     }
 
-    async fn ask(&self, to: Partition, inquiry: Inquiry) -> Result<Bytes> {
-        match self.door(to) {
-            Some(_) if self.is_alone() => self.consult(to, inquiry).await,
+    async fn request(&self, to: Partition, inquiry: OwnerRequest) -> Result<Bytes> {
+        match self.mailbox(to) {
+            Some(_) if self.is_single_node() => self.dispatch(to, inquiry).await,
             // It may be handed over just now: the request then goes to its next owner.
-            _ => self.beyond.ask(to, inquiry).await,
+            _ => self.remote.request(to, inquiry).await,
         }
     }
 
-    fn is_alone(&self) -> bool {
-        self.beyond.is_alone()
+    fn is_single_node(&self) -> bool {
+        self.remote.is_single_node()
     }
 }

@@ -10,50 +10,50 @@ use bytes::Bytes;
 use steadfast_core::codec::{put_bytes, put_varint};
 use steadfast_core::id::Partition;
 use steadfast_core::limits;
-use steadfast_storage::{Error as StorageError, Kind as StorageKind, Writes};
+use steadfast_storage::{Error as StorageError, ErrorKind as StorageKind, Writes};
 
-use crate::address::{Address, Envelope, Kind as ServiceKind};
-use crate::command::{Caller, Command, Errand, Origin, Waiting};
-use crate::draft::{CallId, Draft};
-use crate::error::{Error, Kind};
-use crate::gate::Release;
+use crate::address::{Address, Envelope, ServiceKind};
+use crate::command::{Command, CommandOrigin, DeferredCall, ReplySender, Suspension};
+use crate::error::{Error, ErrorKind};
+use crate::gate::GatedOutput;
 use crate::inbox;
-use crate::message::Payload;
+use crate::message::MessagePayload;
 use crate::metrics::count;
 use crate::outbox;
-use crate::refusal::{Halt, Refusal};
-use crate::sequencer::{Job, Sequencer};
-use crate::service::Answer;
+use crate::pending_effects::{CallId, PendingEffects};
+use crate::pinned_rows::RowAddress;
+use crate::sequencer::{OwnerJob, Sequencer};
+use crate::service::TurnOutcome;
+use crate::service_error::{ServiceError, TurnError};
 use crate::tables::{OUTBOX, POISON, RECEIVED, SENT, TIMERS};
-use crate::turn::{Outside, Turn};
-use crate::warm::Row;
-use crate::written::Written;
+use crate::turn::{Turn, TurnEnvironment};
+use crate::write_buffer::WriteBuffer;
 
 /// How a run of a command ended.
-enum Ran {
+enum RunOutcome {
     Done,
-    Missing(Command, Vec<Row>),
-    Away(Command),
+    Missing(Command, Vec<RowAddress>),
+    Suspended(Command),
     Stalled(Command),
 }
 
 /// The outcome of a command before it is staged.
-struct Decision {
+struct TurnDecision {
     writes: Writes,
-    rows: Written,
-    draft: Draft,
-    given: Option<Given>,
+    rows: WriteBuffer,
+    draft: PendingEffects,
+    given: Option<TurnReply>,
 }
 
 /// A reply, its call, and the service that gave it.
-struct Given {
-    answer: Answer<Payload>,
+struct TurnReply {
+    answer: TurnOutcome<MessagePayload>,
     call: CallId,
     service: ServiceKind,
 }
 
 /// A message with its destination and number.
-type Numbered = (Partition, u64, Bytes);
+type NumberedMessage = (Partition, u64, Bytes);
 
 impl Sequencer {
     /// Runs a command until it ends or waits; answers whether it has left the queue of
@@ -62,7 +62,7 @@ impl Sequencer {
         if self.is_stale {
             // Memory no longer matches the rows.
             let partition = self.ledger.partition();
-            let error = StorageError::new(StorageKind::TakenBack { partition });
+            let error = StorageError::new(StorageKind::RolledBack { partition });
             self.turn_away(command, &error);
             return true;
         }
@@ -71,18 +71,18 @@ impl Sequencer {
             return true;
         }
         match self.run(command) {
-            Ran::Done => true,
-            Ran::Missing(command, rows) => {
+            RunOutcome::Done => true,
+            RunOutcome::Missing(command, rows) => {
                 self.await_rows(lane, command, rows);
                 false
             }
-            Ran::Away(command) => {
+            RunOutcome::Suspended(command) => {
                 if let Some(lane) = lane.or(command.to()).cloned() {
-                    self.lanes.wait(lane, command, Vec::new());
+                    self.blocked.wait(lane, command, Vec::new());
                 }
                 false
             }
-            Ran::Stalled(command) => {
+            RunOutcome::Stalled(command) => {
                 self.stall(command);
                 true
             }
@@ -92,7 +92,7 @@ impl Sequencer {
     /// Lets a command wait for room in the log. Other commands may change its rows in
     /// the meantime, so its result from outside is computed again.
     fn stall(&mut self, mut command: Command) {
-        command.errand = Errand::None;
+        command.suspension = Suspension::None;
         self.stalled.push_back(command);
     }
 
@@ -108,61 +108,65 @@ impl Sequencer {
         }
     }
 
-    fn await_rows(&mut self, lane: Option<&Address>, command: Command, rows: Vec<Row>) {
+    fn await_rows(&mut self, lane: Option<&Address>, command: Command, rows: Vec<RowAddress>) {
         count(&self.metrics.missed);
         let Some(lane) = lane.or(command.to()).cloned() else {
             // Only services miss rows, and none was called.
             return;
         };
         for row in &rows {
-            self.warm.want(row);
+            self.pinned.want(row);
         }
-        self.lanes.wait(lane.clone(), command, rows.clone());
-        self.jobs.push(Job::Rows { lane, rows });
+        self.blocked.wait(lane.clone(), command, rows.clone());
+        self.jobs.push(OwnerJob::Rows { lane, rows });
     }
 
-    fn run(&mut self, mut command: Command) -> Ran {
-        if let Origin::Timer { key } = &command.origin
+    fn run(&mut self, mut command: Command) -> RunOutcome {
+        if let CommandOrigin::Timer { key } = &command.origin
             && !self.timers.is_firing(key)
         {
             // The timer was cancelled while it waited.
-            return Ran::Done;
+            return RunOutcome::Done;
         }
         let mut missing = Vec::new();
         match self.decide(&mut command, &mut missing) {
             Ok(decision) => self.conclude(command, decision),
-            Err(Halt::Missing) => Ran::Missing(command, missing),
-            Err(Halt::Away) => {
-                command.errand = Errand::Away(self.next_call);
-                Ran::Away(command)
+            Err(TurnError::Missing) => RunOutcome::Missing(command, missing),
+            Err(TurnError::Suspended) => {
+                command.suspension = Suspension::Suspended(self.next_call);
+                RunOutcome::Suspended(command)
             }
-            Err(Halt::Refused(refusal)) => self.decline(command, &refusal),
+            Err(TurnError::Refused(refusal)) => self.decline(command, &refusal),
         }
     }
 
     /// Calls the services. Nothing has changed afterwards.
-    fn decide(&mut self, command: &mut Command, missing: &mut Vec<Row>) -> Result<Decision, Halt> {
+    fn decide(
+        &mut self,
+        command: &mut Command,
+        missing: &mut Vec<RowAddress>,
+    ) -> Result<TurnDecision, TurnError> {
         self.next_call += 1;
         let call = CallId(self.next_call);
         let writes = match command.writes.as_deref() {
             Some(writes) => writes.clone(),
-            None => Writes::with_room(self.room),
+            None => Writes::with_capacity(self.room),
         };
-        let (ledger, space, warm) = (&self.ledger, &self.space, &self.warm);
-        let nobody = Address::nobody();
-        let outside = Outside {
+        let (ledger, space, warm) = (&self.ledger, &self.space, &self.pinned);
+        let unassigned = Address::unassigned();
+        let outside = TurnEnvironment {
             performer: &*self.performer,
-            posts: &self.posts,
+            control: &self.control,
             // A command that shares its commit with others cannot be suspended.
-            errand: command.more.is_empty().then_some(&command.errand),
+            suspension: command.more.is_empty().then_some(&command.suspension),
             number: self.next_call,
         };
-        let mut turn = Turn::new(ledger, space, warm, self.now, &nobody, writes, outside);
-        if let Origin::Timer { key } = &command.origin {
+        let mut turn = Turn::new(ledger, space, warm, self.now, &unassigned, writes, outside);
+        if let CommandOrigin::Timer { key } = &command.origin {
             // Before the timers that the service schedules: one may have the same key.
             turn.writes.delete(TIMERS, key);
         }
-        turn.call = matches!(command.origin, Origin::Caller(_)).then_some(call);
+        turn.call = matches!(command.origin, CommandOrigin::Caller(_)).then_some(call);
         let mut given = None;
         for step in command.first.iter_mut().chain(&mut command.more) {
             turn.to = &step.to;
@@ -173,7 +177,7 @@ impl Sequencer {
                 .ok_or_else(|| no_service(service))?;
             match found.handle(&mut turn, &step.to, &mut step.body) {
                 Ok(answer) => {
-                    given = Some(Given {
+                    given = Some(TurnReply {
                         answer,
                         call,
                         service,
@@ -185,7 +189,7 @@ impl Sequencer {
                 }
             }
         }
-        Ok(Decision {
+        Ok(TurnDecision {
             writes: turn.writes,
             rows: turn.own,
             draft: turn.draft,
@@ -194,8 +198,8 @@ impl Sequencer {
     }
 
     /// Stages what the services decided, and updates memory.
-    fn conclude(&mut self, command: Command, decision: Decision) -> Ran {
-        let Decision {
+    fn conclude(&mut self, command: Command, decision: TurnDecision) -> RunOutcome {
+        let TurnDecision {
             mut writes,
             rows,
             draft,
@@ -207,19 +211,19 @@ impl Sequencer {
             return self.fail(command, &error);
         }
         count(&self.metrics.commands);
-        if !self.warm.is_empty() {
+        if !self.pinned.is_empty() {
             for ((table, key), value) in rows.rows() {
-                self.warm.written(*table, key, value.as_ref());
+                self.pinned.written(*table, key, value.as_ref());
             }
         }
         self.finish(command.origin, given);
         self.remember(draft, sends);
-        Ran::Done
+        RunOutcome::Done
     }
 
     /// Gives messages their numbers and their rows.
-    fn number(&self, sends: &[(Partition, Envelope)], writes: &mut Writes) -> Vec<Numbered> {
-        let mut numbered: Vec<Numbered> = Vec::with_capacity(sends.len());
+    fn number(&self, sends: &[(Partition, Envelope)], writes: &mut Writes) -> Vec<NumberedMessage> {
+        let mut numbered: Vec<NumberedMessage> = Vec::with_capacity(sends.len());
         let mut last: BTreeMap<Partition, u64> = BTreeMap::new();
         for (to, envelope) in sends {
             let number = last.entry(*to).or_insert_with(|| self.outbox.last(*to));
@@ -235,17 +239,20 @@ impl Sequencer {
     }
 
     /// Writes the rows that keep a command from being handled twice.
-    fn write_origin(&self, origin: &Origin, writes: &mut Writes) {
+    fn write_origin(&self, origin: &CommandOrigin, writes: &mut Writes) {
         match origin {
-            Origin::Link { link, number } => {
+            CommandOrigin::Link { link, number } => {
                 writes.put(RECEIVED, &inbox::row_key(*link), &number.to_be_bytes());
             }
-            Origin::Own { number } => {
+            CommandOrigin::Own { number } => {
                 let me = self.ledger.partition();
                 writes.delete(OUTBOX, &outbox::row_key(me, *number));
             }
             // The row of a timer was deleted first; callers need none.
-            Origin::Timer { .. } | Origin::Caller(_) | Origin::Transaction(_) | Origin::Posted => {}
+            CommandOrigin::Timer { .. }
+            | CommandOrigin::Caller(_)
+            | CommandOrigin::Transaction(_)
+            | CommandOrigin::Posted => {}
         }
     }
 
@@ -272,27 +279,27 @@ impl Sequencer {
     }
 
     /// The transaction could not be staged; nothing has changed.
-    fn fail(&mut self, command: Command, error: &StorageError) -> Ran {
+    fn fail(&mut self, command: Command, error: &StorageError) -> RunOutcome {
         let is_too_much = matches!(
             error.kind(),
             StorageKind::TooLarge { .. } | StorageKind::TrimPastEnd { .. }
         );
         let is_throttled = matches!(error.kind(), StorageKind::Throttled { .. });
         if is_throttled && !command.is_refusable() {
-            return Ran::Stalled(command);
+            return RunOutcome::Stalled(command);
         }
         if is_too_much && !command.is_refusable() {
-            let refusal = Refusal::new(error.code(), error.to_string());
+            let refusal = ServiceError::new(error.code(), error.to_string());
             return self.decline(command, &refusal);
         }
         self.turn_away(command, error);
-        Ran::Done
+        RunOutcome::Done
     }
 
     /// Answers a caller with the error. Other origins repeat their command by
     /// themselves once the partition has been loaded again.
     fn turn_away(&mut self, command: Command, error: &StorageError) {
-        if matches!(error.kind(), StorageKind::TakenBack { .. }) {
+        if matches!(error.kind(), StorageKind::RolledBack { .. }) {
             self.is_stale = true;
         }
         refuse(command.origin, &error.clone().into());
@@ -300,20 +307,23 @@ impl Sequencer {
 
     /// A service has refused a command. A caller gets the refusal; a message or timer
     /// becomes a dead letter, since it has no caller.
-    fn decline(&mut self, command: Command, refusal: &Refusal) -> Ran {
+    fn decline(&mut self, command: Command, refusal: &ServiceError) -> RunOutcome {
         if let Err(error) = self.ledger.check() {
             // The service may not have seen rows that exist.
             self.turn_away(command, &error);
-            return Ran::Done;
+            return RunOutcome::Done;
         }
         if command.is_refusable() {
             count(&self.metrics.refused);
-            refuse(command.origin, &Error::new(Kind::Refused(refusal.clone())));
-            return Ran::Done;
+            refuse(
+                command.origin,
+                &Error::new(ErrorKind::Refused(refusal.clone())),
+            );
+            return RunOutcome::Done;
         }
         let mut writes = Writes::new();
         self.write_poison(&command, refusal, &mut writes);
-        if let Origin::Timer { key } = &command.origin {
+        if let CommandOrigin::Timer { key } = &command.origin {
             writes.delete(TIMERS, key);
         }
         self.write_origin(&command.origin, &mut writes);
@@ -328,20 +338,20 @@ impl Sequencer {
                 );
                 count(&self.metrics.poisoned);
                 self.finish(command.origin, None);
-                Ran::Done
+                RunOutcome::Done
             }
             Err(error) if matches!(error.kind(), StorageKind::Throttled { .. }) => {
-                Ran::Stalled(command)
+                RunOutcome::Stalled(command)
             }
             Err(error) => {
                 self.turn_away(command, &error);
-                Ran::Done
+                RunOutcome::Done
             }
         }
     }
 
     /// Stores a refused message as a dead letter, with the reason.
-    fn write_poison(&self, command: &Command, refusal: &Refusal, writes: &mut Writes) {
+    fn write_poison(&self, command: &Command, refusal: &ServiceError, writes: &mut Writes) {
         let mut key = (self.now.0.max(0) as u64).to_be_bytes().to_vec();
         key.extend_from_slice(&self.ledger.epoch().0.to_be_bytes());
         key.extend_from_slice(&self.next_call.to_be_bytes());
@@ -357,71 +367,72 @@ impl Sequencer {
     }
 
     /// Answers the origin of the command, as soon as the commit is durable.
-    fn finish(&mut self, origin: Origin, given: Option<Given>) {
+    fn finish(&mut self, origin: CommandOrigin, given: Option<TurnReply>) {
         match origin {
-            Origin::Caller(caller) => {
+            CommandOrigin::Caller(caller) => {
                 if let Some(given) = given {
                     self.answer(caller, given);
                 }
             }
-            Origin::Transaction(reply) => {
-                let release = Release::Committed(reply, self.staged);
+            CommandOrigin::Transaction(reply) => {
+                let release = GatedOutput::Committed(reply, self.staged);
                 self.gate.hold(self.staged, release);
             }
-            Origin::Link { link, number } => {
+            CommandOrigin::Link { link, number } => {
                 count(&self.metrics.received);
                 self.inbox.handled(link, number, self.staged);
                 self.acknowledge(link);
                 self.open_links.push_back(link);
             }
-            Origin::Timer { key } => {
+            CommandOrigin::Timer { key } => {
                 count(&self.metrics.timers);
                 self.timers.fired(&key);
             }
-            Origin::Own { .. } | Origin::Posted => {}
+            CommandOrigin::Own { .. } | CommandOrigin::Posted => {}
         }
     }
 
-    fn answer(&mut self, caller: Caller, given: Given) {
+    fn answer(&mut self, caller: ReplySender, given: TurnReply) {
         let service = given.service;
         match given.answer {
-            Answer::Now(reply) => self.reply(Waiting { caller, service }, reply),
-            Answer::Later => self.answer_later(given.call, Waiting { caller, service }),
+            TurnOutcome::Now(reply) => self.reply(DeferredCall { caller, service }, reply),
+            TurnOutcome::Later => self.answer_later(given.call, DeferredCall { caller, service }),
         }
     }
 
-    fn answer_later(&mut self, call: CallId, waiting: Waiting) {
+    fn answer_later(&mut self, call: CallId, waiting: DeferredCall) {
         if self.late.len() >= limits::LATE_ANSWERS {
-            let is_there = |waiting: &Waiting| !waiting.caller.reply.is_closed();
+            let is_there = |waiting: &DeferredCall| !waiting.caller.reply.is_closed();
             self.late.retain(|_, waiting| is_there(waiting));
         }
         if self.late.len() >= limits::LATE_ANSWERS {
             let partition = self.ledger.partition();
-            let busy = Error::new(Kind::Busy { partition });
+            let busy = Error::new(ErrorKind::Busy { partition });
             let _ = waiting.caller.reply.send(Err(busy));
             return;
         }
         self.late.insert(call, waiting);
     }
 
-    fn reply(&mut self, to: Waiting, reply: Payload) {
-        let reply = match to.caller.is_remote {
-            false => Ok(reply),
-            true => match self
+    fn reply(&mut self, to: DeferredCall, reply: MessagePayload) {
+        let reply = if to.caller.is_remote {
+            match self
                 .services
                 .get(to.service)
                 .map(|found| found.encode(reply))
             {
-                Some(Ok(bytes)) => Ok(Payload::Bytes(bytes)),
-                Some(Err(_)) | None => Err(Error::new(Kind::Malformed { what: "the reply" })),
-            },
+                Some(Ok(bytes)) => Ok(MessagePayload::Bytes(bytes)),
+                Some(Err(_)) | None => Err(Error::new(ErrorKind::Malformed { what: "the reply" })),
+            }
+        } else {
+            Ok(reply)
         };
-        let release = Release::Reply(to.caller.reply, reply);
+        let release = GatedOutput::Reply(to.caller.reply, reply);
         self.gate.hold(self.staged, release);
     }
 
     /// Adds the turn's timers, messages and effects to memory.
-    fn remember(&mut self, draft: Draft, sends: Vec<Numbered>) {
+    fn remember(&mut self, draft: PendingEffects, sends: Vec<NumberedMessage>) {
         for key in &draft.cancels {
             self.timers.cancel(key);
         }
@@ -434,26 +445,29 @@ impl Sequencer {
             }
         }
         for effect in draft.effects {
-            self.gate.hold(self.staged, Release::Perform(effect));
+            self.gate.hold(self.staged, GatedOutput::Perform(effect));
         }
         for (to, number, message) in sends {
             count(&self.metrics.sent);
             self.outbox.staged(to, number, message);
-            self.gate.hold(self.staged, Release::Send(to, number));
+            self.gate.hold(self.staged, GatedOutput::Send(to, number));
         }
     }
 }
 
-fn no_service(kind: ServiceKind) -> Refusal {
-    let error = Error::new(Kind::NoService { kind });
-    Refusal::new(error.code(), error.kind().to_string())
+fn no_service(kind: ServiceKind) -> ServiceError {
+    let error = Error::new(ErrorKind::NoService { kind });
+    ServiceError::new(error.code(), error.kind().to_string())
 }
 
-pub(crate) fn refuse(origin: Origin, error: &Error) {
+pub(crate) fn refuse(origin: CommandOrigin, error: &Error) {
     // The caller may have stopped waiting.
     match origin {
-        Origin::Caller(caller) => drop(caller.reply.send(Err(error.clone()))),
-        Origin::Transaction(reply) => drop(reply.send(Err(error.clone()))),
-        Origin::Link { .. } | Origin::Own { .. } | Origin::Timer { .. } | Origin::Posted => {}
+        CommandOrigin::Caller(caller) => drop(caller.reply.send(Err(error.clone()))),
+        CommandOrigin::Transaction(reply) => drop(reply.send(Err(error.clone()))),
+        CommandOrigin::Link { .. }
+        | CommandOrigin::Own { .. }
+        | CommandOrigin::Timer { .. }
+        | CommandOrigin::Posted => {}
     }
 }

@@ -15,18 +15,18 @@ use parking_lot::Mutex;
 use steadfast_core::clock::Clock;
 use steadfast_core::id::Partition;
 use steadfast_core::limits;
-use steadfast_core::task::named;
-use steadfast_storage::{Error as StorageError, Kind as StorageKind, Ledger, Store};
+use steadfast_core::task::name_task;
+use steadfast_storage::{Error as StorageError, ErrorKind as StorageKind, Ledger, Store};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 
-use crate::door::Door;
+use crate::control::ControlMessage;
 use crate::effect::Performer;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::handle::Handle;
+use crate::mailbox::Mailbox;
 use crate::metrics::Metrics;
-use crate::owner::{End, Owner, Parts};
-use crate::post::Post;
+use crate::owner_loop::{LoopEnd, OwnerLoop, OwnerParts};
 use crate::router::Router;
 use crate::service::{Service, Services};
 use crate::space::Space;
@@ -44,10 +44,10 @@ pub struct Options {
 }
 
 /// A hook that runs before a partition goes to its next owner.
-pub type Parting = Box<dyn Fn(Partition) -> Parted + Send + Sync>;
+pub type HandOverHook = Box<dyn Fn(Partition) -> HandOverFuture + Send + Sync>;
 
 /// The future of a hand-over hook.
-pub type Parted = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub type HandOverFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Serves partitions of one space.
 pub struct Runtime {
@@ -61,17 +61,17 @@ struct Inner {
     performer: Arc<dyn Performer>,
     router: Arc<Router>,
     clock: Arc<dyn Clock>,
-    served: Mutex<BTreeMap<Partition, Served>>,
+    served: Mutex<BTreeMap<Partition, ServedPartition>>,
     /// Hand-overs, one at a time for each partition.
     giving: Vec<tokio::sync::Mutex<()>>,
     /// The node is leaving: it opens no more partitions.
     is_offline: AtomicBool,
     changes: watch::Sender<u64>,
-    parting: OnceLock<Parting>,
+    parting: OnceLock<HandOverHook>,
 }
 
 /// A partition that is served, and its task.
-struct Served {
+struct ServedPartition {
     task: AbortHandle,
     /// The partition is being handed over; if it is lost, it is not opened again.
     is_leaving: bool,
@@ -81,7 +81,7 @@ struct Served {
 
 /// Outcome of the commands that were in progress when a partition was handed over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HandedOver {
+pub struct HandOverReport {
     /// Completed before the partition was handed over.
     pub completed: u64,
     /// Cut off at the limit; their callers got an error.
@@ -139,7 +139,7 @@ impl Runtime {
 
     /// Sets the hook that runs before a partition is handed over, once it accepts no
     /// more requests. Only the first call has an effect.
-    pub fn on_parting(&self, parting: Parting) {
+    pub fn on_hand_over(&self, parting: HandOverHook) {
         let _ = self.inner.parting.set(parting);
     }
 
@@ -148,7 +148,7 @@ impl Runtime {
     pub async fn serve(&self, partition: Partition) -> Result<()> {
         match self.inner.start(partition)? {
             Some(taken) => taken.await.unwrap_or_else(|_| {
-                let not_ours = Error::new(Kind::NotOwner { partition });
+                let not_ours = Error::new(ErrorKind::NotOwner { partition });
                 Err(not_ours)
             }),
             None => Ok(()),
@@ -175,19 +175,19 @@ impl Runtime {
     /// Hands a partition over: rejects new callers, completes what is in progress, and
     /// cuts off the rest after `limit`. Then the next owner may acquire it. A partition
     /// that is being opened is handed over as soon as it is open.
-    pub async fn hand_over(&self, partition: Partition, limit: Duration) -> Result<HandedOver> {
+    pub async fn hand_over(&self, partition: Partition, limit: Duration) -> Result<HandOverReport> {
         self.inner.hand_over(partition, limit).await
     }
 
     /// The same for a caller that may be cancelled: the hand-over runs to its end in a
     /// task, because a partition that is half handed over would be served by no node.
-    pub async fn hand_over_whole(
+    pub async fn hand_over_detached(
         &self,
         partition: Partition,
         limit: Duration,
-    ) -> Result<HandedOver> {
+    ) -> Result<HandOverReport> {
         let inner = Arc::clone(&self.inner);
-        let giving = tokio::spawn(named(
+        let giving = tokio::spawn(name_task(
             async move { inner.hand_over(partition, limit).await },
         ));
         let broken_off = |_| Err(Error::unknown(partition, None));
@@ -202,7 +202,7 @@ impl Runtime {
         if let Some(own) = served.remove(&partition) {
             own.task.abort();
             // Under the lock, so that it is not opened again before this.
-            self.inner.performer.parted(partition);
+            self.inner.performer.partition_closed(partition);
         }
         drop(served);
         self.inner.changed();
@@ -219,9 +219,9 @@ impl Drop for Runtime {
 }
 
 impl Inner {
-    async fn hand_over(&self, partition: Partition, limit: Duration) -> Result<HandedOver> {
-        let not_ours = || Error::new(Kind::NotOwner { partition });
-        let late = |_| Error::new(Kind::Unreachable { partition });
+    async fn hand_over(&self, partition: Partition, limit: Duration) -> Result<HandOverReport> {
+        let not_ours = || Error::new(ErrorKind::NotOwner { partition });
+        let late = |_| Error::new(ErrorKind::Unreachable { partition });
         let end = tokio::time::Instant::now() + limit;
         let giving = self.giving.get(usize::from(partition.index()));
         let giving = giving.ok_or_else(not_ours)?.lock();
@@ -235,14 +235,14 @@ impl Inner {
         let door = opened.map_err(late)?.ok_or_else(not_ours)?;
         self.router.close(partition);
         let before = door.metrics().counts();
-        door.tell(Post::Drain);
+        door.send_control(ControlMessage::Drain);
         let all_done = ended.wait_for(|ended| *ended);
         let is_late = tokio::time::timeout_at(end, all_done).await.is_err();
-        let mut commands = HandedOver::default();
+        let mut commands = HandOverReport::default();
         if is_late {
             let counts = door.metrics().counts();
             commands.cut_off = counts.waiting + counts.gated;
-            door.tell(Post::Stop);
+            door.send_control(ControlMessage::Stop);
             let _ = ended.wait_for(|ended| *ended).await;
         }
         commands.completed = door.metrics().counts().commands - before.commands;
@@ -261,7 +261,7 @@ impl Inner {
     ) -> Result<Option<oneshot::Receiver<Result<()>>>> {
         let mut served = self.served.lock();
         if self.is_offline.load(Ordering::Relaxed) {
-            return Err(Error::new(Kind::Draining { partition }));
+            return Err(Error::new(ErrorKind::Draining { partition }));
         }
         let Entry::Vacant(vacant) = served.entry(partition) else {
             return Ok(None);
@@ -269,7 +269,7 @@ impl Inner {
         let (tell, taken) = oneshot::channel();
         let (end, ended) = watch::channel(false);
         let (inner, own) = (Arc::clone(self), ended.clone());
-        let task = tokio::spawn(named(async move {
+        let task = tokio::spawn(name_task(async move {
             match inner.take(partition).await {
                 Ok(owner) => {
                     inner.changed();
@@ -281,7 +281,7 @@ impl Inner {
             inner.ended(partition, &own);
             end.send_replace(true);
         }));
-        vacant.insert(Served {
+        vacant.insert(ServedPartition {
             task: task.abort_handle(),
             is_leaving: false,
             ended,
@@ -296,7 +296,7 @@ impl Inner {
         let found = served.get(&partition);
         if found.is_some_and(|found| found.ended.same_channel(own)) {
             // Under the lock, so that it is not opened again before this.
-            self.performer.parted(partition);
+            self.performer.partition_closed(partition);
             served.remove(&partition);
         }
         drop(served);
@@ -307,38 +307,38 @@ impl Inner {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    async fn take(&self, partition: Partition) -> Result<Owner> {
+    async fn take(&self, partition: Partition) -> Result<OwnerLoop> {
         let ledger = self.store.acquire(partition).await?;
         self.open(ledger).await
     }
 
     /// Loads a partition and opens its mailbox.
-    async fn open(&self, ledger: Ledger) -> Result<Owner> {
+    async fn open(&self, ledger: Ledger) -> Result<OwnerLoop> {
         let (calls, calls_in) = mpsc::channel(limits::MAILBOX);
         let (posts, posts_in) = mpsc::unbounded_channel();
         let metrics = Arc::new(Metrics::default());
-        let door = Door::new(ledger.clone(), calls, posts.clone(), Arc::clone(&metrics));
-        let parts = Parts {
+        let door = Mailbox::new(ledger.clone(), calls, posts.clone(), Arc::clone(&metrics));
+        let parts = OwnerParts {
             ledger,
             space: Arc::clone(&self.space),
             services: Arc::clone(&self.services),
             performer: Arc::clone(&self.performer),
             router: Arc::clone(&self.router),
-            posts,
+            control: posts,
             clock: Arc::clone(&self.clock),
             metrics,
         };
-        let owner = Owner::load(parts, calls_in, posts_in).await?;
+        let owner = OwnerLoop::load(parts, calls_in, posts_in).await?;
         self.router.open(door);
         Ok(owner)
     }
 
     /// Serves a partition until it is handed over or lost for good.
-    async fn keep(&self, partition: Partition, mut owner: Owner) {
+    async fn keep(&self, partition: Partition, mut owner: OwnerLoop) {
         loop {
             let error = match owner.run().await {
-                End::Drained | End::Stopped => return,
-                End::Failed(error) => error,
+                LoopEnd::Drained | LoopEnd::Stopped => return,
+                LoopEnd::Failed(error) => error,
             };
             self.router.close(partition);
             tracing::warn!(event = "partition.lost", %partition, %error, "a partition was lost");
@@ -373,15 +373,15 @@ impl Inner {
 
     /// The mailbox of a partition, as soon as the task that ends with `ended` has
     /// opened it; `None` if it does not.
-    async fn opened(&self, partition: Partition, ended: &watch::Receiver<bool>) -> Option<Door> {
+    async fn opened(&self, partition: Partition, ended: &watch::Receiver<bool>) -> Option<Mailbox> {
         let mut changes = self.changes.subscribe();
-        let is_kept = |served: &Served| served.ended.same_channel(ended);
+        let is_kept = |served: &ServedPartition| served.ended.same_channel(ended);
         loop {
             changes.mark_unchanged();
             if !self.served.lock().get(&partition).is_some_and(is_kept) {
                 return None;
             }
-            if let Some(door) = self.router.door(partition) {
+            if let Some(door) = self.router.mailbox(partition) {
                 return Some(door);
             }
             changes.changed().await.ok()?;
@@ -396,7 +396,7 @@ impl Inner {
     }
 
     /// Opens a lost partition again, retrying until that succeeds or cannot help.
-    async fn retake(&self, partition: Partition) -> Result<Owner> {
+    async fn retake(&self, partition: Partition) -> Result<OwnerLoop> {
         let mut pause = Duration::from_millis(10);
         loop {
             match self.take(partition).await {

@@ -2,7 +2,7 @@
 //!
 //! Synchronous: it never waits. Commands run one after the other, each as one staged
 //! transaction. For what has to be waited for (rows, deliveries, durability) it emits
-//! [`Job`]s, whose results come back as calls.
+//! [`OwnerJob`]s, whose results come back as calls.
 //!
 //! If staged writes are rolled back, memory no longer matches the rows:
 //! [`Sequencer::is_stale`] is set, and the owner loads the partition again.
@@ -17,27 +17,30 @@ use steadfast_core::limits;
 use steadfast_storage::Ledger;
 
 use crate::address::{Address, Envelope};
-use crate::command::{Command, Errand, Origin, Returned, Waiting};
-use crate::draft::{CallId, Timer, due_of, timer_address};
+use crate::blocked_commands::BlockedCommands;
+use crate::command::{Command, CommandOrigin, DeferredCall, Suspension, SuspensionResult};
+use crate::control::{BatchReceipt, ControlSender};
 use crate::effect::{Effect, Performer};
 use crate::error::Error;
-use crate::gate::{Gate, Release};
+use crate::gate::{Gate, GatedOutput};
 use crate::inbox::Inbox;
-use crate::lanes::Lanes;
-use crate::message::Payload;
+use crate::message::MessagePayload;
 use crate::metrics::{Metrics, add, raise, set};
-use crate::outbox::{Next, Outbox};
-use crate::post::{Posts, Receipt};
+use crate::outbox::{DeliveryStep, Outbox};
+use crate::pending_effects::{CallId, Timer, due_of, timer_address};
+use crate::pinned_rows::{PinnedRows, RowAddress};
 use crate::service::Services;
 use crate::space::Space;
 use crate::timers::Timers;
-use crate::transport::{Link, Parcel};
-use crate::warm::{Row, Warm};
+use crate::transport::{MessageBatch, PartitionLink};
 
 /// A job that the owner loop does for the sequencer.
-pub(crate) enum Job {
+pub(crate) enum OwnerJob {
     /// Read rows for a blocked command.
-    Rows { lane: Address, rows: Vec<Row> },
+    Rows {
+        lane: Address,
+        rows: Vec<RowAddress>,
+    },
     /// Read timers from this key on, once `after` is durable.
     Timers { from: Bytes, after: Lsn },
     /// The same, ahead of those.
@@ -45,7 +48,7 @@ pub(crate) enum Job {
     /// Read messages from this number on.
     Messages { to: Partition, from: u64 },
     /// Send a batch to its destination.
-    Deliver { to: Partition, parcel: Parcel },
+    Deliver { to: Partition, parcel: MessageBatch },
     /// Perform an effect.
     Perform(Effect),
 }
@@ -57,7 +60,7 @@ pub(crate) struct Sequencer {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) performer: Arc<dyn Performer>,
     /// Sends control messages to this loop.
-    pub(crate) posts: Posts,
+    pub(crate) control: ControlSender,
     /// The ledger's count of rollbacks when memory was loaded.
     pub(crate) rollbacks: u64,
     /// The last transaction that was staged here.
@@ -67,24 +70,24 @@ pub(crate) struct Sequencer {
     pub(crate) now: Timestamp,
     /// Memory no longer matches the rows: it must be loaded again.
     pub(crate) is_stale: bool,
-    pub(crate) lanes: Lanes,
-    pub(crate) warm: Warm,
+    pub(crate) blocked: BlockedCommands,
+    pub(crate) pinned: PinnedRows,
     pub(crate) gate: Gate,
     pub(crate) timers: Timers,
     pub(crate) outbox: Outbox,
     pub(crate) inbox: Inbox,
     /// Links whose next message may be handled.
-    pub(crate) open_links: VecDeque<Link>,
+    pub(crate) open_links: VecDeque<PartitionLink>,
     /// Messages to this partition itself that are handled next.
     own: VecDeque<Command>,
     /// Callers that a later turn answers.
-    pub(crate) late: HashMap<CallId, Waiting>,
+    pub(crate) late: HashMap<CallId, DeferredCall>,
     pub(crate) next_call: u64,
     /// Commands that cannot be refused, while the log is full.
     pub(crate) stalled: VecDeque<Command>,
-    pub(crate) jobs: Vec<Job>,
+    pub(crate) jobs: Vec<OwnerJob>,
     /// Blocked instances whose rows are loaded.
-    ready_lanes: VecDeque<Address>,
+    ready_instances: VecDeque<Address>,
     /// Destinations whose messages have become durable.
     postable: BTreeSet<Partition>,
 }
@@ -96,9 +99,9 @@ impl Sequencer {
         services: Arc<Services>,
         metrics: Arc<Metrics>,
         performer: Arc<dyn Performer>,
-        posts: Posts,
+        control: ControlSender,
     ) -> Self {
-        let link = Link {
+        let link = PartitionLink {
             source: ledger.partition(),
             incarnation: space.incarnation,
         };
@@ -108,8 +111,8 @@ impl Sequencer {
             room: 0,
             now: ledger.time(),
             is_stale: false,
-            lanes: Lanes::default(),
-            warm: Warm::default(),
+            blocked: BlockedCommands::default(),
+            pinned: PinnedRows::default(),
             gate: Gate::default(),
             timers: Timers::unloaded(services.unordered()),
             outbox: Outbox::new(link),
@@ -120,19 +123,19 @@ impl Sequencer {
             next_call: 0,
             stalled: VecDeque::new(),
             jobs: Vec::new(),
-            ready_lanes: VecDeque::new(),
+            ready_instances: VecDeque::new(),
             postable: BTreeSet::new(),
             ledger,
             space,
             services,
             metrics,
             performer,
-            posts,
+            control,
         }
     }
 
     /// Restores the links from the tables, and requests the rows of open ones.
-    pub(crate) fn restore(&mut self, sent: &[(Partition, u64)], received: &[(Link, u64)]) {
+    pub(crate) fn restore(&mut self, sent: &[(Partition, u64)], received: &[(PartitionLink, u64)]) {
         for (to, last) in sent {
             self.outbox.restore(*to, *last);
             self.post(*to);
@@ -149,32 +152,32 @@ impl Sequencer {
     }
 
     /// The jobs to do now.
-    pub(crate) fn take_jobs(&mut self) -> Vec<Job> {
+    pub(crate) fn take_jobs(&mut self) -> Vec<OwnerJob> {
         if let Some(from) = self.timers.begin_page() {
             let after = self.staged;
-            self.jobs.push(Job::Timers { from, after });
+            self.jobs.push(OwnerJob::Timers { from, after });
         }
         if let Some(from) = self.timers.begin_look(self.now) {
             let after = self.staged;
-            self.jobs.push(Job::TimersAhead { from, after });
+            self.jobs.push(OwnerJob::TimersAhead { from, after });
         }
         std::mem::take(&mut self.jobs)
     }
 
     /// Whether callers are accepted.
     pub(crate) fn has_room(&self) -> bool {
-        self.gate.len() + self.lanes.len() < limits::OPEN_CALLS && self.stalled.is_empty()
+        self.gate.len() + self.blocked.len() < limits::OPEN_CALLS && self.stalled.is_empty()
     }
 
     /// Whether nothing is in progress that is not stored as a row.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.gate.len() == 0 && self.lanes.len() == 0 && self.stalled.is_empty()
+        self.gate.len() == 0 && self.blocked.len() == 0 && self.stalled.is_empty()
     }
 
     /// Runs a command, or queues it behind its instance's blocked ones.
     pub(crate) fn accept(&mut self, command: Command) {
-        match self.lanes.blocking(&command) {
-            Some(lane) => self.lanes.join(lane, command),
+        match self.blocked.blocking(&command) {
+            Some(lane) => self.blocked.join(lane, command),
             None => {
                 self.settle(None, command);
             }
@@ -199,7 +202,7 @@ impl Sequencer {
     }
 
     /// Receives messages of another partition.
-    pub(crate) fn receive(&mut self, parcel: Parcel, receipt: Receipt) {
+    pub(crate) fn receive(&mut self, parcel: MessageBatch, receipt: BatchReceipt) {
         let link = parcel.link;
         let seen = self.inbox.take(parcel, receipt);
         add(&self.metrics.duplicates, seen as u64);
@@ -245,8 +248,8 @@ impl Sequencer {
             raise(&self.metrics.lateness_ms, late);
             match timer_address(&key) {
                 Some(to) => {
-                    let origin = Origin::Timer { key };
-                    self.accept(Command::new(origin, to, Payload::Bytes(body)));
+                    let origin = CommandOrigin::Timer { key };
+                    self.accept(Command::new(origin, to, MessagePayload::Bytes(body)));
                 }
                 None => self.timers.fired(&key),
             }
@@ -262,22 +265,21 @@ impl Sequencer {
     }
 
     /// Rows for a blocked instance have been read.
-    pub(crate) fn rows_loaded(&mut self, lane: &Address, rows: Vec<(Row, Option<Bytes>)>) {
+    pub(crate) fn rows_loaded(&mut self, lane: &Address, rows: Vec<(RowAddress, Option<Bytes>)>) {
         for (row, value) in rows {
-            self.warm.loaded(&row, value);
+            self.pinned.loaded(&row, value);
         }
-        self.ready_lanes.push_back(lane.clone());
+        self.ready_instances.push_back(lane.clone());
     }
 
     /// The suspended command of an instance has its result.
-    pub(crate) fn returned(&mut self, lane: Address, number: u64, returned: Returned) {
-        let first = self.lanes.first(&lane);
+    pub(crate) fn returned(&mut self, lane: Address, number: u64, returned: SuspensionResult) {
+        let first = self.blocked.first(&lane);
         // The suspended command may have been dropped.
-        let is_meant =
-            |command: &&mut Command| matches!(command.errand, Errand::Away(n) if n == number);
+        let is_meant = |command: &&mut Command| matches!(command.suspension, Suspension::Suspended(n) if n == number);
         if let Some(command) = first.filter(is_meant) {
-            command.errand = Errand::Back(returned);
-            self.ready_lanes.push_back(lane);
+            command.suspension = Suspension::Completed(returned);
+            self.ready_instances.push_back(lane);
         }
     }
 
@@ -285,23 +287,23 @@ impl Sequencer {
     /// answers whether there are more.
     pub(crate) fn run_lanes(&mut self, is_over: &dyn Fn() -> bool) -> bool {
         let mut count = 0;
-        while let Some(lane) = self.ready_lanes.pop_front() {
+        while let Some(lane) = self.ready_instances.pop_front() {
             if self.is_away(&lane) {
                 continue;
             }
-            while let Some(command) = self.lanes.front(&lane) {
+            while let Some(command) = self.blocked.front(&lane) {
                 if !self.settle(Some(&lane), command) {
                     break;
                 }
-                for row in self.lanes.done(&lane) {
-                    self.warm.release(&row);
+                for row in self.blocked.done(&lane) {
+                    self.pinned.release(&row);
                 }
                 count += 1;
                 if count % limits::TURN_LOOK == 0 && is_over() {
-                    if self.lanes.first(&lane).is_some() {
-                        self.ready_lanes.push_front(lane);
+                    if self.blocked.first(&lane).is_some() {
+                        self.ready_instances.push_front(lane);
                     }
-                    return !self.ready_lanes.is_empty();
+                    return !self.ready_instances.is_empty();
                 }
             }
         }
@@ -310,8 +312,8 @@ impl Sequencer {
 
     /// Whether an instance is suspended on code outside the loop.
     fn is_away(&mut self, lane: &Address) -> bool {
-        let first = self.lanes.first(lane);
-        first.is_some_and(|command| matches!(command.errand, Errand::Away(_)))
+        let first = self.blocked.first(lane);
+        first.is_some_and(|command| matches!(command.suspension, Suspension::Suspended(_)))
     }
 
     /// A page of timers has been read.
@@ -373,7 +375,7 @@ impl Sequencer {
     /// Updates the gauges.
     pub(crate) fn measure(&self) {
         set(&self.metrics.gated, self.gate.len() as u64);
-        set(&self.metrics.waiting, self.lanes.len() as u64);
+        set(&self.metrics.waiting, self.blocked.len() as u64);
         set(&self.metrics.backlog, self.outbox.backlog());
         set(&self.metrics.near_timers, self.timers.len() as u64);
     }
@@ -382,28 +384,29 @@ impl Sequencer {
     /// with `error`. Answers the callers' commands that never ran, for a successor.
     pub(crate) fn dissolve(&mut self, durable: Lsn, error: &Error) -> Vec<Command> {
         for gated in self.gate.drain() {
-            let is_durable = gated.lsn <= durable && !self.ledger.is_taken_back(gated.lsn);
-            match is_durable {
-                true => self.let_go(gated.value),
-                false => gated.value.fail(error),
+            let is_durable = gated.lsn <= durable && !self.ledger.is_rolled_back(gated.lsn);
+            if is_durable {
+                self.let_go(gated.value)
+            } else {
+                gated.value.fail(error)
             }
         }
         for (_, waiting) in self.late.drain() {
             let _ = waiting.caller.reply.send(Err(error.clone()));
         }
-        let mut rest = self.lanes.drain();
+        let mut rest = self.blocked.drain();
         rest.retain(Command::is_refusable);
         rest
     }
 
-    fn let_go(&mut self, release: Release) {
+    fn let_go(&mut self, release: GatedOutput) {
         // The receiver may have stopped waiting.
         match release {
-            Release::Reply(to, reply) => drop(to.send(reply)),
-            Release::Committed(to, lsn) => drop(to.send(Ok(lsn))),
-            Release::Acknowledge(receipt, number) => receipt.send(Ok(number)),
-            Release::Perform(effect) => self.jobs.push(Job::Perform(effect)),
-            Release::Send(to, number) => {
+            GatedOutput::Reply(to, reply) => drop(to.send(reply)),
+            GatedOutput::Committed(to, lsn) => drop(to.send(Ok(lsn))),
+            GatedOutput::Acknowledge(receipt, number) => receipt.send(Ok(number)),
+            GatedOutput::Perform(effect) => self.jobs.push(OwnerJob::Perform(effect)),
+            GatedOutput::Send(to, number) => {
                 self.outbox.durable(to, number);
                 self.postable.insert(to);
             }
@@ -413,9 +416,9 @@ impl Sequencer {
     /// Sends the durable messages to a destination.
     fn post(&mut self, to: Partition) {
         let job = match self.outbox.next(to) {
-            Next::Nothing => return,
-            Next::Deliver(parcel) => Job::Deliver { to, parcel },
-            Next::Load(from) => Job::Messages { to, from },
+            DeliveryStep::Nothing => return,
+            DeliveryStep::Deliver(parcel) => OwnerJob::Deliver { to, parcel },
+            DeliveryStep::Load(from) => OwnerJob::Messages { to, from },
         };
         self.jobs.push(job);
     }
@@ -423,7 +426,7 @@ impl Sequencer {
     fn next_own(&mut self) -> Option<Command> {
         if self.own.is_empty() {
             let own = self.outbox.take_own();
-            let open = |(number, message)| open(Origin::Own { number }, message);
+            let open = |(number, message)| open(CommandOrigin::Own { number }, message);
             self.own.extend(own.into_iter().map(open));
             // Memory holds the front only; the rest is read when it is needed.
             self.post(self.ledger.partition());
@@ -431,26 +434,30 @@ impl Sequencer {
         self.own.pop_front()
     }
 
-    fn handle_next(&mut self, link: Link) {
+    fn handle_next(&mut self, link: PartitionLink) {
         if let Some((number, message)) = self.inbox.next(link) {
-            let origin = Origin::Link { link, number };
+            let origin = CommandOrigin::Link { link, number };
             self.accept(open(origin, message));
         }
     }
 
     /// Acknowledges the messages of a link, once their effects are durable.
-    pub(crate) fn acknowledge(&mut self, link: Link) {
+    pub(crate) fn acknowledge(&mut self, link: PartitionLink) {
         for (lsn, number, reply) in self.inbox.acknowledgements(link) {
-            self.gate.hold(lsn, Release::Acknowledge(reply, number));
+            self.gate.hold(lsn, GatedOutput::Acknowledge(reply, number));
         }
     }
 }
 
 /// The command in a message. One that cannot be decoded is addressed to no service, so
 /// it becomes a dead letter.
-fn open(origin: Origin, message: Bytes) -> Command {
+fn open(origin: CommandOrigin, message: Bytes) -> Command {
     match Envelope::decode(message.clone()) {
-        Ok(envelope) => Command::new(origin, envelope.to, Payload::Bytes(envelope.body)),
-        Err(_) => Command::new(origin, Address::nobody(), Payload::Bytes(message)),
+        Ok(envelope) => Command::new(origin, envelope.to, MessagePayload::Bytes(envelope.body)),
+        Err(_) => Command::new(
+            origin,
+            Address::unassigned(),
+            MessagePayload::Bytes(message),
+        ),
     }
 }

@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use steadfast_core::codec::Malformed;
+use steadfast_core::codec::DecodeError;
 use steadfast_core::error::Code;
 
-use crate::address::{Address, Kind};
-use crate::message::{Message, Payload};
-use crate::refusal::{Halt, Refusal};
+use crate::address::{Address, ServiceKind};
+use crate::message::{Message, MessagePayload};
+use crate::service_error::{ServiceError, TurnError};
 use crate::turn::Turn;
 
 /// A service that runs in partitions.
@@ -22,10 +22,10 @@ pub trait Service: Send + Sync + 'static {
     /// Its commands, from callers, messages and timers.
     type Command: Message;
     /// Its response to a caller.
-    type Reply: Message;
+    type Response: Message;
 
     /// The kind in the addresses of its instances.
-    fn kind(&self) -> Kind;
+    fn kind(&self) -> ServiceKind;
 
     /// Whether the timers of an instance fire in the order of their due times. If not,
     /// a timer that has just become due does not wait while very many others are due.
@@ -43,12 +43,12 @@ pub trait Service: Send + Sync + 'static {
         turn: &mut Turn<'_>,
         to: &Address,
         command: &Self::Command,
-    ) -> Result<Answer<Self::Reply>, Halt>;
+    ) -> Result<TurnOutcome<Self::Response>, TurnError>;
 }
 
 /// When a caller gets its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer<R> {
+pub enum TurnOutcome<R> {
     /// Now: this answer, as soon as the commit is durable.
     Now(R),
     /// Later: another turn answers, see [`Turn::answer`].
@@ -58,7 +58,7 @@ pub enum Answer<R> {
 /// The services of a node, by kind.
 #[derive(Clone, Default)]
 pub struct Services {
-    by_kind: BTreeMap<Kind, Arc<dyn Erased>>,
+    by_kind: BTreeMap<ServiceKind, Arc<dyn ErasedService>>,
 }
 
 impl Services {
@@ -73,12 +73,12 @@ impl Services {
         self
     }
 
-    pub(crate) fn get(&self, kind: Kind) -> Option<&Arc<dyn Erased>> {
+    pub(crate) fn get(&self, kind: ServiceKind) -> Option<&Arc<dyn ErasedService>> {
         self.by_kind.get(&kind)
     }
 
     /// The services whose timers need not keep an order.
-    pub(crate) fn unordered(&self) -> Vec<Kind> {
+    pub(crate) fn unordered(&self) -> Vec<ServiceKind> {
         let unordered = self
             .by_kind
             .iter()
@@ -88,24 +88,24 @@ impl Services {
 }
 
 /// A service with erased types.
-pub(crate) trait Erased: Send + Sync {
+pub(crate) trait ErasedService: Send + Sync {
     fn keeps_timer_order(&self) -> bool;
 
     fn handle(
         &self,
         turn: &mut Turn<'_>,
         to: &Address,
-        command: &mut Payload,
-    ) -> Result<Answer<Payload>, Halt>;
+        command: &mut MessagePayload,
+    ) -> Result<TurnOutcome<MessagePayload>, TurnError>;
 
     /// Encodes a reply for another node.
-    fn encode(&self, reply: Payload) -> Result<Bytes, Malformed>;
+    fn encode(&self, reply: MessagePayload) -> Result<Bytes, DecodeError>;
 }
 
 /// The code for a message that the service cannot decode.
 pub(crate) const MALFORMED: Code = Code("STF-4006");
 
-impl<S: Service> Erased for S {
+impl<S: Service> ErasedService for S {
     fn keeps_timer_order(&self) -> bool {
         Service::keeps_timer_order(self)
     }
@@ -114,23 +114,23 @@ impl<S: Service> Erased for S {
         &self,
         turn: &mut Turn<'_>,
         to: &Address,
-        command: &mut Payload,
-    ) -> Result<Answer<Payload>, Halt> {
-        let command = command
-            .look::<S::Command>()
-            .map_err(|_| Refusal::new(MALFORMED, format!("the message to {to} cannot be read")))?;
+        command: &mut MessagePayload,
+    ) -> Result<TurnOutcome<MessagePayload>, TurnError> {
+        let command = command.look::<S::Command>().map_err(|_| {
+            ServiceError::new(MALFORMED, format!("the message to {to} cannot be read"))
+        })?;
         Ok(match Service::handle(self, turn, to, command)? {
-            Answer::Now(reply) => Answer::Now(Payload::value(reply)),
-            Answer::Later => Answer::Later,
+            TurnOutcome::Now(reply) => TurnOutcome::Now(MessagePayload::value(reply)),
+            TurnOutcome::Later => TurnOutcome::Later,
         })
     }
 
-    fn encode(&self, reply: Payload) -> Result<Bytes, Malformed> {
+    fn encode(&self, reply: MessagePayload) -> Result<Bytes, DecodeError> {
         match reply {
-            Payload::Bytes(bytes) | Payload::Read(bytes, _) => Ok(bytes),
-            Payload::Value(value) => {
+            MessagePayload::Bytes(bytes) | MessagePayload::Read(bytes, _) => Ok(bytes),
+            MessagePayload::Value(value) => {
                 let value: Box<dyn Any> = value;
-                let reply = value.downcast_ref::<S::Reply>().ok_or(Malformed)?;
+                let reply = value.downcast_ref::<S::Response>().ok_or(DecodeError)?;
                 Ok(reply.encode())
             }
         }

@@ -7,14 +7,14 @@
 //! that receivers do not mistake its messages for the old ones.
 
 use bytes::Bytes;
-use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
+use steadfast_core::codec::{ByteReader, DecodeError, put_bytes, put_varint};
 use steadfast_core::id::Partition;
 use steadfast_core::limits;
 use steadfast_storage::Engine;
-use steadfast_storage::engine::Swap;
+use steadfast_storage::engine::CasOutcome;
 
-use crate::address::{Address, Kind};
-use crate::error::{Error, Kind as Failure, Result};
+use crate::address::{Address, ServiceKind};
+use crate::error::{Error, ErrorKind as Failure, Result};
 
 /// A set of partitions on one engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,8 +40,8 @@ impl Space {
             return Err(wanted.differs("a space needs 1 to 4096 partitions".into()));
         }
         let found = match engine.cas(&key, 0, wanted.encode()).await? {
-            Swap::Done(_) => return Ok(wanted),
-            Swap::Conflict { value, .. } => value.unwrap_or_default(),
+            CasOutcome::Done(_) => return Ok(wanted),
+            CasOutcome::Conflict { value, .. } => value.unwrap_or_default(),
         };
         let unreadable = |_| wanted.differs(format!("its record {key} cannot be read"));
         let found = Self::decode(found, wanted.number).map_err(unreadable)?;
@@ -68,7 +68,7 @@ impl Space {
     }
 
     /// The partition of slot `slot` of a named thing.
-    pub fn slot(&self, kind: Kind, name: &str, slot: u32) -> Partition {
+    pub fn slot(&self, kind: ServiceKind, name: &str, slot: u32) -> Partition {
         let first = Address::new(kind, name.to_string(), "").spread();
         let index = first.wrapping_add(u64::from(slot)) % u64::from(self.partitions);
         Partition::new(self.number, index as u16)
@@ -87,13 +87,13 @@ impl Space {
         out.into()
     }
 
-    fn decode(bytes: Bytes, number: u16) -> std::result::Result<Self, Malformed> {
-        let mut reader = Reader::new(bytes);
+    fn decode(bytes: Bytes, number: u16) -> std::result::Result<Self, DecodeError> {
+        let mut reader = ByteReader::new(bytes);
         if reader.byte()? != FORMAT {
-            return Err(Malformed);
+            return Err(DecodeError);
         }
-        let name = String::from_utf8(reader.bytes()?.to_vec()).map_err(|_| Malformed)?;
-        let partitions = u16::try_from(reader.varint()?).map_err(|_| Malformed)?;
+        let name = String::from_utf8(reader.bytes()?.to_vec()).map_err(|_| DecodeError)?;
+        let partitions = u16::try_from(reader.varint()?).map_err(|_| DecodeError)?;
         Ok(Self {
             number,
             name,
@@ -119,15 +119,15 @@ mod tests {
     #[test]
     fn slots_of_one_thing_lie_in_neighbouring_partitions() {
         let space = space(64);
-        let first = space.slot(Kind(5), "telemetry", 0);
+        let first = space.slot(ServiceKind(5), "telemetry", 0);
         for slot in 0..200u32 {
             let expected = (u32::from(first.index()) + slot) % 64;
-            let found = space.slot(Kind(5), "telemetry", slot);
+            let found = space.slot(ServiceKind(5), "telemetry", slot);
             assert_eq!(found, Partition::new(3, expected as u16));
         }
         // Stored state depends on these numbers.
         assert_eq!(first.index(), 13);
-        assert_ne!(space.slot(Kind(5), "other", 0), first);
+        assert_ne!(space.slot(ServiceKind(5), "other", 0), first);
     }
 
     #[test]

@@ -15,35 +15,35 @@ use bytes::Bytes;
 use steadfast_core::clock::Timestamp;
 use steadfast_core::limits;
 
-use crate::address::Kind;
-use crate::ahead::Ahead;
-use crate::draft::{Timer, due_of, timer_kind};
-use crate::near::Near;
+use crate::address::ServiceKind;
+use crate::pending_effects::{Timer, due_of, timer_kind};
+use crate::timer_index::TimerIndex;
+use crate::timer_lookahead::TimerLookahead;
 
 #[derive(Default)]
 pub(crate) struct Timers {
     /// Services whose timers need not keep an order.
-    unordered: Vec<Kind>,
-    near: Near,
+    unordered: Vec<ServiceKind>,
+    index: TimerIndex,
     /// Timers from this key on are in the table only; `None`: all are in memory.
     horizon: Option<Bytes>,
     /// Timers behind the horizon that need not keep an order.
-    ahead: Ahead,
+    ahead: TimerLookahead,
     /// Set while a page is being read.
-    meanwhile: Option<Meanwhile>,
+    meanwhile: Option<TimerChanges>,
     /// Set while rows ahead of the pages are being read: where they begin.
-    look: Option<(Bytes, Meanwhile)>,
+    look: Option<(Bytes, TimerChanges)>,
     /// Due, handed out, and not yet handled.
     firing: BTreeSet<Bytes>,
 }
 
 #[derive(Default)]
-struct Meanwhile {
+struct TimerChanges {
     scheduled: BTreeMap<Bytes, Bytes>,
     cancelled: BTreeSet<Bytes>,
 }
 
-impl Meanwhile {
+impl TimerChanges {
     fn schedule(&mut self, key: Bytes, body: Bytes) {
         self.cancelled.remove(&key);
         self.scheduled.insert(key, body);
@@ -57,7 +57,7 @@ impl Meanwhile {
 
 impl Timers {
     /// Empty: everything is behind the horizon.
-    pub(crate) fn unloaded(unordered: Vec<Kind>) -> Self {
+    pub(crate) fn unloaded(unordered: Vec<ServiceKind>) -> Self {
         Self {
             unordered,
             horizon: Some(Bytes::new()),
@@ -69,7 +69,7 @@ impl Timers {
         let Timer { key, body } = timer;
         self.firing.remove(&key);
         if self.is_near(&key) {
-            self.near.insert(key, body);
+            self.index.insert(key, body);
             self.shorten();
             return;
         }
@@ -86,7 +86,7 @@ impl Timers {
 
     pub(crate) fn cancel(&mut self, key: &Bytes) {
         self.firing.remove(key);
-        self.near.remove(key);
+        self.index.remove(key);
         self.ahead.remove(key);
         self.forget(key);
     }
@@ -103,7 +103,7 @@ impl Timers {
 
     /// When the next timer is due.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        self.near.first().map(|key| due_of(key))
+        self.index.first().map(|key| due_of(key))
     }
 
     /// Takes timers that are due at `now`, oldest first. Each fires until
@@ -121,7 +121,7 @@ impl Timers {
             let Some(key) = fresh.or_else(|| self.oldest(now)) else {
                 break;
             };
-            let removed = self.near.remove(&key);
+            let removed = self.index.remove(&key);
             let Some((key, body)) = removed.or_else(|| self.ahead.remove(&key)) else {
                 break;
             };
@@ -132,7 +132,7 @@ impl Timers {
     }
 
     fn oldest(&self, now: Timestamp) -> Option<Bytes> {
-        let key = self.near.first()?;
+        let key = self.index.first()?;
         (due_of(key) <= now).then(|| key.clone())
     }
 
@@ -145,8 +145,8 @@ impl Timers {
         if let Some(key) = self.ahead.last_before(end.clone()) {
             return Some(key.clone());
         }
-        let key = self.near.last_before(end)?;
-        let is_free = self.is_unordered(key) || self.near.is_only_one(key);
+        let key = self.index.last_before(end)?;
+        let is_free = self.is_unordered(key) || self.index.is_only_one(key);
         is_free.then(|| key.clone())
     }
 
@@ -164,11 +164,11 @@ impl Timers {
 
     /// Where the next page starts, if one is needed. The caller then reads it.
     pub(crate) fn begin_page(&mut self) -> Option<Bytes> {
-        if self.meanwhile.is_some() || self.near.len() > limits::NEAR_TIMERS / 4 {
+        if self.meanwhile.is_some() || self.index.len() > limits::NEAR_TIMERS / 4 {
             return None;
         }
         let from = self.horizon.clone()?;
-        self.meanwhile = Some(Meanwhile::default());
+        self.meanwhile = Some(TimerChanges::default());
         Some(from)
     }
 
@@ -181,12 +181,12 @@ impl Timers {
         for Timer { key, body } in rows {
             // A timer that is firing was taken although it lay behind the horizon.
             if !meanwhile.cancelled.contains(&key) && !self.firing.contains(&key) {
-                self.near.insert(key, body);
+                self.index.insert(key, body);
             }
         }
         for (key, body) in meanwhile.scheduled {
             if self.is_near(&key) && !self.firing.contains(&key) {
-                self.near.insert(key, body);
+                self.index.insert(key, body);
             }
         }
         // The timers in the index were among these rows.
@@ -201,7 +201,7 @@ impl Timers {
             return None;
         }
         let from = self.ahead.start(self.horizon.as_ref()?, now)?;
-        self.look = Some((from.clone(), Meanwhile::default()));
+        self.look = Some((from.clone(), TimerChanges::default()));
         Some(from)
     }
 
@@ -229,7 +229,7 @@ impl Timers {
 
     /// Timers in memory.
     pub(crate) fn len(&self) -> usize {
-        self.near.len()
+        self.index.len()
     }
 
     fn is_unordered(&self, key: &Bytes) -> bool {
@@ -244,10 +244,10 @@ impl Timers {
     /// where they start is fixed.
     fn shorten(&mut self) {
         let is_reading = self.meanwhile.is_some() || self.look.is_some();
-        if self.near.len() <= limits::NEAR_TIMERS || is_reading {
+        if self.index.len() <= limits::NEAR_TIMERS || is_reading {
             return;
         }
-        if let Some(first) = self.near.truncate(limits::NEAR_TIMERS / 2) {
+        if let Some(first) = self.index.truncate(limits::NEAR_TIMERS / 2) {
             self.horizon = Some(first);
             self.ahead.clear();
         }
@@ -258,18 +258,26 @@ impl Timers {
 mod tests {
     use super::*;
     use crate::address::Address;
-    use crate::draft::timer_key;
+    use crate::pending_effects::timer_key;
     use proptest::prelude::*;
 
-    const UNORDERED: Kind = Kind(2);
+    const UNORDERED: ServiceKind = ServiceKind(2);
 
     fn timer(due: i64, tag: u64, is_unordered: bool) -> Timer {
-        let kind = if is_unordered { UNORDERED } else { Kind(1) };
+        let kind = if is_unordered {
+            UNORDERED
+        } else {
+            ServiceKind(1)
+        };
         timer_to(&Address::new(kind, "n", "k"), due, tag)
     }
 
     fn timer_of(address: &str, due: i64, tag: u64) -> Timer {
-        timer_to(&Address::new(Kind(1), "n", address.to_string()), due, tag)
+        timer_to(
+            &Address::new(ServiceKind(1), "n", address.to_string()),
+            due,
+            tag,
+        )
     }
 
     fn timer_to(to: &Address, due: i64, tag: u64) -> Timer {
@@ -448,7 +456,7 @@ mod tests {
     }
 
     #[derive(Clone, Debug)]
-    enum Step {
+    enum TimerStep {
         Schedule(i64, u64, bool),
         Cancel(i64, u64, bool),
         BeginLook,
@@ -458,17 +466,17 @@ mod tests {
         Fire(i64, usize),
     }
 
-    fn step() -> impl Strategy<Value = Step> {
+    fn step() -> impl Strategy<Value = TimerStep> {
         prop_oneof![
             4 => (0i64..200, 0u64..4, any::<bool>())
-                .prop_map(|(due, tag, is_unordered)| Step::Schedule(due, tag, is_unordered)),
+                .prop_map(|(due, tag, is_unordered)| TimerStep::Schedule(due, tag, is_unordered)),
             2 => (0i64..200, 0u64..4, any::<bool>())
-                .prop_map(|(due, tag, is_unordered)| Step::Cancel(due, tag, is_unordered)),
-            1 => Just(Step::BeginLook),
-            1 => Just(Step::EndLook),
-            1 => Just(Step::BeginPage),
-            1 => Just(Step::EndPage),
-            2 => (0i64..200, 1usize..6).prop_map(|(at, limit)| Step::Fire(at, limit)),
+                .prop_map(|(due, tag, is_unordered)| TimerStep::Cancel(due, tag, is_unordered)),
+            1 => Just(TimerStep::BeginLook),
+            1 => Just(TimerStep::EndLook),
+            1 => Just(TimerStep::BeginPage),
+            1 => Just(TimerStep::EndPage),
+            2 => (0i64..200, 1usize..6).prop_map(|(at, limit)| TimerStep::Fire(at, limit)),
         ]
     }
 
@@ -500,33 +508,33 @@ mod tests {
             };
             for step in steps {
                 match step {
-                    Step::Schedule(due, tag, is_unordered) => {
+                    TimerStep::Schedule(due, tag, is_unordered) => {
                         let timer = timer(due, tag, is_unordered);
                         table.insert(timer.key.clone(), timer.body.clone());
                         timers.schedule(timer);
                     }
-                    Step::Cancel(due, tag, is_unordered) => {
+                    TimerStep::Cancel(due, tag, is_unordered) => {
                         let timer = timer(due, tag, is_unordered);
                         table.remove(&timer.key);
                         timers.cancel(&timer.key);
                     }
-                    Step::BeginPage => if let Some(from) = timers.begin_page() {
+                    TimerStep::BeginPage => if let Some(from) = timers.begin_page() {
                         on_its_way = Some((from.clone(), page(&table, &from, rows)));
                     },
                     // The page may show the table as it was, or as it is.
-                    Step::EndPage => if let Some((from, old)) = on_its_way.take() {
+                    TimerStep::EndPage => if let Some((from, old)) = on_its_way.take() {
                         let (found, next) = if early { old } else { page(&table, &from, rows) };
                         timers.page(found, next);
                     },
-                    Step::BeginLook => if let Some(from) = timers.begin_look(Timestamp(now)) {
+                    TimerStep::BeginLook => if let Some(from) = timers.begin_look(Timestamp(now)) {
                         look = Some((from.clone(), page(&table, &from, rows)));
                     },
-                    Step::EndLook => if let Some((from, old)) = look.take() {
+                    TimerStep::EndLook => if let Some((from, old)) = look.take() {
                         let (found, next) = if early { old } else { page(&table, &from, rows) };
                         timers.looked(found, next);
                     },
                     // What is handed out is handled some steps later.
-                    Step::Fire(at, limit) => {
+                    TimerStep::Fire(at, limit) => {
                         now = now.max(at);
                         for due in std::mem::take(&mut handed) {
                             handle(&mut timers, &mut table, due);

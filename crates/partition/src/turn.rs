@@ -2,32 +2,32 @@
 //!
 //! A turn sees the owner's memory: every write that was staged, durable or not, and its
 //! own. It has no effect before it succeeds. A row that is not in memory ends it with
-//! [`Halt::Missing`].
+//! [`TurnError::Missing`].
 
 use bytes::Bytes;
 use steadfast_core::clock::Timestamp;
-use steadfast_core::id::{Offset, Partition, Sequence, Stream, Table};
+use steadfast_core::id::{Offset, Partition, Sequence, StreamId, TableId};
 use steadfast_storage::engine::BATCH_HEADER_BYTES;
-use steadfast_storage::{Head, Ledger, Peek, Place, View, Writes};
+use steadfast_storage::{AppendPosition, Ledger, MemoryLookup, StreamHead, Visibility, Writes};
 
-use crate::address::{Address, Envelope, Kind};
-use crate::command::Errand;
-use crate::draft::{CallId, Draft, Timer, timer_key};
+use crate::address::{Address, Envelope, ServiceKind};
+use crate::command::Suspension;
+use crate::control::ControlSender;
 use crate::effect::{Effect, Performer};
-use crate::errand::{Ticket, Trip};
-use crate::message::{Message, Payload};
-use crate::post::Posts;
-use crate::refusal::Halt;
+use crate::message::{Message, MessagePayload};
+use crate::pending_effects::{CallId, PendingEffects, Timer, timer_key};
+use crate::pinned_rows::{PinnedRows, RowAddress};
+use crate::service_error::TurnError;
 use crate::space::Space;
+use crate::suspension::{Completer, SuspensionState};
 use crate::tables::{TIMERS, WORK};
-use crate::warm::{Row, Warm};
-use crate::written::Written;
+use crate::write_buffer::WriteBuffer;
 
 /// The context of a service while it handles a command.
 pub struct Turn<'a> {
     ledger: &'a Ledger,
     space: &'a Space,
-    warm: &'a Warm,
+    pinned: &'a PinnedRows,
     time: Timestamp,
     /// The instance whose command is being handled.
     pub(crate) to: &'a Address,
@@ -35,20 +35,20 @@ pub struct Turn<'a> {
     pub(crate) call: Option<CallId>,
     pub(crate) writes: Writes,
     /// The writes of this turn, for its own reads.
-    pub(crate) own: Written,
+    pub(crate) own: WriteBuffer,
     /// Streams as this turn leaves them.
-    heads: Vec<(Stream, Head)>,
-    pub(crate) missing: Vec<Row>,
-    pub(crate) draft: Draft,
-    outside: Outside<'a>,
+    heads: Vec<(StreamId, StreamHead)>,
+    pub(crate) missing: Vec<RowAddress>,
+    pub(crate) draft: PendingEffects,
+    outside: TurnEnvironment<'a>,
 }
 
 /// What a turn uses beside its rows.
-pub(crate) struct Outside<'a> {
+pub(crate) struct TurnEnvironment<'a> {
     pub(crate) performer: &'a dyn Performer,
-    pub(crate) posts: &'a Posts,
+    pub(crate) control: &'a ControlSender,
     /// The suspension of the command; `None` if it cannot be suspended.
-    pub(crate) errand: Option<&'a Errand>,
+    pub(crate) suspension: Option<&'a Suspension>,
     /// The number of the next suspension.
     pub(crate) number: u64,
 }
@@ -57,24 +57,24 @@ impl<'a> Turn<'a> {
     pub(crate) fn new(
         ledger: &'a Ledger,
         space: &'a Space,
-        warm: &'a Warm,
+        pinned: &'a PinnedRows,
         time: Timestamp,
         to: &'a Address,
         writes: Writes,
-        outside: Outside<'a>,
+        outside: TurnEnvironment<'a>,
     ) -> Self {
         Self {
             ledger,
             space,
-            warm,
+            pinned,
             time,
             to,
             call: None,
             writes,
-            own: Written::default(),
+            own: WriteBuffer::default(),
             heads: Vec::new(),
             missing: Vec::new(),
-            draft: Draft::default(),
+            draft: PendingEffects::default(),
             outside,
         }
     }
@@ -90,7 +90,7 @@ impl<'a> Turn<'a> {
     }
 
     /// The partition of slot `slot` of a named thing.
-    pub fn slot(&self, kind: Kind, name: &str, slot: u32) -> Partition {
+    pub fn slot(&self, kind: ServiceKind, name: &str, slot: u32) -> Partition {
         self.space.slot(kind, name, slot)
     }
 
@@ -103,38 +103,42 @@ impl<'a> Turn<'a> {
     /// Whether code outside the loop has run for this command, and its result. A
     /// command has one suspension; a turn may read its result several times, when rows
     /// have to be loaded.
-    pub fn errand<R: Send + Sync + 'static>(&self) -> Trip<R> {
-        match self.outside.errand {
-            None => Trip::Never,
-            Some(Errand::Back(returned)) => {
+    pub fn suspension<R: Send + Sync + 'static>(&self) -> SuspensionState<R> {
+        match self.outside.suspension {
+            None => SuspensionState::Unavailable,
+            Some(Suspension::Completed(returned)) => {
                 let answer = returned.clone().and_then(|any| any.downcast().ok());
-                Trip::Back(answer)
+                SuspensionState::Completed(answer)
             }
-            Some(Errand::None | Errand::Away(_)) => Trip::Open,
+            Some(Suspension::None | Suspension::Suspended(_)) => SuspensionState::NotStarted,
         }
     }
 
     /// A completer for the suspension of this command. The service passes it to the
-    /// code outside, and then ends its turn with [`Halt::Away`].
-    pub fn ticket(&self) -> Ticket {
-        let Outside { posts, number, .. } = &self.outside;
-        Ticket::new((*posts).clone(), self.to.clone(), *number)
+    /// code outside, and then ends its turn with [`TurnError::Suspended`].
+    pub fn completer(&self) -> Completer {
+        let TurnEnvironment {
+            control: posts,
+            number,
+            ..
+        } = &self.outside;
+        Completer::new((*posts).clone(), self.to.clone(), *number)
     }
 
     /// Reads a row.
-    pub fn get(&mut self, table: Table, key: &[u8]) -> Result<Option<Bytes>, Halt> {
+    pub fn get(&mut self, table: TableId, key: &[u8]) -> Result<Option<Bytes>, TurnError> {
         if let Some(value) = self.own.get(table, key) {
             return Ok(value.clone());
         }
-        match self.ledger.peek(table, key, View::Staged) {
-            Ok(Peek::Found(value)) => Ok(value),
+        match self.ledger.peek(table, key, Visibility::Staged) {
+            Ok(MemoryLookup::Found(value)) => Ok(value),
             // If the ledger has failed, the following stage fails with its reason.
             Err(_) => Ok(None),
-            Ok(Peek::Missing) => match self.warm.get(table, key) {
+            Ok(MemoryLookup::Missing) => match self.pinned.get(table, key) {
                 Some(value) => Ok(value),
                 None => {
                     self.missing.push((table, Bytes::copy_from_slice(key)));
-                    Err(Halt::Missing)
+                    Err(TurnError::Missing)
                 }
             },
         }
@@ -142,34 +146,35 @@ impl<'a> Turn<'a> {
 
     /// Makes sure that all these rows are in memory, so that they are loaded
     /// together and not one after the other.
-    pub fn need(&mut self, rows: &[(Table, &[u8])]) -> Result<(), Halt> {
+    pub fn need(&mut self, rows: &[(TableId, &[u8])]) -> Result<(), TurnError> {
         let found = rows
             .iter()
             .filter(|(table, key)| self.get(*table, key).is_ok());
-        match found.count() == rows.len() {
-            true => Ok(()),
-            false => Err(Halt::Missing),
+        if found.count() == rows.len() {
+            Ok(())
+        } else {
+            Err(TurnError::Missing)
         }
     }
 
     /// Sets a row.
-    pub fn put(&mut self, table: Table, key: &[u8], value: impl Into<Bytes>) {
+    pub fn put(&mut self, table: TableId, key: &[u8], value: impl Into<Bytes>) {
         let value = value.into();
         self.writes.put(table, key, &value);
         self.own.set(table, key, Some(value));
     }
 
     /// Removes a row.
-    pub fn delete(&mut self, table: Table, key: &[u8]) {
+    pub fn delete(&mut self, table: TableId, key: &[u8]) {
         self.writes.delete(table, key);
         self.own.set(table, key, None);
     }
 
     /// Appends `count` events, encoded in `bytes`, to a stream of the service; answers
     /// their position. The loop is the only writer of such a stream.
-    pub fn publish(&mut self, stream: Stream, count: u32, bytes: Bytes) -> Place {
+    pub fn publish(&mut self, stream: StreamId, count: u32, bytes: Bytes) -> AppendPosition {
         let mut head = self.staged_stream(stream);
-        let place = Place {
+        let place = AppendPosition {
             stream,
             first: head.next,
             offset: head.end,
@@ -183,7 +188,7 @@ impl<'a> Turn<'a> {
     }
 
     /// Trims the events of a stream before `first`, whose batch starts at `offset`.
-    pub fn trim(&mut self, stream: Stream, first: Sequence, offset: Offset) {
+    pub fn trim(&mut self, stream: StreamId, first: Sequence, offset: Offset) {
         let mut head = self.staged_stream(stream);
         if first > head.first && first <= head.next {
             (head.first, head.first_offset) = (first, offset);
@@ -193,7 +198,7 @@ impl<'a> Turn<'a> {
     }
 
     /// Begin and end of a stream, including staged writes and those of this turn.
-    pub fn staged_stream(&self, stream: Stream) -> Head {
+    pub fn staged_stream(&self, stream: StreamId) -> StreamHead {
         let own = self.heads.iter().find(|(other, _)| *other == stream);
         if let Some((_, head)) = own {
             return *head;
@@ -203,13 +208,13 @@ impl<'a> Turn<'a> {
         head.unwrap_or_default()
     }
 
-    fn leave(&mut self, stream: Stream, head: Head) {
+    fn leave(&mut self, stream: StreamId, head: StreamHead) {
         self.heads.retain(|(other, _)| *other != stream);
         self.heads.push((stream, head));
     }
 
     /// Begin and durable end of a stream.
-    pub fn stream(&self, stream: Stream) -> Option<Head> {
+    pub fn stream(&self, stream: StreamId) -> Option<StreamHead> {
         self.ledger.stream(stream).ok().flatten()
     }
 
@@ -274,7 +279,9 @@ impl<'a> Turn<'a> {
     /// Answers a call that an earlier turn left open. Does nothing if the caller is
     /// gone.
     pub fn answer<M: Message>(&mut self, call: CallId, reply: M) {
-        self.draft.answers.push((call, Payload::value(reply)));
+        self.draft
+            .answers
+            .push((call, MessagePayload::value(reply)));
     }
 
     fn effect(&self, work: Option<Bytes>, body: Bytes) -> Effect {

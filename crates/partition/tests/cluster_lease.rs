@@ -12,13 +12,14 @@ use counting::{Ask, Counter, Say, counter};
 use steadfast_core::clock::{Clock, Timestamp};
 use steadfast_core::id::Owner;
 use steadfast_partition::cluster::{
-    Broken, Cluster, Identity, Network, PROTOCOL, Peer, Roster, SCHEMA, Setup, join,
+    Cluster, ClusterNetwork, ClusterPeer, ClusterSetup, Members, NetworkError, NodeIdentity,
+    PROTOCOL, SCHEMA, join,
 };
-use steadfast_partition::{Alone, Idle, Options, Router, Runtime, Services, Space};
-use steadfast_storage::engine::{Acquired, Engine};
-use steadfast_storage::hostile::{Faults, Hostile};
-use steadfast_storage::memory::Memory;
-use steadfast_storage::{Lease, Options as StoreOptions, Store};
+use steadfast_partition::{NoopPerformer, Options, Router, Runtime, Services, SingleNode, Space};
+use steadfast_storage::engine::{AcquireOutcome, Engine};
+use steadfast_storage::hostile::{EngineFaults, HostileEngine};
+use steadfast_storage::memory::MemoryEngine;
+use steadfast_storage::{NodeLease, Options as StoreOptions, Store};
 use tokio::time::Instant;
 
 const LEASE: Duration = Duration::from_secs(10);
@@ -43,24 +44,24 @@ impl Clock for Paused {
 }
 
 /// There are no others.
-struct Nobody;
+struct UnreachableNetwork;
 
 #[async_trait]
-impl Network for Nobody {
-    async fn send(&self, _: &Peer, _: Bytes, _: Duration) -> Result<Bytes, Broken> {
-        Err(Broken::Unsent("no other node is there".to_owned()))
+impl ClusterNetwork for UnreachableNetwork {
+    async fn send(&self, _: &ClusterPeer, _: Bytes, _: Duration) -> Result<Bytes, NetworkError> {
+        Err(NetworkError::Unsent("no other node is there".to_owned()))
     }
 }
 
 struct Node {
     runtime: Arc<Runtime>,
-    lease: Lease,
+    lease: NodeLease,
     _cluster: Cluster,
 }
 
 async fn start(engine: &Arc<dyn Engine>, clock: &Arc<dyn Clock>) -> Node {
-    let setup = Setup {
-        identity: Identity {
+    let setup = ClusterSetup {
+        identity: NodeIdentity {
             name: "a".to_owned(),
             address: String::new(),
             cluster: "c".to_owned(),
@@ -71,12 +72,12 @@ async fn start(engine: &Arc<dyn Engine>, clock: &Arc<dyn Clock>) -> Node {
         lease: LEASE,
         clock: Arc::clone(clock),
         engine: Arc::clone(engine),
-        roster: Arc::new(Roster::new(Arc::clone(clock), LEASE, 0)),
-        network: Arc::new(Nobody),
-        probing: Arc::new(Nobody),
+        members: Arc::new(Members::new(Arc::clone(clock), LEASE, 0)),
+        network: Arc::new(UnreachableNetwork),
+        probing: Arc::new(UnreachableNetwork),
     };
     let owner = join(&setup).await.unwrap();
-    let lease = Lease::new(Arc::clone(clock));
+    let lease = NodeLease::new(Arc::clone(clock));
     let options = StoreOptions {
         clock: Arc::clone(clock),
         lease: Some(lease.clone()),
@@ -92,8 +93,8 @@ async fn start(engine: &Arc<dyn Engine>, clock: &Arc<dyn Clock>) -> Node {
     let space = Space::open(&**engine, wanted).await.unwrap();
     let options = Options {
         services: Services::new().with(Counter::default()),
-        performer: Arc::new(Idle),
-        router: Arc::new(Router::new(Arc::new(Alone))),
+        performer: Arc::new(NoopPerformer),
+        router: Arc::new(Router::new(Arc::new(SingleNode))),
         clock: Arc::clone(clock),
     };
     let runtime = Arc::new(Runtime::new(Arc::clone(&store), space, options));
@@ -110,20 +111,24 @@ async fn start(engine: &Arc<dyn Engine>, clock: &Arc<dyn Clock>) -> Node {
 #[tokio::test(start_paused = true)]
 async fn t12_a_node_believes_its_memory_no_longer_than_others_wait_and_less() {
     let clock: Arc<dyn Clock> = Arc::new(Paused(Instant::now()));
-    let memory = Arc::new(Memory::with_clock(Arc::clone(&clock)));
-    let hostile = Arc::new(Hostile::new(memory.clone(), Faults::default(), 1));
+    let memory = Arc::new(MemoryEngine::with_clock(Arc::clone(&clock)));
+    let hostile = Arc::new(HostileEngine::new(
+        memory.clone(),
+        EngineFaults::default(),
+        1,
+    ));
     let engine: Arc<dyn Engine> = hostile.clone();
     let node = start(&engine, &clock).await;
     let handle = node.runtime.handle::<Counter>();
     let added = handle.call(counter("a"), Ask::Add(2)).await.unwrap();
     assert_eq!(added, Say::Now(2));
     let partition = node.runtime.space().partition(&counter("a"));
-    let epoch = node.runtime.router().door(partition).unwrap();
+    let epoch = node.runtime.router().mailbox(partition).unwrap();
     let epoch = epoch.ledger().epoch();
     // Its renewals are lost from now on.
-    hostile.set(Faults {
+    hostile.set_faults(EngineFaults {
         unheard_renewal: 100,
-        ..Faults::default()
+        ..EngineFaults::default()
     });
     let began = Instant::now();
     let rival = Owner {
@@ -138,7 +143,7 @@ async fn t12_a_node_believes_its_memory_no_longer_than_others_wait_and_less() {
         let answer = handle.call(counter("a"), Ask::Get).await;
         // It answers only what no other node can have changed.
         assert!(answer.is_err() || silent.is_none(), "{answer:?}");
-        if let Acquired::Granted(_) = memory.acquire(partition, rival, epoch).await.unwrap() {
+        if let AcquireOutcome::Granted(_) = memory.acquire(partition, rival, epoch).await.unwrap() {
             break began.elapsed();
         }
         assert!(began.elapsed() < LEASE * 2, "no other node took it");
@@ -149,5 +154,5 @@ async fn t12_a_node_believes_its_memory_no_longer_than_others_wait_and_less() {
     assert!(taken <= LEASE + STEP, "{taken:?}");
     // Its clock and the engine's may differ by that much.
     assert!(taken >= silent + MARGIN - STEP, "{silent:?} {taken:?}");
-    assert!(node.runtime.router().door(partition).is_none());
+    assert!(node.runtime.router().mailbox(partition).is_none());
 }

@@ -10,24 +10,25 @@ use parking_lot::Mutex;
 use steadfast_core::clock::SystemClock;
 use steadfast_core::id::Owner;
 use steadfast_partition::{
-    Address, Alone, Answer, Effect, ErrorKind, Halt, Kind, Options, Performer, Router, Runtime,
-    Service, Services, Space, Ticket, Trip, Turn, service_table,
+    Address, Completer, Effect, ErrorKind, Options, Performer, Router, Runtime, Service,
+    ServiceKind, Services, SingleNode, Space, SuspensionState, Turn, TurnError, TurnOutcome,
+    service_table,
 };
 use steadfast_storage::Store;
-use steadfast_storage::memory::Memory;
+use steadfast_storage::memory::MemoryEngine;
 use tokio::sync::mpsc;
 
-const KIND: Kind = Kind(9);
-const ROWS: steadfast_core::id::Table = service_table(KIND, 0);
+const KIND: ServiceKind = ServiceKind(9);
+const ROWS: steadfast_core::id::TableId = service_table(KIND, 0);
 
 /// Appends to a row the result of code outside the loop.
 struct Scribe;
 
 impl Service for Scribe {
     type Command = Bytes;
-    type Reply = Bytes;
+    type Response = Bytes;
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ServiceKind {
         KIND
     }
 
@@ -36,29 +37,29 @@ impl Service for Scribe {
         turn: &mut Turn<'_>,
         to: &Address,
         text: &Bytes,
-    ) -> Result<Answer<Bytes>, Halt> {
+    ) -> Result<TurnOutcome<Bytes>, TurnError> {
         let mut row = turn.get(ROWS, &to.key)?.unwrap_or_default().to_vec();
-        match turn.errand::<Bytes>() {
-            Trip::Open => {
+        match turn.suspension::<Bytes>() {
+            SuspensionState::NotStarted => {
                 let desk = turn.helper::<Desk>().unwrap();
-                desk.0.send((text.clone(), turn.ticket())).unwrap();
-                return Err(Halt::Away);
+                desk.0.send((text.clone(), turn.completer())).unwrap();
+                return Err(TurnError::Suspended);
             }
-            Trip::Back(Some(answer)) => row.extend_from_slice(&answer),
-            Trip::Back(None) => row.extend_from_slice(b"?"),
-            Trip::Never => row.extend_from_slice(b"!"),
+            SuspensionState::Completed(Some(answer)) => row.extend_from_slice(&answer),
+            SuspensionState::Completed(None) => row.extend_from_slice(b"?"),
+            SuspensionState::Unavailable => row.extend_from_slice(b"!"),
         }
         turn.put(ROWS, &to.key, row.clone());
-        Ok(Answer::Now(row.into()))
+        Ok(TurnOutcome::Now(row.into()))
     }
 }
 
-struct Desk(mpsc::UnboundedSender<(Bytes, Ticket)>);
+struct Desk(mpsc::UnboundedSender<(Bytes, Completer)>);
 
 impl Performer for Desk {
     fn perform(&self, _: Effect) {}
 
-    fn helper(&self, kind: Kind) -> Option<&(dyn Any + Send + Sync)> {
+    fn helper(&self, kind: ServiceKind) -> Option<&(dyn Any + Send + Sync)> {
         let me: &(dyn Any + Send + Sync) = self;
         (kind == KIND).then_some(me)
     }
@@ -66,7 +67,7 @@ impl Performer for Desk {
 
 struct Node {
     runtime: Runtime,
-    errands: Mutex<mpsc::UnboundedReceiver<(Bytes, Ticket)>>,
+    errands: Mutex<mpsc::UnboundedReceiver<(Bytes, Completer)>>,
 }
 
 impl Node {
@@ -75,14 +76,14 @@ impl Node {
             node: 1,
             incarnation: 1,
         };
-        let engine = Arc::new(Memory::new());
+        let engine = Arc::new(MemoryEngine::new());
         let options = steadfast_storage::Options::new(owner);
         let store = Arc::new(Store::start(Arc::clone(&engine) as _, options));
         let (desk, errands) = mpsc::unbounded_channel();
         let options = Options {
             services: Services::new().with(Scribe),
             performer: Arc::new(Desk(desk)),
-            router: Arc::new(Router::new(Arc::new(Alone))),
+            router: Arc::new(Router::new(Arc::new(SingleNode))),
             clock: Arc::new(SystemClock::new()),
         };
         let space = Space {
@@ -108,7 +109,7 @@ impl Node {
         })
     }
 
-    async fn errand(&self) -> (Bytes, Ticket) {
+    async fn errand(&self) -> (Bytes, Completer) {
         loop {
             let next = self.errands.lock().try_recv();
             match next {
@@ -138,14 +139,14 @@ async fn a_command_waits_for_its_errand_and_others_pass() {
     let other = node.call("b", "3");
     let (text, passing) = node.errand().await;
     assert_eq!(text, "3");
-    passing.answer(Bytes::from_static(b"three"));
+    passing.complete(Bytes::from_static(b"three"));
     assert_eq!(other.await.unwrap(), "three");
     assert!(node.errands.lock().try_recv().is_err());
-    ticket.answer(Bytes::from_static(b"one"));
+    ticket.complete(Bytes::from_static(b"one"));
     assert_eq!(first.await.unwrap(), "one");
     let (text, ticket) = node.errand().await;
     assert_eq!(text, "2");
-    ticket.answer(Bytes::from_static(b"two"));
+    ticket.complete(Bytes::from_static(b"two"));
     assert_eq!(second.await.unwrap(), "onetwo");
 }
 
@@ -158,7 +159,7 @@ async fn an_errand_that_nobody_runs_comes_back_empty() {
     let call = node.call("a", "2");
     let (_, ticket) = node.errand().await;
     // Nor does an answer of another type count.
-    ticket.answer(7u8);
+    ticket.complete(7u8);
     assert_eq!(call.await.unwrap(), "??");
 }
 
@@ -166,13 +167,13 @@ async fn an_errand_that_nobody_runs_comes_back_empty() {
 async fn commands_that_share_a_commit_wait_for_nobody() {
     let node = Node::start().await;
     let partition = node.runtime.serving()[0];
-    let door = node.runtime.router().door(partition).unwrap();
+    let door = node.runtime.router().mailbox(partition).unwrap();
     let envelope = |key| steadfast_partition::Envelope::new(address(key), Bytes::from_static(b"x"));
     let all = vec![envelope("a"), envelope("b")];
     door.commit(Default::default(), all).await.unwrap();
     let row = door
         .ledger()
-        .get(ROWS, b"b", steadfast_storage::View::Durable);
+        .get(ROWS, b"b", steadfast_storage::Visibility::Durable);
     assert_eq!(row.await.unwrap().unwrap(), "!");
 }
 
@@ -196,10 +197,10 @@ async fn a_late_answer_changes_nothing() {
         matches!(error.kind(), ErrorKind::Draining { .. }),
         "{error}"
     );
-    ticket.answer(Bytes::from_static(b"late"));
+    ticket.complete(Bytes::from_static(b"late"));
     node.runtime.serve(partition).await.unwrap();
     let call = node.call("a", "2");
     let (_, ticket) = node.errand().await;
-    ticket.answer(Bytes::from_static(b"two"));
+    ticket.complete(Bytes::from_static(b"two"));
     assert_eq!(call.await.unwrap(), "two");
 }

@@ -9,22 +9,23 @@ use steadfast_core::clock::SystemClock;
 use steadfast_core::error::Code;
 use steadfast_core::id::{Offset, Owner, Sequence};
 use steadfast_partition::{
-    Address, Alone, Answer, Envelope, Halt, Idle, Kind, Options, Refusal, Replicas, Router,
-    Runtime, Service, Services, Space, Start, Turn, service_stream,
+    Address, CollectionReplicas, Envelope, NoopPerformer, Options, ReadPosition, Router, Runtime,
+    Service, ServiceError, ServiceKind, Services, SingleNode, Space, Turn, TurnError, TurnOutcome,
+    service_stream,
 };
 use steadfast_storage::Store;
-use steadfast_storage::memory::Memory;
+use steadfast_storage::memory::MemoryEngine;
 
-const KIND: Kind = Kind(9);
+const KIND: ServiceKind = ServiceKind(9);
 
 /// Publishes each line of a command, and answers where they went.
 struct Lines;
 
 impl Service for Lines {
     type Command = Bytes;
-    type Reply = Bytes;
+    type Response = Bytes;
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ServiceKind {
         KIND
     }
 
@@ -33,12 +34,12 @@ impl Service for Lines {
         turn: &mut Turn<'_>,
         _: &Address,
         lines: &Bytes,
-    ) -> Result<Answer<Bytes>, Halt> {
+    ) -> Result<TurnOutcome<Bytes>, TurnError> {
         let stream = service_stream(KIND, 3).unwrap();
         let mut places = String::new();
         for line in lines.split(|byte| *byte == b'\n') {
             if line == b"no" {
-                return Err(Refusal::new(Code("STF-9999"), "no").into());
+                return Err(ServiceError::new(Code("STF-9999"), "no").into());
             }
             if line == b"trim" {
                 let head = turn.staged_stream(stream);
@@ -49,7 +50,7 @@ impl Service for Lines {
             let place = turn.publish(stream, 2, Bytes::copy_from_slice(line));
             places += &format!("{}@{} ", place.first, place.offset);
         }
-        Ok(Answer::Now(places.into()))
+        Ok(TurnOutcome::Now(places.into()))
     }
 }
 
@@ -59,7 +60,7 @@ async fn runtime() -> (Runtime, Arc<Store>) {
         incarnation: 1,
     };
     let store = Arc::new(Store::start(
-        Arc::new(Memory::new()),
+        Arc::new(MemoryEngine::new()),
         steadfast_storage::Options::new(owner),
     ));
     let space = Space {
@@ -70,8 +71,8 @@ async fn runtime() -> (Runtime, Arc<Store>) {
     };
     let options = Options {
         services: Services::new().with(Lines),
-        performer: Arc::new(Idle),
-        router: Arc::new(Router::new(Arc::new(Alone))),
+        performer: Arc::new(NoopPerformer),
+        router: Arc::new(Router::new(Arc::new(SingleNode))),
         clock: Arc::new(SystemClock::new()),
     };
     let runtime = Runtime::new(Arc::clone(&store), space, options);
@@ -99,11 +100,11 @@ async fn a_turn_learns_where_its_publications_go() {
     assert_eq!(&said[..], b"4@83 ");
     let door = runtime
         .router()
-        .door(runtime.space().partition(&lines()))
+        .mailbox(runtime.space().partition(&lines()))
         .unwrap();
     let stream = service_stream(KIND, 3).unwrap();
     let found = door
-        .batches(stream, Start::Sequence(Sequence(2)), 1 << 20)
+        .batches(stream, ReadPosition::Sequence(Sequence(2)), 1 << 20)
         .await
         .unwrap();
     let found: Vec<_> = found
@@ -125,7 +126,7 @@ async fn commands_that_were_begun_keep_their_order() {
     let (runtime, _store) = runtime().await;
     let door = runtime
         .router()
-        .door(runtime.space().partition(&lines()))
+        .mailbox(runtime.space().partition(&lines()))
         .unwrap();
     let mut pending = Vec::new();
     for _ in 0..100 {
@@ -143,10 +144,10 @@ async fn commands_that_were_begun_keep_their_order() {
 async fn collections_and_commands_are_one_commit() {
     let (runtime, _store) = runtime().await;
     let partition = runtime.space().partition(&lines());
-    let replicas = Replicas::new(Arc::clone(runtime.router()), Default::default());
+    let replicas = CollectionReplicas::new(Arc::clone(runtime.router()), Default::default());
     let replica = replicas.of(partition).await.unwrap();
     let counts: Dictionary<String, u64> = replica.state().get_or_add("counts").await.unwrap();
-    let door = runtime.router().door(partition).unwrap();
+    let door = runtime.router().mailbox(partition).unwrap();
     let stream = service_stream(KIND, 3).unwrap();
     let end = || door.stream(stream).unwrap().map_or(0, |head| head.next.0);
 
@@ -180,16 +181,16 @@ async fn collections_and_commands_are_one_commit() {
 #[test]
 fn streams_of_services_never_meet() {
     let last = steadfast_partition::STREAMS_PER_SERVICE - 1;
-    assert!(service_stream(Kind(16), last) < service_stream(Kind(17), 0));
-    assert_eq!(service_stream(Kind(16), last + 1), None);
-    assert!(service_stream(Kind(999), last).is_some());
+    assert!(service_stream(ServiceKind(16), last) < service_stream(ServiceKind(17), 0));
+    assert_eq!(service_stream(ServiceKind(16), last + 1), None);
+    assert!(service_stream(ServiceKind(999), last).is_some());
 }
 
 #[tokio::test]
 async fn a_partition_that_comes_back_has_another_replica() {
     let (runtime, _store) = runtime().await;
     let partition = runtime.space().partition(&lines());
-    let replicas = Replicas::new(Arc::clone(runtime.router()), Default::default());
+    let replicas = CollectionReplicas::new(Arc::clone(runtime.router()), Default::default());
     let replica = replicas.of(partition).await.unwrap();
     let counts: Dictionary<String, u64> = replica.state().get_or_add("counts").await.unwrap();
     let mut tx = replica.begin();
@@ -204,5 +205,5 @@ async fn a_partition_that_comes_back_has_another_replica() {
     let mut tx = again.begin();
     let found = counts.get(&mut tx, &"a".to_owned()).await.unwrap();
     assert_eq!(found.map(|count| *count), Some(1));
-    assert_eq!(replica.role(), steadfast_collections::Role::None);
+    assert_eq!(replica.role(), steadfast_collections::ReplicaRole::None);
 }

@@ -10,14 +10,15 @@ use bytes::Bytes;
 use steadfast_core::clock::{Clock, Timestamp};
 use steadfast_core::id::Owner;
 use steadfast_partition::region::{
-    CopyWay, Hands, Pairing, Polls, Setup, Standing, To, Ways, Wish, Word,
+    CopyTransport, ExternalWork, PairSetup, PairStatus, RegionAction, RegionPair, RegionPeer,
+    RegionRequest, RegionTransport, VoteStore,
 };
 use steadfast_partition::{
-    Address, Alone, Answer, Halt, Idle, Kind, Options, Router, Runtime, Service, Services, Space,
-    Turn, service_table,
+    Address, NoopPerformer, Options, Router, Runtime, Service, ServiceKind, Services, SingleNode,
+    Space, Turn, TurnError, TurnOutcome, service_table,
 };
-use steadfast_storage::memory::Memory;
-use steadfast_storage::mirror::{Follower, Mirror, Say, Seat, Step};
+use steadfast_storage::memory::MemoryEngine;
+use steadfast_storage::mirror::{CopyStep, LeaderLease, Mirror, MirrorFollower, VoteResponse};
 use steadfast_storage::{Engine, Options as StoreOptions, Store};
 use tokio::time::Instant;
 
@@ -34,32 +35,37 @@ impl Clock for Paused {
     }
 }
 
-const KIND: Kind = Kind(1);
+const KIND: ServiceKind = ServiceKind(1);
 
 /// Keeps how often it was called.
 struct Visits;
 
 impl Service for Visits {
     type Command = ();
-    type Reply = Bytes;
+    type Response = Bytes;
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ServiceKind {
         KIND
     }
 
-    fn handle(&self, turn: &mut Turn<'_>, to: &Address, _: &()) -> Result<Answer<Bytes>, Halt> {
+    fn handle(
+        &self,
+        turn: &mut Turn<'_>,
+        to: &Address,
+        _: &(),
+    ) -> Result<TurnOutcome<Bytes>, TurnError> {
         let table = service_table(KIND, 0);
         let former = turn.get(table, &to.key)?.unwrap_or_default();
         let visits = Bytes::from([&former[..], b"I"].concat());
         turn.put(table, &to.key, visits.clone());
-        Ok(Answer::Now(visits))
+        Ok(TurnOutcome::Now(visits))
     }
 }
 
 /// The lines of one region; each can be cut.
 struct Lines {
-    pair: Arc<OnceLock<Arc<Pairing>>>,
-    witness: Arc<Polls>,
+    pair: Arc<OnceLock<Arc<RegionPair>>>,
+    witness: Arc<VoteStore>,
     across: Arc<AtomicBool>,
     up: AtomicBool,
     /// No copy comes to its end.
@@ -67,25 +73,26 @@ struct Lines {
 }
 
 #[async_trait]
-impl Ways for Lines {
-    async fn send(&self, to: To, word: &Word, limit: Duration) -> Option<Bytes> {
-        let is_end = matches!(&word.wish, Wish::Copy(copy) if copy.step == Step::Whole);
+impl RegionTransport for Lines {
+    async fn send(&self, to: RegionPeer, word: &RegionRequest, limit: Duration) -> Option<Bytes> {
+        let is_end =
+            matches!(&word.action, RegionAction::Copy(copy) if copy.step == CopyStep::Whole);
         let is_cut = match to {
             _ if is_end && self.never_whole.load(Ordering::Relaxed) => true,
-            To::Pair => self.across.load(Ordering::Relaxed),
-            To::Witness => self.up.load(Ordering::Relaxed),
+            RegionPeer::Pair => self.across.load(Ordering::Relaxed),
+            RegionPeer::Witness => self.up.load(Ordering::Relaxed),
         };
         if is_cut {
             tokio::time::sleep(limit).await;
             return None;
         }
         match to {
-            To::Pair => Some(self.pair.get()?.answer(word.wish.clone()).await),
-            To::Witness => {
-                let Wish::Vote(ask) = &word.wish else {
+            RegionPeer::Pair => Some(self.pair.get()?.answer(word.action.clone()).await),
+            RegionPeer::Witness => {
+                let RegionAction::Vote(ask) = &word.action else {
                     return None;
                 };
-                let say: Option<Say> = self.witness.vote(&word.space, ask).await.unwrap();
+                let say: Option<VoteResponse> = self.witness.vote(&word.space, ask).await.unwrap();
                 say.map(|say| say.encode())
             }
         }
@@ -100,12 +107,12 @@ struct Workers {
     is_resting: AtomicBool,
     /// Rests at whose end the seat was gone.
     lapsed: AtomicUsize,
-    seat: OnceLock<Arc<Seat>>,
+    seat: OnceLock<Arc<LeaderLease>>,
 }
 
 #[async_trait]
-impl Hands for Workers {
-    async fn rest(&self, limit: Duration) -> usize {
+impl ExternalWork for Workers {
+    async fn pause(&self, limit: Duration) -> usize {
         self.rests.fetch_add(1, Ordering::Relaxed);
         self.is_resting.store(true, Ordering::Relaxed);
         let busy = Duration::from_millis(self.busy_ms.load(Ordering::Relaxed) as u64);
@@ -124,13 +131,13 @@ impl Hands for Workers {
         self.is_resting.store(true, Ordering::Relaxed);
     }
 
-    fn work(&self) {
+    fn start(&self) {
         self.is_resting.store(false, Ordering::Relaxed);
     }
 }
 
 struct Region {
-    pairing: Arc<Pairing>,
+    pairing: Arc<RegionPair>,
     runtime: Arc<Runtime>,
     lines: Arc<Lines>,
     engine: Arc<dyn Engine>,
@@ -140,8 +147,8 @@ struct Region {
 struct World {
     regions: Vec<Region>,
     across: Arc<AtomicBool>,
-    doors: [Arc<OnceLock<Arc<Pairing>>>; 2],
-    witness: Arc<Polls>,
+    doors: [Arc<OnceLock<Arc<RegionPair>>>; 2],
+    witness: Arc<VoteStore>,
     has_witness: bool,
     clock: Arc<dyn Clock>,
 }
@@ -157,9 +164,9 @@ async fn region(world: &World, index: usize, engine: Arc<dyn Engine>) -> Region 
         up: AtomicBool::new(false),
         never_whole: AtomicBool::new(false),
     });
-    let seat = Arc::new(Seat::new(Arc::clone(&clock)));
-    let way = Arc::new(CopyWay {
-        ways: Arc::clone(&lines) as Arc<dyn Ways>,
+    let seat = Arc::new(LeaderLease::new(Arc::clone(&clock)));
+    let way = Arc::new(CopyTransport {
+        transport: Arc::clone(&lines) as Arc<dyn RegionTransport>,
         space: "jobs@East US".into(),
     });
     let mirror = Arc::new(Mirror::new(Arc::clone(&engine), Arc::clone(&seat), way));
@@ -178,7 +185,7 @@ async fn region(world: &World, index: usize, engine: Arc<dyn Engine>) -> Region 
         incarnation: 7,
     };
     let space = Space::open(&*engine, wanted).await.unwrap();
-    let follower = Follower::new(
+    let follower = MirrorFollower::new(
         Arc::clone(&engine),
         Store::start(Arc::clone(&engine), options(1)),
         space.all().collect(),
@@ -190,29 +197,29 @@ async fn region(world: &World, index: usize, engine: Arc<dyn Engine>) -> Region 
     let store = Arc::new(Store::start(Arc::clone(&mirror) as Arc<dyn Engine>, leased));
     let runtime_options = Options {
         services: Services::new().with(Visits),
-        performer: Arc::new(Idle),
-        router: Arc::new(Router::new(Arc::new(Alone))),
+        performer: Arc::new(NoopPerformer),
+        router: Arc::new(Router::new(Arc::new(SingleNode))),
         clock: Arc::clone(&clock),
     };
     let runtime = Arc::new(Runtime::new(Arc::clone(&store), space, runtime_options));
-    let polls = Arc::new(Polls::new(Arc::clone(&engine), clock));
+    let polls = Arc::new(VoteStore::new(Arc::clone(&engine), clock));
     let workers = Arc::new(Workers::default());
     let _ = workers.seat.set(Arc::clone(&seat));
-    let pairing = Pairing::start(Setup {
+    let pairing = RegionPair::start(PairSetup {
         region: NAMES[index].into(),
         pair: NAMES[1 - index].into(),
         home: NAMES[0].into(),
         space: "jobs@East US".into(),
         has_witness: world.has_witness,
         engine: Arc::clone(&engine),
-        seat,
+        lease: seat,
         mirror,
         store,
         runtime: Arc::clone(&runtime),
         follower: Arc::new(follower),
-        polls,
-        ways: Arc::clone(&lines) as Arc<dyn Ways>,
-        hands: Arc::clone(&workers) as Arc<dyn Hands>,
+        votes: polls,
+        transport: Arc::clone(&lines) as Arc<dyn RegionTransport>,
+        external_work: Arc::clone(&workers) as Arc<dyn ExternalWork>,
     });
     let pairing = Arc::new(pairing.await.unwrap());
     let _ = world.doors[index].set(Arc::clone(&pairing));
@@ -232,8 +239,8 @@ impl World {
 
     async fn start_as(has_witness: bool) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(Paused(Instant::now()));
-        let witness = Memory::with_clock(Arc::clone(&clock));
-        let witness = Arc::new(Polls::new(Arc::new(witness), Arc::clone(&clock)));
+        let witness = MemoryEngine::with_clock(Arc::clone(&clock));
+        let witness = Arc::new(VoteStore::new(Arc::new(witness), Arc::clone(&clock)));
         let mut world = Self {
             regions: Vec::new(),
             across: Arc::default(),
@@ -243,7 +250,7 @@ impl World {
             clock,
         };
         for index in [0, 1] {
-            let engine = Memory::with_clock(Arc::clone(&world.clock));
+            let engine = MemoryEngine::with_clock(Arc::clone(&world.clock));
             let one = region(&world, index, Arc::new(engine)).await;
             world.regions.push(one);
         }
@@ -251,12 +258,12 @@ impl World {
         world
     }
 
-    fn standing(&self, index: usize) -> Standing {
-        self.regions[index].pairing.standing()
+    fn standing(&self, index: usize) -> PairStatus {
+        self.regions[index].pairing.status()
     }
 
     /// Waits until a region stands like this; answers how long that took.
-    async fn until(&self, index: usize, is_so: impl Fn(&Standing) -> bool) -> Duration {
+    async fn until(&self, index: usize, is_so: impl Fn(&PairStatus) -> bool) -> Duration {
         let began = Instant::now();
         for _ in 0..6000 {
             if is_so(&self.standing(index)) {
@@ -486,7 +493,7 @@ async fn a_copy_that_does_not_come_to_its_end_costs_nothing() {
     world.across.store(true, Ordering::Relaxed);
     assert_eq!(world.visit(0, "a").await.unwrap(), "II");
     world.across.store(false, Ordering::Relaxed);
-    let catching_up = |standing: &Standing| standing.mode == "catching-up";
+    let catching_up = |standing: &PairStatus| standing.mode == "catching-up";
     world.until(1, catching_up).await;
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert!(catching_up(&world.standing(1)) && world.standing(0).is_owner);

@@ -27,11 +27,13 @@ async fn a_command_is_answered_when_it_is_durable() {
         Say::Now(5)
     );
     let partition = node.runtime.space().partition(&counter("a"));
-    let door = node.runtime.router().door(partition).unwrap();
+    let door = node.runtime.router().mailbox(partition).unwrap();
     let key = counter("a").key;
-    let stored = door
-        .ledger()
-        .get(counting::COUNTS, &key, steadfast_storage::View::Durable);
+    let stored = door.ledger().get(
+        counting::COUNTS,
+        &key,
+        steadfast_storage::Visibility::Durable,
+    );
     assert_eq!(stored.await.unwrap().unwrap()[..], 5u64.to_be_bytes());
 }
 
@@ -76,7 +78,7 @@ async fn cold_rows_are_loaded_and_the_command_runs_again() {
     let counts = node
         .runtime
         .router()
-        .door(partition)
+        .mailbox(partition)
         .unwrap()
         .metrics()
         .counts();
@@ -197,7 +199,7 @@ async fn a_refused_message_is_put_aside_and_the_next_one_is_handled() {
     let counts = node
         .runtime
         .router()
-        .door(partition)
+        .mailbox(partition)
         .unwrap()
         .metrics()
         .counts();
@@ -209,8 +211,8 @@ async fn a_transaction_and_its_commands_share_one_commit() {
     let node = Setup::new().start().await;
     let handle = node.runtime.handle::<Counter>();
     let partition = node.runtime.space().partition(&counter("a"));
-    let door = node.runtime.router().door(partition).unwrap();
-    let table = steadfast_core::id::Table(70_000);
+    let door = node.runtime.router().mailbox(partition).unwrap();
+    let table = steadfast_core::id::TableId(70_000);
     let mut writes = steadfast_storage::Writes::new();
     writes.put(table, b"k", b"v");
     let add = counting::envelope("a", &Ask::Add(4));
@@ -230,7 +232,7 @@ async fn a_transaction_and_its_commands_share_one_commit() {
         handle.call(counter("a"), Ask::Get).await.unwrap(),
         Say::Now(4)
     );
-    let view = steadfast_storage::View::Durable;
+    let view = steadfast_storage::Visibility::Durable;
     assert_eq!(
         door.ledger().get(table, b"other", view).await.unwrap(),
         None
@@ -250,12 +252,12 @@ async fn a_drained_partition_turns_callers_away() {
     let handle = node.runtime.handle::<Counter>();
     handle.call(counter("a"), Ask::Add(1)).await.unwrap();
     let partition = node.runtime.space().partition(&counter("a"));
-    let door = node.runtime.router().door(partition).unwrap();
+    let door = node.runtime.router().mailbox(partition).unwrap();
     node.runtime.hand_over(partition, SECOND).await.unwrap();
     let late: Result<Say, _> = door.call(counter("a"), Ask::Get).await;
     assert_eq!(late.unwrap_err().code().0, "STF-4002");
-    let nobody = handle.call(counter("a"), Ask::Get).await.unwrap_err();
-    assert_eq!(nobody.code().0, "STF-4001");
+    let unknown = handle.call(counter("a"), Ask::Get).await.unwrap_err();
+    assert_eq!(unknown.code().0, "STF-4001");
     let error = node.runtime.hand_over(partition, SECOND).await.unwrap_err();
     assert_eq!(error.code().0, "STF-4001");
 }
@@ -268,11 +270,11 @@ async fn a_partition_is_given_up_whole_also_if_nobody_waits() {
     let partition = runtime.space().partition(&counter("a"));
     let parted = Arc::new(tokio::sync::Notify::new());
     let parting = Arc::clone(&parted);
-    runtime.on_parting(Box::new(move |_| {
+    runtime.on_hand_over(Box::new(move |_| {
         parting.notify_one();
         Box::pin(async {})
     }));
-    let broken_off = runtime.hand_over_whole(partition, SECOND).now_or_never();
+    let broken_off = runtime.hand_over_detached(partition, SECOND).now_or_never();
     assert!(broken_off.is_none());
     let told = tokio::time::timeout(10 * SECOND, parted.notified()).await;
     told.expect("it comes to its end");
@@ -288,7 +290,7 @@ async fn what_is_being_taken_when_a_node_leaves_is_given_up_too() {
     // It has begun, and did not come to its end.
     assert!(futures_util::poll!(taking.as_mut()).is_pending());
     assert!(runtime.serving().contains(&partition));
-    assert!(runtime.router().door(partition).is_none());
+    assert!(runtime.router().mailbox(partition).is_none());
     let sheet = runtime.drain(Vec::new(), 5 * SECOND).await;
     assert_eq!(
         (sheet.moved, sheet.left),
@@ -308,7 +310,7 @@ async fn a_drain_runs_its_hooks_before_partitions_go_and_ends_by_its_limit() {
     let node = Setup::new().start().await;
     let handle = node.runtime.handle::<Counter>();
     let (told, mut tell) = tokio::sync::mpsc::unbounded_channel();
-    let hook = |name: &'static str| -> steadfast_partition::Hook {
+    let hook = |name: &'static str| -> steadfast_partition::DrainHook {
         let (handle, told) = (handle.clone(), told.clone());
         Box::pin(async move {
             // Partitions are still there while hooks run.
@@ -332,17 +334,17 @@ async fn a_drain_runs_its_hooks_before_partitions_go_and_ends_by_its_limit() {
     // A hook that never ends does not keep the node.
     let node = Setup::new().start().await;
     let limit = Duration::from_millis(50);
-    let endless: steadfast_partition::Hook = Box::pin(std::future::pending());
+    let endless: steadfast_partition::DrainHook = Box::pin(std::future::pending());
     let sheet = node.runtime.drain(vec![endless], limit).await;
     assert_eq!(sheet.left, u64::from(counting::PARTITIONS));
-    assert!(node.runtime.router().doors().is_empty());
+    assert!(node.runtime.router().mailboxes().is_empty());
 }
 
 #[tokio::test]
 async fn callers_wait_at_the_door_when_too_many_have_come() {
     let node = Setup::new().start().await;
     let partition = node.runtime.space().partition(&counter("a"));
-    let door = node.runtime.router().door(partition).unwrap();
+    let door = node.runtime.router().mailbox(partition).unwrap();
     let add = || door.call::<Ask, Say>(counter("a"), Ask::Add(1));
     // The loop has no chance to run until this test waits.
     let mut calls: Vec<_> = (0..MAILBOX).map(|_| Box::pin(add())).collect();
@@ -361,9 +363,9 @@ async fn callers_wait_at_the_door_when_too_many_have_come() {
 #[tokio::test]
 async fn an_unknown_service_is_refused() {
     let node = Setup::new().start().await;
-    let to = steadfast_partition::Address::new(steadfast_partition::Kind(77), "x", "y");
+    let to = steadfast_partition::Address::new(steadfast_partition::ServiceKind(77), "x", "y");
     let partition = node.runtime.space().partition(&to);
-    let door = node.runtime.router().door(partition).unwrap();
+    let door = node.runtime.router().mailbox(partition).unwrap();
     let answer: Result<Say, _> = door.call(to, Ask::Get).await;
     assert_eq!(answer.unwrap_err().code().0, "STF-4004");
     let _ = COUNTER;
@@ -372,7 +374,7 @@ async fn an_unknown_service_is_refused() {
 #[tokio::test]
 async fn a_space_keeps_its_number_of_partitions() {
     let engine: Arc<dyn steadfast_storage::Engine> =
-        Arc::new(steadfast_storage::memory::Memory::new());
+        Arc::new(steadfast_storage::memory::MemoryEngine::new());
     let space = counting::space(4);
     let made = steadfast_partition::Space::open(&*engine, space.clone())
         .await

@@ -11,14 +11,16 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
-use crate::access::{ACCOUNT, Area, Demand, Grant, HUBS, Key, ROOT, Right, Ring, Scope};
+use crate::access::{
+    ACCOUNT, Demand, EntityScope, Grant, HUBS, Key, KeyRing, ROOT, Right, ServiceArea,
+};
 
 /// The name of a service and its connection string.
 pub type ConnectionString = (&'static str, String);
 
 /// A port and the service it offers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Listener {
+pub struct ServicePort {
     /// `http`, `amqp`, `amqps`, `blob`, `realtime` or `durable`.
     pub name: String,
     pub scheme: String,
@@ -31,7 +33,7 @@ pub struct Endpoint {
     /// URL of the HTTP interface, without a trailing slash.
     url: String,
     host: String,
-    listeners: Vec<Listener>,
+    listeners: Vec<ServicePort>,
 }
 
 /// The keys of a client. In development blobs and hubs have the emulators' keys.
@@ -44,7 +46,7 @@ pub struct ClientKeys {
     is_open: bool,
 }
 
-impl Listener {
+impl ServicePort {
     /// Parses the address of a port, such as `amqps://10.0.0.7:5671`.
     pub fn new(name: &str, url: &str) -> Option<Self> {
         let url: Uri = url.parse().ok()?;
@@ -59,7 +61,7 @@ impl Listener {
 impl Endpoint {
     /// A server by the address of its HTTP interface. `None` if clients cannot reach that
     /// address, such as `http://0.0.0.0:7070`.
-    pub fn new(url: &str, listeners: Vec<Listener>) -> Option<Self> {
+    pub fn new(url: &str, listeners: Vec<ServicePort>) -> Option<Self> {
         let url: Uri = url.parse().ok()?;
         let host = match url.host()? {
             "" | "0.0.0.0" | "[::]" => return None,
@@ -80,7 +82,7 @@ impl Endpoint {
     pub fn of_addresses(addresses: &[(String, String)]) -> Option<Self> {
         let (_, http) = addresses.iter().find(|(name, _)| name == "http")?;
         let listeners = addresses.iter();
-        let listeners = listeners.filter_map(|(name, url)| Listener::new(name, url));
+        let listeners = listeners.filter_map(|(name, url)| ServicePort::new(name, url));
         Self::new(http, listeners.collect())
     }
 
@@ -89,7 +91,7 @@ impl Endpoint {
         let own = &*keys.own;
         let rest = format!("Authorization: Bearer {}", own.primary.reveal());
         let mut all = vec![("rest", rest)];
-        if may(own, ANY, Area::Jobs) {
+        if may(own, ANY, ServiceArea::Jobs) {
             all.push(("jobs", self.url.clone()));
         }
         all.extend(self.event_strings(own));
@@ -106,16 +108,16 @@ impl Endpoint {
         Some(self.events_at(listener, name, secret, hub))
     }
 
-    fn find(&self, name: &str) -> Option<&Listener> {
+    fn find(&self, name: &str) -> Option<&ServicePort> {
         self.listeners.iter().find(|own| own.name == name)
     }
 
     fn event_strings(&self, key: &Key) -> Vec<ConnectionString> {
-        if !may(key, &[Right::Send, Right::Listen], Area::Events) {
+        if !may(key, &[Right::Send, Right::Listen], ServiceArea::Events) {
             return Vec::new();
         }
         let (name, secret) = (&*key.name, key.primary.reveal());
-        let hub = only_entity(key, Area::Events);
+        let hub = only_entity(key, ServiceArea::Events);
         let events = self.events(name, secret, hub);
         let mut all: Vec<_> = events.map(|text| ("events", text)).into_iter().collect();
         if let (Some(_), Some(plain)) = (self.find("amqps"), self.find("amqp")) {
@@ -124,7 +126,7 @@ impl Endpoint {
         all
     }
 
-    fn events_at(&self, port: &Listener, name: &str, secret: &str, hub: Option<&str>) -> String {
+    fn events_at(&self, port: &ServicePort, name: &str, secret: &str, hub: Option<&str>) -> String {
         let (usual, end) = match &*port.scheme {
             "amqps" => (5671, ""),
             _ => (5672, ";UseDevelopmentEmulator=true"),
@@ -142,29 +144,30 @@ impl Endpoint {
 
     fn durable_strings(&self, key: &Key, is_open: bool) -> Vec<ConnectionString> {
         let listener = self.find("durable");
-        let listener = listener.filter(|_| is_open || may(key, ANY, Area::Durable));
-        let Some(Listener { scheme, port, .. }) = listener else {
+        let listener = listener.filter(|_| is_open || may(key, ANY, ServiceArea::Durable));
+        let Some(ServicePort { scheme, port, .. }) = listener else {
             return Vec::new();
         };
-        let proof = match is_open {
-            true => "Authentication=None".to_owned(),
-            false => format!("AccessKey={}", key.primary.reveal()),
+        let proof = if is_open {
+            "Authentication=None".to_owned()
+        } else {
+            format!("AccessKey={}", key.primary.reveal())
         };
-        let hub = only_entity(key, Area::Durable).unwrap_or("default");
+        let hub = only_entity(key, ServiceArea::Durable).unwrap_or("default");
         let host = &self.host;
         let durable = format!("Endpoint={scheme}://{host}:{port};TaskHub={hub};{proof}");
         vec![("durable", durable), ("grpc", format!("{host}:{port}"))]
     }
 
     fn blob_string(&self, account: Option<&Key>) -> Option<ConnectionString> {
-        let Listener { scheme, port, .. } = self.find("blob")?;
+        let ServicePort { scheme, port, .. } = self.find("blob")?;
         let is_account = |key: &&Key| {
             let is_name = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
             let is_named = key.name.chars().all(is_name);
             is_named && STANDARD.decode(key.primary.reveal()).is_ok()
         };
         let account = account.filter(is_account);
-        let key = account.filter(|key| may(key, LOOK, Area::Events))?;
+        let key = account.filter(|key| may(key, LOOK, ServiceArea::Events))?;
         let (name, secret) = (&key.name, key.primary.reveal());
         // The SDKs expect the account in the path of an IP address, and before a host name.
         let host = match &*self.host {
@@ -179,8 +182,8 @@ impl Endpoint {
     }
 
     fn hub_string(&self, key: Option<&Key>) -> Option<ConnectionString> {
-        let Listener { scheme, port, .. } = self.find("realtime")?;
-        let key = key.filter(|key| may(key, ANY, Area::Realtime))?;
+        let ServicePort { scheme, port, .. } = self.find("realtime")?;
+        let key = key.filter(|key| may(key, ANY, ServiceArea::Realtime))?;
         let (host, secret) = (&self.host, key.primary.reveal());
         let text =
             format!("Endpoint={scheme}://{host};Port={port};AccessKey={secret};Version=1.0;");
@@ -210,7 +213,7 @@ impl ClientKeys {
     }
 
     /// The well-known keys of development that are on the ring.
-    pub fn known(ring: &Ring) -> Option<Self> {
+    pub fn known(ring: &KeyRing) -> Option<Self> {
         Some(Self {
             own: Arc::clone(ring.get(ROOT)?),
             account: ring.get(ACCOUNT).cloned(),
@@ -224,12 +227,12 @@ const ANY: &[Right] = &[Right::Read, Right::Send, Right::Listen, Right::Manage];
 const LOOK: &[Right] = &[Right::Read, Right::Listen];
 
 /// Whether a key has one of these rights on any entity of the area.
-fn may(key: &Key, rights: &[Right], area: Area) -> bool {
-    Demand::new(rights, area, Scope::AnyEntity).is_met_by(&key.grants)
+fn may(key: &Key, rights: &[Right], area: ServiceArea) -> bool {
+    Demand::new(rights, area, EntityScope::AnyEntity).is_met_by(&key.grants)
 }
 
 /// The only entity of an area on which a key has rights.
-fn only_entity(key: &Key, area: Area) -> Option<&str> {
+fn only_entity(key: &Key, area: ServiceArea) -> Option<&str> {
     let mut own = key.grants.iter().filter(|grant| grant.is_in(area));
     let entity = own.next()?.entity()?;
     let is_same = |grant: &Grant| {
@@ -252,7 +255,7 @@ mod tests {
 
     const SECRET: &str = "c2VjcmV0IG9mIGEga2V5";
 
-    fn listeners(is_encrypted: bool, amqp: &[(&str, u16)]) -> Vec<Listener> {
+    fn listeners(is_encrypted: bool, amqp: &[(&str, u16)]) -> Vec<ServicePort> {
         let scheme = if is_encrypted { "https" } else { "http" };
         let http = [
             ("http", 7070),
@@ -262,7 +265,7 @@ mod tests {
         ];
         let http = http.map(|(name, port)| (name, scheme, port));
         let amqp = amqp.iter().map(|(name, port)| (*name, *name, *port));
-        let listener = |(name, scheme, port): (&str, &str, u16)| Listener {
+        let listener = |(name, scheme, port): (&str, &str, u16)| ServicePort {
             name: name.to_owned(),
             scheme: scheme.to_owned(),
             port,

@@ -16,30 +16,30 @@ use tonic::server::{Grpc, ServerStreamingService, UnaryService};
 use tonic::{Code, Status};
 use tonic_prost::ProstCodec;
 
-use crate::http::{Chunks, Unread};
+use crate::http::{BodyChunks, BodyError};
 
 /// The header with the final status of a request.
 const STATUS: &str = "grpc-status";
 
 /// The future of a result.
-pub(crate) type Later<T> = Pin<Box<dyn Future<Output = Result<T, Status>> + Send>>;
+pub(crate) type GrpcFuture<T> = Pin<Box<dyn Future<Output = Result<T, Status>> + Send>>;
 
 /// The future of an HTTP response.
-pub(crate) type Answered = Pin<Box<dyn Future<Output = Response> + Send>>;
+pub(crate) type GrpcResponseFuture = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 /// A stream of messages.
-pub(crate) type Messages<A> = Pin<Box<dyn Stream<Item = Result<A, Status>> + Send>>;
+pub(crate) type GrpcStream<A> = Pin<Box<dyn Stream<Item = Result<A, Status>> + Send>>;
 
 /// The handler of a unary call.
-struct One<F>(F);
+struct UnaryHandler<F>(F);
 
-impl<Q, A, F> UnaryService<Q> for One<F>
+impl<Q, A, F> UnaryService<Q> for UnaryHandler<F>
 where
-    F: FnMut(Q) -> Later<A>,
+    F: FnMut(Q) -> GrpcFuture<A>,
     A: Message + 'static,
 {
     type Response = A;
-    type Future = Later<tonic::Response<A>>;
+    type Future = GrpcFuture<tonic::Response<A>>;
 
     fn call(&mut self, request: tonic::Request<Q>) -> Self::Future {
         let answer = (self.0)(request.into_inner());
@@ -48,16 +48,16 @@ where
 }
 
 /// The handler of a server-streaming call.
-struct Many<F>(F);
+struct StreamingHandler<F>(F);
 
-impl<Q, A, F> ServerStreamingService<Q> for Many<F>
+impl<Q, A, F> ServerStreamingService<Q> for StreamingHandler<F>
 where
-    F: FnMut(Q) -> Later<Messages<A>>,
+    F: FnMut(Q) -> GrpcFuture<GrpcStream<A>>,
     A: Message + 'static,
 {
     type Response = A;
-    type ResponseStream = Messages<A>;
-    type Future = Later<tonic::Response<Messages<A>>>;
+    type ResponseStream = GrpcStream<A>;
+    type Future = GrpcFuture<tonic::Response<GrpcStream<A>>>;
 
     fn call(&mut self, request: tonic::Request<Q>) -> Self::Future {
         let answers = (self.0)(request.into_inner());
@@ -66,23 +66,23 @@ where
 }
 
 /// Serves a unary call: reads the request, calls the handler, writes the response.
-pub(crate) fn one<Q, A>(
+pub(crate) fn unary<Q, A>(
     request: axum::extract::Request,
-    answer: impl FnMut(Q) -> Later<A> + Send + 'static,
-) -> Answered
+    answer: impl FnMut(Q) -> GrpcFuture<A> + Send + 'static,
+) -> GrpcResponseFuture
 where
     Q: Message + Default + 'static,
     A: Message + Default + 'static,
 {
-    one_within(limits::GRPC_MESSAGE_BYTES, request, answer)
+    unary_within(limits::GRPC_MESSAGE_BYTES, request, answer)
 }
 
 /// The same with a maximum message length.
-pub(crate) fn one_within<Q, A>(
+pub(crate) fn unary_within<Q, A>(
     most: usize,
     request: axum::extract::Request,
-    answer: impl FnMut(Q) -> Later<A> + Send + 'static,
-) -> Answered
+    answer: impl FnMut(Q) -> GrpcFuture<A> + Send + 'static,
+) -> GrpcResponseFuture
 where
     Q: Message + Default + 'static,
     A: Message + Default + 'static,
@@ -91,17 +91,17 @@ where
     let mut grpc = Grpc::new(codec).max_decoding_message_size(most);
     Box::pin(async move {
         match guarded(request, most) {
-            Ok(request) => finish(grpc.unary(One(answer), request).await),
+            Ok(request) => finish(grpc.unary(UnaryHandler(answer), request).await),
             Err(refused) => refused,
         }
     })
 }
 
 /// Serves a server-streaming call: reads the request and writes the stream of responses.
-pub(crate) fn many<Q, A>(
+pub(crate) fn server_streaming<Q, A>(
     request: axum::extract::Request,
-    answer: impl FnMut(Q) -> Later<Messages<A>> + Send + 'static,
-) -> Answered
+    answer: impl FnMut(Q) -> GrpcFuture<GrpcStream<A>> + Send + 'static,
+) -> GrpcResponseFuture
 where
     Q: Message + Default + 'static,
     A: Message + Default + 'static,
@@ -110,7 +110,10 @@ where
     let mut grpc = Grpc::new(codec).max_decoding_message_size(limits::GRPC_MESSAGE_BYTES);
     Box::pin(async move {
         match guarded(request, limits::GRPC_MESSAGE_BYTES) {
-            Ok(request) => finish(grpc.server_streaming(Many(answer), request).await),
+            Ok(request) => finish(
+                grpc.server_streaming(StreamingHandler(answer), request)
+                    .await,
+            ),
             Err(refused) => refused,
         }
     })
@@ -119,9 +122,9 @@ where
 /// Forwards messages until `end` resolves: its status ends the stream, and the source of
 /// the messages is dropped.
 pub(crate) fn until<A: Send + 'static>(
-    messages: Messages<A>,
+    messages: GrpcStream<A>,
     end: impl Future<Output = Status> + Send + 'static,
-) -> Messages<A> {
+) -> GrpcStream<A> {
     let both = Some((messages, Box::pin(end)));
     Box::pin(stream::unfold(both, |both| async move {
         let (mut messages, mut end) = both?;
@@ -154,7 +157,7 @@ fn guarded(
         return Err((StatusCode::HTTP_VERSION_NOT_SUPPORTED, message).into_response());
     }
     let (parts, body) = request.into_parts();
-    let chunks = Chunks::new(&parts.extensions, body).at_most(most + PREFIX);
+    let chunks = BodyChunks::new(&parts.extensions, body).at_most(most + PREFIX);
     let chunks = stream::unfold(chunks, |mut chunks| async move {
         let chunk = chunks.next().await?;
         Some((chunk.map_err(unread), chunks))
@@ -170,14 +173,14 @@ fn is_grpc(headers: &HeaderMap) -> bool {
     kind.eq_ignore_ascii_case("application/grpc")
 }
 
-fn unread(why: Unread) -> Status {
+fn unread(why: BodyError) -> Status {
     match why {
-        Unread::TooLarge => Status::resource_exhausted("the message is too large"),
-        Unread::TooSlow => Status::deadline_exceeded("the message did not come in time"),
-        Unread::Busy => Status::unavailable(
+        BodyError::TooLarge => Status::resource_exhausted("the message is too large"),
+        BodyError::TooSlow => Status::deadline_exceeded("the message did not come in time"),
+        BodyError::Busy => Status::unavailable(
             "STF-6026: the server is reading as many bodies as it has room for; try again later",
         ),
-        Unread::Broken => Status::cancelled("the message has broken off"),
+        BodyError::Broken => Status::cancelled("the message has broken off"),
     }
 }
 

@@ -5,12 +5,12 @@ use std::str::FromStr;
 
 /// A CIDR range such as `10.0.0.0/8`, or one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Network {
+pub struct IpNetwork {
     address: IpAddr,
     bits: u32,
 }
 
-impl FromStr for Network {
+impl FromStr for IpNetwork {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -25,14 +25,15 @@ impl FromStr for Network {
             Some(bits) => bits.parse().map_err(|_| bad())?,
             None => most,
         };
-        match bits <= most {
-            true => Ok(Self { address, bits }),
-            false => Err(bad()),
+        if bits <= most {
+            Ok(Self { address, bits })
+        } else {
+            Err(bad())
         }
     }
 }
 
-impl Network {
+impl IpNetwork {
     /// Whether it is one address.
     pub(crate) fn is_single(&self) -> bool {
         self.bits == if self.address.is_ipv4() { 32 } else { 128 }

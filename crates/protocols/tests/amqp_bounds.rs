@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use steadfast_core::clock::SystemClock;
 use steadfast_core::limits;
-use steadfast_events::Definition;
-use steadfast_protocols::amqp::client::{Client, Reading};
+use steadfast_events::EventHubDefinition;
+use steadfast_protocols::amqp::client::{AmqpClient, ReaderLinkOptions};
 use steadfast_wire::amqp::delivery::Transfer;
 use steadfast_wire::amqp::link::Detach;
 use steadfast_wire::amqp::performative::Performative;
@@ -23,7 +23,7 @@ use amqp_setup::talk::{Heard, ask_to_read, connect, connect_bare, hear, open_sen
 async fn ten_thousand_links_are_not_given() {
     let (node, _folder) = amqp_setup::start().await;
     node.hubs
-        .create(Definition::new("houses", 4))
+        .create(EventHubDefinition::new("houses", 4))
         .await
         .unwrap();
     let address = node.listen();
@@ -112,12 +112,18 @@ async fn a_channel_or_a_handle_over_what_was_agreed_ends_the_connection() {
 async fn a_reader_that_grants_nothing_gets_nothing_and_disturbs_nobody() {
     let (node, _folder) = amqp_setup::start().await;
     node.hubs
-        .create(Definition::new("houses", 1))
+        .create(EventHubDefinition::new("houses", 1))
         .await
         .unwrap();
     let address = node.listen();
     let mut mute = connect(address, "houses").await;
-    ask_to_read(&mut mute, 0, &place("houses", 0), &Reading::default()).await;
+    ask_to_read(
+        &mut mute,
+        0,
+        &place("houses", 0),
+        &ReaderLinkOptions::default(),
+    )
+    .await;
     let mut peer = connect(address, "houses").await;
     open_sender(&mut peer, 0, "houses/Partitions/0").await;
     let bodies: Vec<&[u8]> = vec![&[7; 1024]; 500];
@@ -131,7 +137,7 @@ async fn a_reader_that_grants_nothing_gets_nothing_and_disturbs_nobody() {
 async fn a_reader_that_reads_nothing_from_its_socket_stops_being_written_to() {
     let (node, _folder) = amqp_setup::start().await;
     node.hubs
-        .create(Definition::new("houses", 1))
+        .create(EventHubDefinition::new("houses", 1))
         .await
         .unwrap();
     let address = node.listen();
@@ -139,7 +145,13 @@ async fn a_reader_that_reads_nothing_from_its_socket_stops_being_written_to() {
     open_sender(&mut peer, 0, "houses/Partitions/0").await;
     let large = vec![7; 1_000_000];
     let mut deaf = connect(address, "houses").await;
-    ask_to_read(&mut deaf, 0, &place("houses", 0), &Reading::default()).await;
+    ask_to_read(
+        &mut deaf,
+        0,
+        &place("houses", 0),
+        &ReaderLinkOptions::default(),
+    )
+    .await;
     deaf.grant(1, 0, 0, 100_000, 0);
     deaf.send_all().await.unwrap();
     // Many times what sockets and buffers hold; all of it is taken in.
@@ -174,7 +186,7 @@ async fn one_byte_now_and_then_is_silence() {
     let idle = Duration::from_secs(2);
     let node = amqp_setup::open_with(folder.path(), Arc::new(SystemClock::new()), idle).await;
     node.hubs
-        .create(Definition::new("houses", 1))
+        .create(EventHubDefinition::new("houses", 1))
         .await
         .unwrap();
     let address = node.listen();
@@ -210,7 +222,7 @@ async fn a_quiet_client_gets_signs_of_life() {
     let (node, _folder) = amqp_setup::start().await;
     let address = node.listen();
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let mut peer = Client::bare(&mut stream);
+    let mut peer = AmqpClient::bare(&mut stream);
     peer.open(Some(1000)).await.unwrap();
     drop(peer);
     let mut beat = [0; 8];
@@ -224,7 +236,7 @@ async fn a_quiet_client_gets_signs_of_life() {
 async fn unfinished_messages_are_bounded_per_connection() {
     let (node, _folder) = amqp_setup::start().await;
     node.hubs
-        .create(Definition::new("houses", 1))
+        .create(EventHubDefinition::new("houses", 1))
         .await
         .unwrap();
     let address = node.listen();
@@ -249,7 +261,7 @@ async fn unfinished_messages_are_bounded_per_connection() {
         let detach = Detach {
             handle: 200,
             closed: true,
-            problem: None,
+            error: None,
         };
         peer.put(1, &Performative::Detach(detach), &[]);
         peer.flush().await.unwrap();

@@ -7,8 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
 use steadfast_core::limits;
-use steadfast_events::Definition;
-use steadfast_protocols::amqp::client::{self, Client, Reading};
+use steadfast_events::EventHubDefinition;
+use steadfast_protocols::amqp::client::{self, AmqpClient, ReaderLinkOptions};
 use steadfast_wire::amqp::delivery::{FORMAT_BATCH, Transfer};
 use steadfast_wire::amqp::link::Detach;
 use steadfast_wire::amqp::performative::Performative;
@@ -28,32 +28,35 @@ use amqp_setup::{KEY, KEY_NAME, Node};
 async fn hub() -> (Node, tempfile::TempDir, std::net::SocketAddr) {
     let (node, folder) = amqp_setup::start().await;
     node.hubs
-        .create(Definition::new("Houses", 4))
+        .create(EventHubDefinition::new("Houses", 4))
         .await
         .unwrap();
-    node.hubs.create(Definition::new("cars", 1)).await.unwrap();
+    node.hubs
+        .create(EventHubDefinition::new("cars", 1))
+        .await
+        .unwrap();
     let address = node.listen();
     (node, folder, address)
 }
 
-fn from(start: &str) -> Reading<'_> {
-    Reading {
+fn from(start: &str) -> ReaderLinkOptions<'_> {
+    ReaderLinkOptions {
         start: Some(start),
-        ..Reading::default()
+        ..ReaderLinkOptions::default()
     }
 }
 
-fn with_epoch(epoch: i64) -> Reading<'static> {
-    Reading {
+fn with_epoch(epoch: i64) -> ReaderLinkOptions<'static> {
+    ReaderLinkOptions {
         epoch: Some(epoch),
-        ..Reading::default()
+        ..ReaderLinkOptions::default()
     }
 }
 
 #[tokio::test]
 async fn nothing_is_allowed_before_a_token_not_even_without_sasl() {
     let (node, _folder, address) = hub().await;
-    let mut peer = Client::bare(TcpStream::connect(address).await.unwrap());
+    let mut peer = AmqpClient::bare(TcpStream::connect(address).await.unwrap());
     peer.open(None).await.unwrap();
     peer.begin(1).await.unwrap();
     peer.attach_sender(1, 0, "early", "houses");
@@ -72,19 +75,25 @@ async fn nothing_is_allowed_before_a_token_not_even_without_sasl() {
 #[tokio::test]
 async fn a_name_and_its_key_open_everything_that_the_key_may() {
     let (node, _folder, address) = hub().await;
-    let plain = |response| sasl::Init {
+    let plain = |response| sasl::SaslInit {
         mechanism: "PLAIN",
         response,
     };
     let stream = TcpStream::connect(address).await.unwrap();
-    let refused = Client::connect(stream, &plain(b"\0sender\0wrong")).await;
+    let refused = AmqpClient::connect(stream, &plain(b"\0sender\0wrong")).await;
     assert!(refused.is_err());
     let stream = TcpStream::connect(address).await.unwrap();
     let init = plain(b"\0sender\0send secret");
-    let mut peer = Client::connect(stream, &init).await.unwrap();
+    let mut peer = AmqpClient::connect(stream, &init).await.unwrap();
     peer.begin(1).await.unwrap();
     open_sender(&mut peer, 0, "houses/Partitions/1").await;
-    ask_to_read(&mut peer, 1, &place("houses", 0), &Reading::default()).await;
+    ask_to_read(
+        &mut peer,
+        1,
+        &place("houses", 0),
+        &ReaderLinkOptions::default(),
+    )
+    .await;
     assert_eq!(
         hear(&mut peer).await.condition(),
         "amqp:unauthorized-access"
@@ -121,7 +130,13 @@ async fn events_05_a_live_link_is_detached_after_its_token_lapses() {
     assert_eq!(peer.put_token(0, audience, &token).await.unwrap(), 202);
     peer.begin(1).await.unwrap();
     open_sender(&mut peer, 0, "houses").await;
-    ask_to_read(&mut peer, 1, &place("houses", 0), &Reading::default()).await;
+    ask_to_read(
+        &mut peer,
+        1,
+        &place("houses", 0),
+        &ReaderLinkOptions::default(),
+    )
+    .await;
     for _ in 0..2 {
         let heard = tokio::time::timeout(Duration::from_secs(5), hear(&mut peer))
             .await
@@ -180,16 +195,17 @@ async fn events_20_a_refused_link_looks_refused_and_gets_no_credit() {
             panic!("a detach");
         };
         assert_eq!(condition, *expected);
-        let meant = match *expected == invalid {
-            true => "The specified partition is invalid for an EventHub partition sender",
-            false => "The messaging entity '",
+        let meant = if *expected == invalid {
+            "The specified partition is invalid for an EventHub partition sender"
+        } else {
+            "The messaging entity '"
         };
         assert!(words.starts_with(meant), "{words}");
         // The client answers; the handle is free again.
         let detach = Detach {
             handle: handle as u32,
             closed: true,
-            problem: None,
+            error: None,
         };
         peer.put(1, &Performative::Detach(detach), &[]);
     }
@@ -202,7 +218,7 @@ async fn events_20_a_refused_link_looks_refused_and_gets_no_credit() {
         ),
         (place("houses", 4), invalid),
     ] {
-        let heard = ask_to_read(&mut peer, 9, &source, &Reading::default()).await;
+        let heard = ask_to_read(&mut peer, 9, &source, &ReaderLinkOptions::default()).await;
         let Heard::Attach {
             has_source,
             has_target,
@@ -216,7 +232,7 @@ async fn events_20_a_refused_link_looks_refused_and_gets_no_credit() {
         let detach = Detach {
             handle: 9,
             closed: true,
-            problem: None,
+            error: None,
         };
         peer.put(1, &Performative::Detach(detach), &[]);
     }
@@ -237,7 +253,14 @@ async fn events_11_a_batch_lands_in_one_partition_in_order() {
     peer.send(1, 0, 0, FORMAT_BATCH, &message);
     peer.flush().await.unwrap();
     assert_eq!(hear(&mut peer).await, Heard::Accepted(0, 0));
-    let events = read_from(&mut peer, 1, &place("houses", 2), &Reading::default(), 500).await;
+    let events = read_from(
+        &mut peer,
+        1,
+        &place("houses", 2),
+        &ReaderLinkOptions::default(),
+        500,
+    )
+    .await;
     for (number, (sequence, body)) in events.iter().enumerate() {
         assert_eq!(*sequence, number as i64);
         assert_eq!(*body, (number as u32).to_be_bytes());
@@ -267,7 +290,13 @@ async fn events_16_large_messages_pass_and_larger_ones_are_rejected() {
     send(&mut peer, 0, 2, &[b"again"]).await;
 
     // The large one comes back in frames of the size that was agreed.
-    let heard = ask_to_read(&mut peer, 2, &place("houses", 0), &Reading::default()).await;
+    let heard = ask_to_read(
+        &mut peer,
+        2,
+        &place("houses", 0),
+        &ReaderLinkOptions::default(),
+    )
+    .await;
     peer.grant(1, 2, 0, 1, 0);
     peer.flush().await.unwrap();
     let mut message = Vec::new();
@@ -344,7 +373,14 @@ async fn an_aborted_message_is_as_if_never_sent() {
         peer.put(1, &Performative::Transfer(transfer), b"half a message");
     }
     send(&mut peer, 0, 1, &[b"whole"]).await;
-    let events = read_from(&mut peer, 1, &place("houses", 0), &Reading::default(), 1).await;
+    let events = read_from(
+        &mut peer,
+        1,
+        &place("houses", 0),
+        &ReaderLinkOptions::default(),
+        1,
+    )
+    .await;
     assert_eq!(events, [(0, b"whole".to_vec())]);
     node.stop().await;
 }
@@ -412,7 +448,7 @@ async fn put_detach(peer: &mut talk::Peer, handle: u32) {
     let detach = Detach {
         handle,
         closed: true,
-        problem: None,
+        error: None,
     };
     peer.put(1, &Performative::Detach(detach), &[]);
     peer.flush().await.unwrap();
@@ -452,7 +488,13 @@ async fn events_25_neither_credit_nor_window_is_ever_exceeded() {
         handle_max: None,
     };
     peer.put(2, &Performative::Begin(begin), &[]);
-    peer.attach_reader(2, 0, "small", &place("houses", 0), &Reading::default());
+    peer.attach_reader(
+        2,
+        0,
+        "small",
+        &place("houses", 0),
+        &ReaderLinkOptions::default(),
+    );
     let flow = |seen: u32, credit: u32, window: u32| Flow {
         next_incoming: Some(1 + seen),
         incoming_window: window,
@@ -484,7 +526,13 @@ async fn draining_gives_credit_back_at_the_end() {
     let mut peer = connect(address, "houses").await;
     open_sender(&mut peer, 0, "houses/Partitions/0").await;
     send(&mut peer, 0, 0, &[b"one", b"two"]).await;
-    ask_to_read(&mut peer, 1, &place("houses", 0), &Reading::default()).await;
+    ask_to_read(
+        &mut peer,
+        1,
+        &place("houses", 0),
+        &ReaderLinkOptions::default(),
+    )
+    .await;
     let flow = Flow {
         next_incoming: Some(1),
         incoming_window: 100,
@@ -533,7 +581,7 @@ async fn events_28_to_31_epochs_displace_and_refuse() {
         std::mem::swap(&mut first, &mut second);
     }
     // A lower one, and none at all, are refused; the owner does not notice.
-    for reading in [with_epoch(1), Reading::default()] {
+    for reading in [with_epoch(1), ReaderLinkOptions::default()] {
         // azeventhubs recognises a lost partition by a link that ends, so this one must not
         // look like one that was never made.
         let Heard::Attach { has_target, .. } = ask_to_read(&mut second, 0, &place, &reading).await
@@ -555,9 +603,21 @@ async fn events_32_the_sixth_reader_without_an_epoch_is_refused() {
     let (node, _folder, address) = hub().await;
     let mut peer = connect(address, "houses").await;
     for handle in 0..5 {
-        ask_to_read(&mut peer, handle, &place("houses", 0), &Reading::default()).await;
+        ask_to_read(
+            &mut peer,
+            handle,
+            &place("houses", 0),
+            &ReaderLinkOptions::default(),
+        )
+        .await;
     }
-    ask_to_read(&mut peer, 5, &place("houses", 0), &Reading::default()).await;
+    ask_to_read(
+        &mut peer,
+        5,
+        &place("houses", 0),
+        &ReaderLinkOptions::default(),
+    )
+    .await;
     let Heard::Detach {
         condition, words, ..
     } = hear(&mut peer).await
@@ -610,7 +670,13 @@ async fn a_second_link_of_a_name_takes_it_over() {
 async fn a_server_that_goes_away_says_so() {
     let (node, _folder, address) = hub().await;
     let mut peer = connect(address, "houses").await;
-    ask_to_read(&mut peer, 0, &place("houses", 0), &Reading::default()).await;
+    ask_to_read(
+        &mut peer,
+        0,
+        &place("houses", 0),
+        &ReaderLinkOptions::default(),
+    )
+    .await;
     let stopping = tokio::spawn(node.stop());
     assert_eq!(
         hear(&mut peer).await,

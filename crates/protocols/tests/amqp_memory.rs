@@ -3,8 +3,8 @@
 //! Alone in its process, so that no other test takes any.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use steadfast_events::Definition;
-use steadfast_protocols::amqp::client::{self, Reading};
+use steadfast_events::EventHubDefinition;
+use steadfast_protocols::amqp::client::{self, ReaderLinkOptions};
 use steadfast_wire::amqp::delivery::FORMAT_BATCH;
 
 mod amqp_setup;
@@ -23,7 +23,7 @@ fn resident() -> u64 {
 async fn events_26_memory_stays_flat_while_events_are_read() {
     let (node, _folder) = amqp_setup::start().await;
     node.hubs
-        .create(Definition::new("houses", 1))
+        .create(EventHubDefinition::new("houses", 1))
         .await
         .unwrap();
     let address = node.listen();
@@ -43,7 +43,13 @@ async fn events_26_memory_stays_flat_while_events_are_read() {
         peer.flush().await.unwrap();
         while !matches!(hear(&mut peer).await, Heard::Accepted(..)) {}
     }
-    ask_to_read(&mut peer, 1, &place("houses", 0), &Reading::default()).await;
+    ask_to_read(
+        &mut peer,
+        1,
+        &place("houses", 0),
+        &ReaderLinkOptions::default(),
+    )
+    .await;
     let all = batches * 2000;
     let (mut seen, mut early) = (0, 0);
     while seen < all {

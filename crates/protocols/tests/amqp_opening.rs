@@ -4,10 +4,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use steadfast_events::Definition;
-use steadfast_protocols::amqp::client::{self, Client, Reading, WINDOW};
+use steadfast_events::EventHubDefinition;
+use steadfast_protocols::amqp::client::{self, AmqpClient, ReaderLinkOptions, WINDOW};
 use steadfast_wire::amqp::delivery::Disposition;
-use steadfast_wire::amqp::link::{Detach, Role};
+use steadfast_wire::amqp::link::{Detach, LinkRole};
 use steadfast_wire::amqp::performative::Performative;
 use steadfast_wire::amqp::session::Flow;
 use tokio::net::TcpStream;
@@ -21,7 +21,7 @@ use amqp_setup::{KEY, KEY_NAME, Node};
 
 async fn hub() -> (Node, tempfile::TempDir, SocketAddr) {
     let (node, folder) = amqp_setup::start().await;
-    let definition = Definition::new("houses", 1);
+    let definition = EventHubDefinition::new("houses", 1);
     node.hubs.create(definition).await.unwrap();
     let address = node.listen();
     (node, folder, address)
@@ -54,7 +54,7 @@ async fn credit_that_comes_with_the_attach_is_kept_until_the_link_is_open() {
     for handle in 1..4 {
         // As the .NET SDK does it: attach and flow in one segment.
         let name = format!("reader-{handle}");
-        let reading = Reading::default();
+        let reading = ReaderLinkOptions::default();
         peer.attach_reader(1, handle, &name, &place("houses", 0), &reading);
         peer.put(1, &Performative::Flow(credit(handle, 2)), &[]);
         peer.send_all().await.unwrap();
@@ -73,7 +73,13 @@ async fn credit_that_comes_with_the_attach_is_kept_until_the_link_is_open() {
 async fn a_drain_and_a_question_that_come_with_the_attach_are_answered_behind_it() {
     let (node, _folder, address) = hub().await;
     let mut peer = connect(address, "houses").await;
-    peer.attach_reader(1, 1, "drained", &place("houses", 0), &Reading::default());
+    peer.attach_reader(
+        1,
+        1,
+        "drained",
+        &place("houses", 0),
+        &ReaderLinkOptions::default(),
+    );
     let flow = Flow {
         drain: true,
         echo: true,
@@ -124,14 +130,20 @@ async fn events_that_come_with_the_attach_are_published_when_the_link_is_open() 
 async fn what_comes_behind_a_refused_attach_is_dropped_and_the_connection_goes_on() {
     let (node, _folder, address) = hub().await;
     let mut peer = connect(address, "").await;
-    peer.attach_reader(1, 1, "reader", &place("none", 0), &Reading::default());
+    peer.attach_reader(
+        1,
+        1,
+        "reader",
+        &place("none", 0),
+        &ReaderLinkOptions::default(),
+    );
     peer.put(1, &Performative::Flow(credit(1, 10)), &[]);
     peer.attach_sender(1, 2, "sender", "none");
     let mut message = Vec::new();
     client::write_event(&mut message, b"lost");
     peer.send(1, 2, 0, 0, &message);
     let settled = Disposition {
-        role: Role::Receiver,
+        role: LinkRole::Receiver,
         first: 0,
         last: None,
         settled: true,
@@ -153,11 +165,17 @@ async fn a_detach_that_comes_with_its_attach_is_answered_with_both() {
     let (node, _folder, address) = hub().await;
     let mut peer = connect(address, "houses").await;
     for _ in 0..3 {
-        peer.attach_reader(1, 1, "brief", &place("houses", 0), &Reading::default());
+        peer.attach_reader(
+            1,
+            1,
+            "brief",
+            &place("houses", 0),
+            &ReaderLinkOptions::default(),
+        );
         let detach = Detach {
             handle: 1,
             closed: true,
-            problem: None,
+            error: None,
         };
         peer.put(1, &Performative::Detach(detach), &[]);
     }
@@ -177,14 +195,20 @@ async fn a_whole_connection_in_one_write_reads_its_events() {
     send(&mut sender, 0, 0, &[b"one"]).await;
     // The key by SASL, so that no token need be waited for.
     let response = format!("\0{KEY_NAME}\0{KEY}");
-    let init = steadfast_wire::amqp::sasl::Init {
+    let init = steadfast_wire::amqp::sasl::SaslInit {
         mechanism: "PLAIN",
         response: response.as_bytes(),
     };
     let stream = TcpStream::connect(address).await.unwrap();
-    let mut peer = Client::pipelined(stream, &init);
+    let mut peer = AmqpClient::pipelined(stream, &init);
     peer.begin(1).await.unwrap();
-    peer.attach_reader(1, 0, "reader", &place("houses", 0), &Reading::default());
+    peer.attach_reader(
+        1,
+        0,
+        "reader",
+        &place("houses", 0),
+        &ReaderLinkOptions::default(),
+    );
     peer.put(1, &Performative::Flow(credit(0, 1)), &[]);
     assert!(soon(&mut peer).await.is_attach());
     assert!(matches!(soon(&mut peer).await, Heard::Transfer(_)));
@@ -195,7 +219,7 @@ async fn a_whole_connection_in_one_write_reads_its_events() {
 async fn a_token_and_its_session_in_one_write_are_answered() {
     let (node, _folder, address) = hub().await;
     let stream = TcpStream::connect(address).await.unwrap();
-    let mut peer = Client::pipelined(stream, &ANONYMOUS);
+    let mut peer = AmqpClient::pipelined(stream, &ANONYMOUS);
     let (audience, token) = token("houses");
     assert_eq!(peer.put_token(0, &audience, &token).await.unwrap(), 202);
     node.stop().await;

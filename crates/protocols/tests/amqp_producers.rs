@@ -3,14 +3,14 @@
 
 use std::net::SocketAddr;
 
-use steadfast_events::Definition;
+use steadfast_events::EventHubDefinition;
 use steadfast_protocols::amqp::client;
 use steadfast_wire::amqp::code::descriptor;
 use steadfast_wire::amqp::delivery::FORMAT_BATCH;
 use steadfast_wire::amqp::event::{PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_SEQUENCE};
-use steadfast_wire::amqp::link::{self, Attach, Role};
+use steadfast_wire::amqp::link::{self, Attach, LinkRole};
 use steadfast_wire::amqp::performative::{self, Performative};
-use steadfast_wire::amqp::scan::Raw;
+use steadfast_wire::amqp::scan::EncodedValue;
 use steadfast_wire::amqp::write;
 
 mod amqp_setup;
@@ -20,7 +20,7 @@ use amqp_setup::talk::{Heard, Peer, connect, hear};
 
 async fn hub() -> (Node, tempfile::TempDir, SocketAddr) {
     let (node, folder) = amqp_setup::start().await;
-    let definition = Definition::new("houses", 1);
+    let definition = EventHubDefinition::new("houses", 1);
     node.hubs.create(definition).await.unwrap();
     let address = node.listen();
     (node, folder, address)
@@ -71,7 +71,7 @@ impl Properties {
 async fn produce(peer: &mut Peer, asked: Properties) -> Result<Properties, (String, String)> {
     let address = "houses/Partitions/0";
     let (mut source, mut target) = (Vec::new(), Vec::new());
-    link::write_source(&mut source, Some("producer"), Raw::NULL);
+    link::write_source(&mut source, Some("producer"), EncodedValue::NULL);
     link::write_target(&mut target, Some(address));
     let (mut desired, mut properties) = (Vec::new(), Vec::new());
     let capabilities = [
@@ -83,16 +83,16 @@ async fn produce(peer: &mut Peer, asked: Properties) -> Result<Properties, (Stri
     let attach = Attach {
         name: address,
         handle: 0,
-        role: Role::Sender,
+        role: LinkRole::Sender,
         snd_settle: None,
         rcv_settle: None,
-        source: Raw::new(&source).unwrap(),
-        target: Raw::new(&target).unwrap(),
+        source: EncodedValue::new(&source).unwrap(),
+        target: EncodedValue::new(&target).unwrap(),
         initial_count: Some(0),
         max_message: None,
-        offered: Raw::NULL,
-        desired: Raw::new(&desired).unwrap(),
-        properties: Raw::new(&properties).unwrap(),
+        offered: EncodedValue::NULL,
+        desired: EncodedValue::new(&desired).unwrap(),
+        properties: EncodedValue::new(&properties).unwrap(),
     };
     peer.put(1, &Performative::Attach(attach), &[]);
     peer.flush().await.unwrap();

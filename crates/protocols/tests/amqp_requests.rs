@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use steadfast_core::limits;
-use steadfast_events::Definition;
-use steadfast_protocols::access::{Key, Ring, Secret};
+use steadfast_events::EventHubDefinition;
+use steadfast_protocols::access::{Key, KeyRing, Secret};
 use steadfast_protocols::amqp;
-use steadfast_protocols::amqp::client::{self, Reading};
+use steadfast_protocols::amqp::client::{self, ReaderLinkOptions};
 use steadfast_wire::amqp::code::descriptor;
-use steadfast_wire::amqp::link::{self, Attach, Role};
-use steadfast_wire::amqp::message::{Part, Sections};
+use steadfast_wire::amqp::link::{self, Attach, LinkRole};
+use steadfast_wire::amqp::message::{MessageSections, SectionKind};
 use steadfast_wire::amqp::performative::{self, Performative};
-use steadfast_wire::amqp::scan::Raw;
-use steadfast_wire::amqp::value::Value;
+use steadfast_wire::amqp::scan::EncodedValue;
+use steadfast_wire::amqp::value::AmqpValue;
 use steadfast_wire::amqp::write;
 use steadfast_wire::sas;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -30,7 +30,7 @@ use amqp_setup::{KEY, KEY_NAME, Node};
 
 async fn hub() -> (Node, tempfile::TempDir, SocketAddr) {
     let (node, folder) = amqp_setup::start().await;
-    let definition = Definition::new("houses", 4);
+    let definition = EventHubDefinition::new("houses", 4);
     node.hubs.create(definition).await.unwrap();
     let address = node.listen();
     (node, folder, address)
@@ -46,7 +46,7 @@ async fn asker(address: SocketAddr) -> Peer {
 
 fn open_management(peer: &mut Peer) {
     peer.attach_sender(1, 0, "ask", "$management");
-    peer.attach_reader(1, 1, "told", "$management", &Reading::default());
+    peer.attach_reader(1, 1, "told", "$management", &ReaderLinkOptions::default());
     peer.grant(1, 1, 0, 10, 0);
 }
 
@@ -115,7 +115,7 @@ async fn replies_that_wait_for_credit_are_bounded() {
     let (node, _folder, address) = hub().await;
     let mut peer = connect(address, "houses").await;
     peer.attach_sender(1, 0, "ask", "$management");
-    peer.attach_reader(1, 1, "told", "$management", &Reading::default());
+    peer.attach_reader(1, 1, "told", "$management", &ReaderLinkOptions::default());
     let mut message = Vec::new();
     let wishes = [
         ("operation", "READ"),
@@ -150,7 +150,7 @@ async fn a_rotated_key_ends_what_its_tokens_may_read() {
     peer.begin(1).await.unwrap();
     open_management(&mut peer);
     assert_eq!(status(&mut peer, 0, Some(&token)).await, 200);
-    let mut ring = Ring::new();
+    let mut ring = KeyRing::new();
     assert!(ring.add(Key {
         name: KEY_NAME.to_owned(),
         grants: vec!["manage *".parse().unwrap()],
@@ -169,7 +169,7 @@ async fn events_10_unknown_event_hubs_are_told_by_management() {
     let (node, _folder, address) = hub().await;
     let mut peer = connect(address, "").await;
     peer.attach_sender(1, 0, "ask", "$management");
-    peer.attach_reader(1, 1, "told", "$management", &Reading::default());
+    peer.attach_reader(1, 1, "told", "$management", &ReaderLinkOptions::default());
     peer.grant(1, 1, 0, 10, 0);
     let cases: [(&[(&str, &str)], i64); 5] = [
         (
@@ -243,7 +243,7 @@ async fn requests_are_accepted_at_once_and_answered_after_a_pause() {
     for (handle, (desk, wishes, body)) in (0..).step_by(2).zip(asked) {
         peer.attach_sender(1, handle, &format!("ask {desk}"), desk);
         let told = format!("told {desk}");
-        peer.attach_reader(1, handle + 1, &told, desk, &Reading::default());
+        peer.attach_reader(1, handle + 1, &told, desk, &ReaderLinkOptions::default());
         peer.grant(1, handle + 1, 0, 10, 0);
         let mut message = Vec::new();
         client::write_request(&mut message, wishes);
@@ -269,9 +269,9 @@ async fn requests_are_accepted_at_once_and_answered_after_a_pause() {
 
 /// The first number and whether it is empty, as a partition's properties tell it.
 fn beginning(reply: &[u8]) -> (i64, bool) {
-    let mut sections = Sections::new(reply);
+    let mut sections = MessageSections::new(reply);
     while let Some(section) = sections.next().unwrap() {
-        if section.part == Part::Value {
+        if section.part == SectionKind::Value {
             let map = section.map().unwrap();
             let first = map.find("begin_sequence_number").unwrap().unwrap();
             let empty = map.find("is_partition_empty").unwrap().unwrap();
@@ -302,11 +302,11 @@ async fn an_empty_partition_begins_at_minus_one_and_an_unknown_one_is_out_of_ran
     for (delivery, unknown) in (3..).zip(["4", "-1", "XYZ"]) {
         let reply = ask(&mut peer, delivery, &wishes(unknown)).await;
         assert_eq!(client::status(&reply), Some(400), "{unknown}");
-        let mut sections = Sections::new(&reply);
+        let mut sections = MessageSections::new(&reply);
         while let Some(section) = sections.next().unwrap() {
-            if section.part == Part::ApplicationProperties {
+            if section.part == SectionKind::ApplicationProperties {
                 let condition = section.map().unwrap().find("error-condition");
-                let expected = Value::Symbol("com.microsoft:argument-out-of-range");
+                let expected = AmqpValue::Symbol("com.microsoft:argument-out-of-range");
                 assert_eq!(condition.unwrap(), Some(expected));
             }
         }
@@ -328,21 +328,25 @@ async fn filters_that_are_not_applied_are_not_echoed() {
         write::string(out, "amqp.annotation.x-opt-offset > '-1'");
     });
     let place = place("houses", 0);
-    link::write_source(&mut source, Some(&place), Raw::new(&filter).unwrap());
+    link::write_source(
+        &mut source,
+        Some(&place),
+        EncodedValue::new(&filter).unwrap(),
+    );
     link::write_target(&mut target, Some("reader"));
     let attach = Attach {
         name: "reader",
         handle: 0,
-        role: Role::Receiver,
+        role: LinkRole::Receiver,
         snd_settle: None,
         rcv_settle: None,
-        source: Raw::new(&source).unwrap(),
-        target: Raw::new(&target).unwrap(),
+        source: EncodedValue::new(&source).unwrap(),
+        target: EncodedValue::new(&target).unwrap(),
         initial_count: None,
         max_message: None,
-        offered: Raw::NULL,
-        desired: Raw::NULL,
-        properties: Raw::NULL,
+        offered: EncodedValue::NULL,
+        desired: EncodedValue::NULL,
+        properties: EncodedValue::NULL,
     };
     peer.put(1, &Performative::Attach(attach), &[]);
     peer.flush().await.unwrap();

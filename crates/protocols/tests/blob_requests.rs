@@ -4,7 +4,7 @@
 use amqp_setup::{ACCOUNT, ACCOUNT_KEY};
 use blob_face::{Answer, By, Face, OWNER};
 use steadfast_core::limits;
-use steadfast_events::{Attach, Definition, Kind, Position};
+use steadfast_events::{ErrorKind, EventHubDefinition, EventPosition, ReaderOptions};
 
 mod amqp_setup;
 mod blob_face;
@@ -371,7 +371,7 @@ async fn only_whoever_has_the_key_gets_in() {
     for wrong in [
         by(ACCOUNT, "d3Jvbmc=", 0),
         by("listener", "bGlzdGVuIHNlY3JldA==", 0),
-        by("nobody", ACCOUNT_KEY, 0),
+        by("absent", ACCOUNT_KEY, 0),
         by(ACCOUNT, ACCOUNT_KEY, 16 * 60),
         by(ACCOUNT, ACCOUNT_KEY, -16 * 60),
     ] {
@@ -512,10 +512,10 @@ async fn a_claim_by_blob_cuts_the_reader_before_it_is_answered() {
     let face = Face::with_box().await;
     face.node
         .hubs
-        .create(Definition::new("houses", 1))
+        .create(EventHubDefinition::new("houses", 1))
         .await
         .unwrap();
-    let attach = Attach::at(Position::Earliest).epoch(0);
+    let attach = ReaderOptions::at(EventPosition::Earliest).epoch(0);
     let reader = face.node.hubs.reader("houses", "$Default", 0, attach);
     let mut reader = reader.await.unwrap();
     let claimed = face
@@ -523,6 +523,6 @@ async fn a_claim_by_blob_cuts_the_reader_before_it_is_answered() {
         .await;
     assert_eq!(claimed.status, 201);
     let error = reader.next().await.unwrap_err();
-    assert_eq!(error.kind(), Kind::Displaced);
+    assert_eq!(error.kind(), ErrorKind::Displaced);
     assert_eq!(face.node.hubs.reader_counts().overlaps, 0);
 }

@@ -16,12 +16,12 @@ use futures_util::future::join_all;
 use http_body_util::{BodyExt, Full};
 use prost::Message;
 use steadfast_core::id::Owner;
-use steadfast_partition::cluster::{Broken, Network, PROTOCOL, Peer, SCHEMA};
+use steadfast_partition::cluster::{ClusterNetwork, ClusterPeer, NetworkError, PROTOCOL, SCHEMA};
 use steadfast_protocols::access::Secret;
-use steadfast_protocols::cluster::{Answer, Credentials, Wire, serve};
+use steadfast_protocols::cluster::{ClusterClient, Credentials, PeerHandler, serve};
 use steadfast_protocols::http;
-use steadfast_protocols::listen::{Bind, Certificate, Listener};
-use steadfast_wire::cluster::{Hello, Parcel, Prove, SERVICE, Welcome};
+use steadfast_protocols::listen::{Certificate, Listener, ListenerOptions};
+use steadfast_wire::cluster::{HelloRequest, HelloResponse, ProofRequest, RuntimeMessage, SERVICE};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -32,7 +32,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 struct Echo;
 
 #[async_trait]
-impl Answer for Echo {
+impl PeerHandler for Echo {
     async fn answer(&self, from: &str, request: Bytes) -> Bytes {
         match &request[..] {
             b"never" => std::future::pending().await,
@@ -43,7 +43,7 @@ impl Answer for Echo {
 
 /// A node that answers; it ends with the token.
 struct Node {
-    peer: Peer,
+    peer: ClusterPeer,
     stop: CancellationToken,
 }
 
@@ -54,13 +54,13 @@ fn credentials(name: &str, cluster: &str, key: &str) -> Credentials {
 fn start(mut own: Credentials, certificate: Option<Arc<Certificate>>) -> Node {
     own.incarnation = 7;
     let name = own.identity.name.clone();
-    let listener = Listener::bind(Bind {
+    let listener = Listener::bind(ListenerOptions {
         address: SocketAddr::from(([127, 0, 0, 1], 0)),
         tls: certificate.as_ref().map(|own| own.server(&["h2"])),
         connections: 10,
     })
     .unwrap();
-    let peer = Peer {
+    let peer = ClusterPeer {
         name,
         owner: Owner {
             node: 1,
@@ -74,15 +74,19 @@ fn start(mut own: Credentials, certificate: Option<Arc<Certificate>>) -> Node {
     Node { peer, stop }
 }
 
-async fn say(wire: &Wire, to: &Peer, words: &'static str) -> Result<Bytes, Broken> {
+async fn say(
+    wire: &ClusterClient,
+    to: &ClusterPeer,
+    words: &'static str,
+) -> Result<Bytes, NetworkError> {
     wire.send(to, Bytes::from_static(words.as_bytes()), LIMIT)
         .await
 }
 
 /// Why a request was surely not handled.
-fn unsent(answer: Result<Bytes, Broken>) -> String {
+fn unsent(answer: Result<Bytes, NetworkError>) -> String {
     match answer {
-        Err(Broken::Unsent(why)) => why,
+        Err(NetworkError::Unsent(why)) => why,
         other => panic!("{other:?}"),
     }
 }
@@ -90,10 +94,10 @@ fn unsent(answer: Result<Bytes, Broken>) -> String {
 #[tokio::test]
 async fn both_sides_prove_that_they_have_the_key() {
     let node = start(credentials("b", "c", KEY), None);
-    let wire = Wire::new(credentials("a", "c", KEY), false);
+    let wire = ClusterClient::new(credentials("a", "c", KEY), false);
     assert_eq!(say(&wire, &node.peer, "hello").await.unwrap(), "a: hello");
     let other = "ffffffffffffffffffffffffffffffff";
-    let stranger = Wire::new(credentials("x", "c", other), false);
+    let stranger = ClusterClient::new(credentials("x", "c", other), false);
     let why = unsent(say(&stranger, &node.peer, "hello").await);
     assert!(why.contains("STF-7010"), "{why}");
 }
@@ -117,7 +121,7 @@ async fn a_wrong_proof_is_refused_and_nothing_is_answered() {
         };
         (header("grpc-status"), header("grpc-message"))
     };
-    let hello = Hello {
+    let hello = HelloRequest {
         protocol: PROTOCOL,
         schema: SCHEMA,
         cluster: "c".to_owned(),
@@ -126,13 +130,13 @@ async fn a_wrong_proof_is_refused_and_nothing_is_answered() {
     };
     // It is greeted: no status in front of the answer.
     assert_eq!(ask("Hello", hello.encode_to_vec()).await, (None, None));
-    let prove = Prove {
+    let prove = ProofRequest {
         proof: Bytes::from_static(&[2; 32]),
     };
     let (status, message) = ask("Prove", prove.encode_to_vec()).await;
     assert_eq!(status.as_deref(), Some("16"), "{message:?}");
     assert!(message.unwrap().contains("STF-7010"));
-    let parcel = Parcel {
+    let parcel = RuntimeMessage {
         body: Bytes::from_static(b"hello"),
     };
     for _ in 0..2 {
@@ -143,14 +147,14 @@ async fn a_wrong_proof_is_refused_and_nothing_is_answered() {
 }
 
 /// Greets everybody with the same words, and counts what else it is asked.
-fn impostor(welcome: Welcome) -> (Peer, Arc<AtomicUsize>) {
-    let listener = Listener::bind(Bind {
+fn impostor(welcome: HelloResponse) -> (ClusterPeer, Arc<AtomicUsize>) {
+    let listener = Listener::bind(ListenerOptions {
         address: SocketAddr::from(([127, 0, 0, 1], 0)),
         tls: None,
         connections: 10,
     });
     let listener = listener.unwrap();
-    let peer = Peer {
+    let peer = ClusterPeer {
         name: welcome.name.clone(),
         owner: Owner {
             node: 1,
@@ -186,7 +190,7 @@ fn impostor(welcome: Welcome) -> (Peer, Arc<AtomicUsize>) {
 /// A client sends no proof to a server that has not proven that it has the key.
 #[tokio::test]
 async fn a_node_without_the_key_learns_nothing_from_who_asks() {
-    let welcome = Welcome {
+    let welcome = HelloResponse {
         protocol: PROTOCOL,
         schema: SCHEMA,
         cluster: "c".to_owned(),
@@ -195,7 +199,7 @@ async fn a_node_without_the_key_learns_nothing_from_who_asks() {
         proof: Bytes::from_static(&[4; 32]),
         incarnation: Bytes::copy_from_slice(&7u128.to_le_bytes()),
     };
-    let other = |change: fn(&mut Welcome)| {
+    let other = |change: fn(&mut HelloResponse)| {
         let mut other = welcome.clone();
         change(&mut other);
         other
@@ -207,7 +211,7 @@ async fn a_node_without_the_key_learns_nothing_from_who_asks() {
         (other(|own| own.protocol += 2), "STF-7012"),
     ] {
         let (peer, asked) = impostor(welcome);
-        let wire = Wire::new(credentials("a", "c", KEY), false);
+        let wire = ClusterClient::new(credentials("a", "c", KEY), false);
         let why = unsent(say(&wire, &peer, "hello").await);
         assert!(why.contains(code), "{code}: {why}");
         assert_eq!(asked.load(Ordering::SeqCst), 0, "{code}");
@@ -217,7 +221,7 @@ async fn a_node_without_the_key_learns_nothing_from_who_asks() {
 #[tokio::test]
 async fn another_cluster_is_refused_by_both_sides() {
     let node = start(credentials("b", "c", KEY), None);
-    let stranger = Wire::new(credentials("x", "d", KEY), false);
+    let stranger = ClusterClient::new(credentials("x", "d", KEY), false);
     let why = unsent(say(&stranger, &node.peer, "hello").await);
     assert!(why.contains("STF-7011"), "{why}");
 }
@@ -228,7 +232,7 @@ async fn the_version_before_is_let_in_and_no_other() {
     let with = |protocol, schema| {
         let mut own = credentials("a", "c", KEY);
         (own.identity.protocol, own.identity.schema) = (protocol, schema);
-        Wire::new(own, false)
+        ClusterClient::new(own, false)
     };
     for wire in [
         with(PROTOCOL - 1, SCHEMA),
@@ -251,7 +255,7 @@ async fn the_version_before_is_let_in_and_no_other() {
 #[tokio::test]
 async fn those_who_wait_for_a_silent_node_wait_together() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let peer = Peer {
+    let peer = ClusterPeer {
         name: "b".to_owned(),
         owner: Owner {
             node: 1,
@@ -259,7 +263,7 @@ async fn those_who_wait_for_a_silent_node_wait_together() {
         },
         address: silent.local_addr().unwrap().to_string(),
     };
-    let wire = Wire::new(credentials("a", "c", KEY), false);
+    let wire = ClusterClient::new(credentials("a", "c", KEY), false);
     let hello = || wire.send(&peer, Bytes::from_static(b"hello"), LIMIT * 6);
     let all = join_all((0..10).map(|_| hello()));
     for answer in tokio::time::timeout(LIMIT, all).await.unwrap() {
@@ -275,7 +279,7 @@ async fn those_who_wait_for_a_silent_node_wait_together() {
 #[tokio::test]
 async fn a_node_in_another_life_is_not_mistaken() {
     let node = start(credentials("b", "c", KEY), None);
-    let wire = Wire::new(credentials("a", "c", KEY), false);
+    let wire = ClusterClient::new(credentials("a", "c", KEY), false);
     let mut other = node.peer.clone();
     other.owner.incarnation = 8;
     let why = unsent(say(&wire, &other, "hello").await);
@@ -286,16 +290,16 @@ async fn a_node_in_another_life_is_not_mistaken() {
 #[tokio::test]
 async fn what_was_on_its_way_when_a_node_ended_is_unknown() {
     let node = start(credentials("b", "c", KEY), None);
-    let wire = Arc::new(Wire::new(credentials("a", "c", KEY), false));
+    let wire = Arc::new(ClusterClient::new(credentials("a", "c", KEY), false));
     say(&wire, &node.peer, "hello").await.unwrap();
     let limited = wire.send(
         &node.peer,
         Bytes::from_static(b"never"),
         Duration::from_millis(200),
     );
-    assert!(matches!(limited.await, Err(Broken::Unknown(_))));
+    assert!(matches!(limited.await, Err(NetworkError::Unknown(_))));
     node.stop.cancel();
-    let gone = Peer {
+    let gone = ClusterPeer {
         address: "127.0.0.1:1".to_owned(),
         ..node.peer.clone()
     };
@@ -314,10 +318,10 @@ async fn encrypted_nodes_are_known_by_the_key_and_their_certificate() {
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
     let certificate = Certificate::load(&chain, &key).unwrap();
     let node = start(credentials("b", "c", KEY), Some(certificate));
-    let wire = Wire::new(credentials("a", "c", KEY), true);
+    let wire = ClusterClient::new(credentials("a", "c", KEY), true);
     assert_eq!(say(&wire, &node.peer, "hello").await.unwrap(), "a: hello");
     // A client without TLS is refused.
-    let plain = Wire::new(credentials("a", "c", KEY), false);
+    let plain = ClusterClient::new(credentials("a", "c", KEY), false);
     assert!(say(&plain, &node.peer, "hello").await.is_err());
 }
 

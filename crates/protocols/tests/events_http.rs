@@ -3,11 +3,11 @@
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
-use steadfast_events::{Definition, Policy, Rights};
-use steadfast_protocols::amqp::client::Reading;
+use steadfast_events::{AccessPolicy, EventHubDefinition, Rights};
+use steadfast_protocols::amqp::client::ReaderLinkOptions;
 use steadfast_protocols::publish;
-use steadfast_wire::amqp::message::{Part, Sections};
-use steadfast_wire::amqp::value::Value;
+use steadfast_wire::amqp::message::{MessageSections, SectionKind};
+use steadfast_wire::amqp::value::AmqpValue;
 use steadfast_wire::sas;
 use tower::Service as _;
 
@@ -18,12 +18,12 @@ use amqp_setup::{KEY, KEY_NAME, Node};
 
 async fn houses() -> (Node, tempfile::TempDir) {
     let (node, folder) = amqp_setup::start().await;
-    let mut definition = Definition::new("houses", 16);
+    let mut definition = EventHubDefinition::new("houses", 16);
     let rights = Rights {
         send: true,
         ..Rights::default()
     };
-    definition.policies.push(Policy {
+    definition.policies.push(AccessPolicy {
         name: "meters".to_owned(),
         rights,
         primary: "meter secret".to_owned(),
@@ -66,26 +66,35 @@ async fn events_46_a_posted_event_is_read_by_amqp_with_its_headers() {
     let status = post(&node, path, &good(), &headers, b"{}".to_vec()).await;
     assert_eq!(status, StatusCode::CREATED);
     let mut peer = connect(node.listen(), "houses").await;
-    ask_to_read(&mut peer, 0, &place("houses", 15), &Reading::default()).await;
+    ask_to_read(
+        &mut peer,
+        0,
+        &place("houses", 15),
+        &ReaderLinkOptions::default(),
+    )
+    .await;
     peer.grant(1, 0, 0, 1, 0);
     peer.flush().await.unwrap();
     let Heard::Transfer(message) = hear(&mut peer).await else {
         panic!("an event");
     };
     assert_eq!(opened(&message), (0, b"{}".to_vec()));
-    let mut sections = Sections::new(&message);
+    let mut sections = MessageSections::new(&message);
     while let Some(section) = sections.next().unwrap() {
         match section.part {
-            Part::MessageAnnotations => {
+            SectionKind::MessageAnnotations => {
                 let key = section.map().unwrap().find("x-opt-partition-key").unwrap();
-                assert_eq!(key, Some(Value::String("house-42")));
+                assert_eq!(key, Some(AmqpValue::String("house-42")));
             }
-            Part::ApplicationProperties => {
+            SectionKind::ApplicationProperties => {
                 let map = section.map().unwrap();
                 assert_eq!(map.count(), 2, "one property");
-                assert_eq!(map.find("colour").unwrap(), Some(Value::String("green")));
+                assert_eq!(
+                    map.find("colour").unwrap(),
+                    Some(AmqpValue::String("green"))
+                );
             }
-            Part::Properties => {
+            SectionKind::Properties => {
                 let mut fields = section.list().unwrap();
                 (0..6).for_each(|_| assert!(fields.next_raw().is_ok()));
                 assert_eq!(fields.next().unwrap().as_text(), Some("application/json"));

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use steadfast_core::clock::Clock;
 use steadfast_macros::hub;
 use steadfast_protocols::listen::Certificate;
-use steadfast_protocols::realtime::{DialOptions, Dialed};
+use steadfast_protocols::realtime::{AppServerRuntime, DialOptions};
 use steadfast_realtime::{Context, HubOptions, HubResult, ShutdownMode};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -118,13 +118,14 @@ fn options(stage: &Stage, name: &str, mode: ShutdownMode) -> DialOptions {
     }
 }
 
-fn dial(stage: &Stage, book: &Book, options: DialOptions) -> Dialed<Counter> {
+fn dial(stage: &Stage, book: &Book, options: DialOptions) -> AppServerRuntime<Counter> {
     let clock = Arc::clone(&stage.clock) as Arc<dyn Clock>;
-    let dialed = Dialed::start(Counter(book.clone()), options, HubOptions::default(), clock);
+    let dialed =
+        AppServerRuntime::start(Counter(book.clone()), options, HubOptions::default(), clock);
     dialed.expect("options that can be used")
 }
 
-fn serve(stage: &Stage, name: &str, book: &Book, mode: ShutdownMode) -> Dialed<Counter> {
+fn serve(stage: &Stage, name: &str, book: &Book, mode: ShutdownMode) -> AppServerRuntime<Counter> {
     dial(stage, book, options(stage, name, mode))
 }
 
@@ -267,13 +268,13 @@ async fn realtime_44_servers_are_replaced_under_load_and_no_client_notices() {
         let client = Client::start(&stage).await;
         working.push(tokio::spawn(work(client, stopped.clone())));
     }
-    let lobby = stage.realtime.lobby(HUB).unwrap();
+    let lobby = stage.realtime.connections(HUB).unwrap();
     let ticking = tokio::spawn(async move {
         let mut number = 0;
         while !stopped.has_changed().unwrap_or(true) {
-            let both = steadfast_realtime::Protocols::BOTH;
-            let payload = steadfast_realtime::Payload::call(both, None, "tick", &(number,));
-            let to = steadfast_realtime::reach::To::All { except: vec![] };
+            let both = steadfast_realtime::ProtocolSet::BOTH;
+            let payload = steadfast_realtime::HubPayload::call(both, None, "tick", &(number,));
+            let to = steadfast_realtime::gateway::Recipients::All { except: vec![] };
             lobby.send(&to, &payload.unwrap());
             number += 1;
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -290,7 +291,7 @@ async fn realtime_44_servers_are_replaced_under_load_and_no_client_notices() {
         next.ready().await;
         let left = server.shutdown(Duration::from_secs(30), async {}).await;
         assert_eq!(left, 0, "round {round}");
-        let homes = stage.realtime.lobby(HUB).unwrap().clients();
+        let homes = stage.realtime.connections(HUB).unwrap().clients();
         let name = Some(format!("s{round}"));
         assert!(homes.len() == clients && homes.iter().all(|own| own.server() == name));
         server = next;
@@ -429,7 +430,7 @@ async fn clients_of_other_servers_are_asked_through_the_service() {
     assert_eq!(client.next().await["result"], "it is Bob");
     let other = serve(&stage, "b", &book, ShutdownMode::MigrateClients);
     other.ready().await;
-    let id = stage.realtime.lobby(HUB).unwrap().clients()[0]
+    let id = stage.realtime.connections(HUB).unwrap().clients()[0]
         .id()
         .to_string();
     let clients = other.clients();
@@ -498,10 +499,10 @@ async fn a_link_that_the_service_asks_for_is_opened() {
     // So many clients are made without sockets.
     let mut homeless = Vec::new();
     for _ in 0..steadfast_core::limits::LINK_CLIENTS {
-        let wishes = steadfast_realtime::Wishes::default();
-        let caller = steadfast_realtime::Caller::default();
+        let wishes = steadfast_realtime::ClientOptions::default();
+        let caller = steadfast_realtime::ClientIdentity::default();
         let (client, lobby) = stage.realtime.connect(HUB, caller, &wishes).unwrap();
-        let mut inlet = steadfast_realtime::Inlet::new(Arc::clone(&client), lobby, 1000);
+        let mut inlet = steadfast_realtime::ClientReader::new(Arc::clone(&client), lobby, 1000);
         let hello = "{\"protocol\":\"json\",\"version\":1}\u{1e}";
         inlet.take(hello.into()).await.expect("a home");
         homeless.push((client, inlet));
@@ -541,23 +542,23 @@ async fn links_are_encrypted_and_trust_only_who_they_should() {
     assert_eq!(distrustful.links(), 0);
     distrustful.kill();
     let (client, lobby) = {
-        let wishes = steadfast_realtime::Wishes::default();
-        let caller = steadfast_realtime::Caller::default();
+        let wishes = steadfast_realtime::ClientOptions::default();
+        let caller = steadfast_realtime::ClientIdentity::default();
         stage.realtime.connect(HUB, caller, &wishes).unwrap()
     };
-    let mut inlet = steadfast_realtime::Inlet::new(Arc::clone(&client), lobby, 1000);
+    let mut inlet = steadfast_realtime::ClientReader::new(Arc::clone(&client), lobby, 1000);
     let hello = "{\"protocol\":\"json\",\"version\":1}\u{1e}";
     inlet.take(hello.into()).await.expect("a home");
     let call = "{\"type\":1,\"invocationId\":\"1\",\"target\":\"note\",\"arguments\":[5]}\u{1e}";
     inlet.take(call.into()).await.expect("it goes on");
     let mut said = String::new();
     while !said.contains("\"result\":5") {
-        let next = client.outgoing(0, steadfast_realtime::Pulse::Pings);
+        let next = client.outgoing(0, steadfast_realtime::KeepAlive::Pings);
         match tokio::time::timeout(PATIENCE, next)
             .await
             .expect("an answer")
         {
-            steadfast_realtime::Outgoing::Data(bytes) => {
+            steadfast_realtime::ClientOutput::Data(bytes) => {
                 said.push_str(std::str::from_utf8(&bytes).unwrap());
             }
             other => panic!("{other:?}"),
@@ -569,6 +570,6 @@ async fn links_are_encrypted_and_trust_only_who_they_should() {
         ..options(&stage, "a", ShutdownMode::MigrateClients)
     };
     let clock = Arc::clone(&stage.clock) as Arc<dyn Clock>;
-    let refused = Dialed::start(Counter(book), nothing, HubOptions::default(), clock);
+    let refused = AppServerRuntime::start(Counter(book), nothing, HubOptions::default(), clock);
     assert!(refused.is_err());
 }

@@ -66,7 +66,7 @@ impl Desk {
         socket.send(Frame::text(HELLO)).await.unwrap();
         let mut client = Client(socket);
         assert_eq!(client.next().await, json!({}));
-        let lobby = self.stage.realtime.lobby("room").unwrap();
+        let lobby = self.stage.realtime.connections("room").unwrap();
         let own = lobby.clients();
         let own = own
             .iter()
@@ -108,7 +108,7 @@ async fn realtime_52_every_operation_has_its_status_and_code() {
             ok(202),
         ),
         ("POST", format!("{new}/users/u/:send"), ok(202)),
-        ("POST", format!("{new}/users/nobody/:send"), ok(202)),
+        ("POST", format!("{new}/users/absent/:send"), ok(202)),
         ("POST", format!("{new}/groups/g/:send"), ok(202)),
         ("POST", format!("{new}/connections/{id}/:send"), ok(202)),
         ("POST", old.to_owned(), ok(202)),
@@ -268,7 +268,7 @@ async fn realtime_53_users_are_in_groups_before_they_come_and_until_their_time()
     let short = "/api/hubs/room/users/u/groups/short?ttl=5";
     assert_eq!(desk.status("PUT", short).await.0, 200);
     let (mut client, id) = desk.client("u").await;
-    let lobby = desk.stage.realtime.lobby("room").unwrap();
+    let lobby = desk.stage.realtime.connections("room").unwrap();
     assert_eq!(lobby.groups_of(&id), ["early", "short"]);
     assert_eq!(
         desk.status("POST", "/api/hubs/room/groups/early/:send")

@@ -20,9 +20,10 @@ async fn every_route_below_a_hubs_own_path_asks_for_its_right() {
     let client = Client::new();
     let later = stage.clock.now().0 / 1000 + 600;
     for path in client_paths(ROOM_PATH) {
-        let method = match path.ends_with("negotiate") {
-            true => Method::POST,
-            false => Method::GET,
+        let method = if path.ends_with("negotiate") {
+            Method::POST
+        } else {
+            Method::GET
         };
         let ask = async |token: Option<String>| {
             let url = format!("{}{path}", stage.url());

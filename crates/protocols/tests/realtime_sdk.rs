@@ -6,9 +6,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::json;
 use steadfast_core::limits;
-use steadfast_realtime::Mode;
+use steadfast_realtime::ServiceMode;
 use steadfast_wire::signalr::service::{
-    Close, Completion, FlowKind, Message, Open, Question, Target, status,
+    ClientCompletion, ClientInvocation, CloseConnection, FlowControlKind, Message, OpenConnection,
+    Target, status,
 };
 use steadfast_wire::signalr::{Protocol, write as hub};
 use tokio::time::Instant;
@@ -40,7 +41,7 @@ async fn realtime_38_a_server_asks_its_own_client_by_another_of_its_links() {
     let (mut client, id) = Client::on(&stage, "u", &mut owner).await;
     let mut sibling = Server::start(&stage, "a", 0, 0).await;
     sibling
-        .say(Message::Ask(Question {
+        .say(Message::Ask(ClientInvocation {
             id: text("q"),
             connection: id.clone(),
             caller: text("a"),
@@ -58,7 +59,7 @@ async fn realtime_38_a_server_asks_its_own_client_by_another_of_its_links() {
     // its client says.
     assert_eq!(owner.heard().await["result"], "Bob");
     owner
-        .say(Message::Answer(Completion {
+        .say(Message::Answer(ClientCompletion {
             id: text("q"),
             connection: id,
             caller: text("a"),
@@ -76,13 +77,13 @@ async fn a_link_that_only_sends_closes_a_client_of_any_server() {
     let (mut client, id) = Client::on(&stage, "u", &mut owner).await;
     let mut manager = Server::start(&stage, "m", 2, 0).await;
     let close = |connection: &str| {
-        Message::Close(Close {
+        Message::Close(CloseConnection {
             connection: text(connection),
             error: text("enough"),
             headers: vec![],
         })
     };
-    manager.say(close("nobody")).await;
+    manager.say(close("absent")).await;
     manager.say(close(&id)).await;
     assert_eq!(client.next().await, json!({"type": 7, "error": "enough"}));
     drop(client);
@@ -96,7 +97,7 @@ async fn a_link_that_only_sends_closes_a_client_of_any_server() {
 async fn a_diagnostic_client_is_marked_as_one() {
     let stage = Stage::start();
     let mut server = Server::start(&stage, "a", 0, 0).await;
-    let marked = |open: &Open| {
+    let marked = |open: &OpenConnection| {
         let mut headers = open.headers.iter();
         let found = headers.find(|(name, _)| name == "Asrs-Is-Diagnostic-Client");
         found.map(|(_, values)| values.clone())
@@ -161,7 +162,7 @@ async fn an_older_sdk_is_never_asked_to_pause() {
     );
     loop {
         match first.next().await {
-            Message::Flow(flow) => assert_ne!(flow.kind, FlowKind::Pause),
+            Message::Flow(flow) => assert_ne!(flow.kind, FlowControlKind::Pause),
             Message::Ping(_) => {}
             Message::Close(_) => break,
             other => panic!("{other:?}"),
@@ -171,7 +172,7 @@ async fn an_older_sdk_is_never_asked_to_pause() {
 
 #[tokio::test]
 async fn the_management_sdk_sends_by_persistent_links_without_app_servers() {
-    let stage = Stage::start_in(Mode::Serverless, Vec::new());
+    let stage = Stage::start_in(ServiceMode::Serverless, Vec::new());
     let mut manager = Server::start(&stage, "m", 2, 0).await;
     let mut client = Client::dial(&stage, "u", &[]).await;
     assert_eq!(client.next().await, json!({}));

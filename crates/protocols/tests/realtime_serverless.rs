@@ -14,10 +14,10 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use steadfast_core::clock::Clock as _;
 use steadfast_protocols::realtime::{UpstreamRule, server_token};
-use steadfast_realtime::Mode;
+use steadfast_realtime::ServiceMode;
 use steadfast_wire::jwt;
 use steadfast_wire::signalr::frame::{self, Splitter};
-use steadfast_wire::signalr::service::{Handshake, Message, read, write};
+use steadfast_wire::signalr::service::{Message, ServerHandshake, read, write};
 use steadfast_wire::signalr::{Protocol, pack, write as hub};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -144,7 +144,7 @@ async fn heard(told: &mut mpsc::UnboundedReceiver<Told>) -> Told {
 #[tokio::test]
 async fn realtime_55_upstreams_are_told_and_their_answers_passed_on() {
     let (address, mut told) = upstream().await;
-    let stage = Stage::start_in(Mode::Serverless, rules(address));
+    let stage = Stage::start_in(ServiceMode::Serverless, rules(address));
     let claims = [("asrs.s.uid", "bob"), ("role", "admin")];
     let mut client = Client::start(&stage, "json", &claims).await;
     let connected = heard(&mut told).await;
@@ -225,7 +225,7 @@ fn signed(secret: &str, connection: &str) -> String {
 #[tokio::test]
 async fn realtime_55_messagepack_goes_up_as_it_is() {
     let (address, mut told) = upstream().await;
-    let stage = Stage::start_in(Mode::Serverless, rules(address));
+    let stage = Stage::start_in(ServiceMode::Serverless, rules(address));
     let mut client = Client::start(&stage, "messagepack", &[]).await;
     assert_eq!(
         heard(&mut told).await.header("content-type"),
@@ -246,7 +246,7 @@ async fn realtime_55_messagepack_goes_up_as_it_is() {
 #[tokio::test]
 async fn calls_of_one_client_go_up_in_their_order() {
     let (address, mut told) = upstream().await;
-    let stage = Stage::start_in(Mode::Serverless, rules(address));
+    let stage = Stage::start_in(ServiceMode::Serverless, rules(address));
     let mut client = Client::start(&stage, "json", &[]).await;
     heard(&mut told).await;
     for number in 0..50 {
@@ -267,10 +267,10 @@ async fn welcome(stage: &Stage) -> (WebSocketStream<MaybeTlsStream<TcpStream>>, 
     let bearer = format!("Bearer {token}").parse().unwrap();
     request.headers_mut().insert("authorization", bearer);
     let (mut socket, _) = connect_async(request).await.unwrap();
-    let hello = Message::Handshake(Handshake {
+    let hello = Message::Handshake(ServerHandshake {
         version: 1,
         elements: 7,
-        ..Handshake::default()
+        ..ServerHandshake::default()
     });
     socket.send(Frame::Binary(write(&hello))).await.unwrap();
     let answer = tokio::time::timeout(PATIENCE, socket.next()).await.unwrap();
@@ -284,14 +284,14 @@ async fn welcome(stage: &Stage) -> (WebSocketStream<MaybeTlsStream<TcpStream>>, 
 
 #[tokio::test]
 async fn a_service_without_servers_says_so_to_them() {
-    let stage = Stage::start_in(Mode::Serverless, Vec::new());
+    let stage = Stage::start_in(ServiceMode::Serverless, Vec::new());
     let (_, error) = welcome(&stage).await;
     assert!(error.contains("Serverless"), "{error}");
 }
 
 #[tokio::test]
 async fn in_the_classic_mode_a_server_is_used_if_one_is_there() {
-    let stage = Stage::start_in(Mode::Classic, Vec::new());
+    let stage = Stage::start_in(ServiceMode::Classic, Vec::new());
     // No client is connected: the service itself answers.
     let _without = Client::start(&stage, "json", &[]).await;
     let (mut server, error) = welcome(&stage).await;
@@ -324,7 +324,7 @@ async fn in_the_classic_mode_a_server_is_used_if_one_is_there() {
 
 #[tokio::test]
 async fn rest_reaches_clients_without_a_server() {
-    let stage = Stage::start_in(Mode::Serverless, Vec::new());
+    let stage = Stage::start_in(ServiceMode::Serverless, Vec::new());
     let mut client = Client::start(&stage, "json", &[]).await;
     let _ = rustls::crypto::ring::default_provider().install_default();
     let http = reqwest::Client::new();

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use futures_util::SinkExt as _;
 use serde_json::json;
 use steadfast_core::clock::Clock as _;
-use steadfast_wire::signalr::pack::Reader;
+use steadfast_wire::signalr::pack::PackReader;
 use steadfast_wire::signalr::service::{
-    Check, Close, CloseMany, Completion, Flow, FlowKind, GroupData, Message, Open, Question,
-    Target, status, write,
+    ClientCompletion, ClientInvocation, CloseConnection, CloseConnections, ExistenceCheck,
+    FlowControl, FlowControlKind, GroupBroadcast, Message, OpenConnection, Target, status, write,
 };
 use steadfast_wire::signalr::{Protocol, write as hub};
 use tokio_tungstenite::tungstenite::Message as Frame;
@@ -26,7 +26,7 @@ async fn realtime_28_two_messages_in_one_and_one_over_three() {
     let mut server = Server::start(&stage, "a", 0, 0).await;
     let check = |ack| {
         write(&Message::Check {
-            of: Check::User(text("nobody")),
+            of: ExistenceCheck::User(text("absent")),
             ack,
         })
     };
@@ -181,24 +181,30 @@ async fn realtime_34_every_ackable_message_is_acknowledged_where_it_came_from() 
         ack: Some(ack),
     };
     let check = |of, ack| Message::Check { of, ack };
-    let in_group = Check::UserInGroup {
+    let in_group = ExistenceCheck::UserInGroup {
         user: text("u"),
         group: text("g"),
     };
-    let close = |ack| CloseMany {
+    let close = |ack| CloseConnections {
         ack,
-        ..CloseMany::default()
+        ..CloseConnections::default()
     };
     let cases = [
         (join(&id, 1), status::OK),
-        (join("nobody", 2), status::NOT_FOUND),
+        (join("absent", 2), status::NOT_FOUND),
         (check(in_group, 3), status::OK),
-        (check(Check::Group(text("g")), 4), status::OK),
-        (check(Check::Group(text("h")), 5), status::NOT_FOUND),
-        (check(Check::Connection(id.clone()), 6), status::OK),
-        (check(Check::Connection(text("x")), 7), status::NOT_FOUND),
-        (check(Check::User(text("u")), 8), status::OK),
-        (check(Check::User(text("v")), 9), status::NOT_FOUND),
+        (check(ExistenceCheck::Group(text("g")), 4), status::OK),
+        (
+            check(ExistenceCheck::Group(text("h")), 5),
+            status::NOT_FOUND,
+        ),
+        (check(ExistenceCheck::Connection(id.clone()), 6), status::OK),
+        (
+            check(ExistenceCheck::Connection(text("x")), 7),
+            status::NOT_FOUND,
+        ),
+        (check(ExistenceCheck::User(text("u")), 8), status::OK),
+        (check(ExistenceCheck::User(text("v")), 9), status::NOT_FOUND),
         (
             Message::UserJoin {
                 user: text("later"),
@@ -225,7 +231,7 @@ async fn realtime_34_every_ackable_message_is_acknowledged_where_it_came_from() 
             status::OK,
         ),
         (
-            Message::CloseMany(CloseMany {
+            Message::CloseMany(CloseConnections {
                 user: Some(text("u")),
                 except: vec![id.clone()],
                 ..close(13)
@@ -238,7 +244,7 @@ async fn realtime_34_every_ackable_message_is_acknowledged_where_it_came_from() 
         assert_eq!(server.acked().await, (number, expected));
     }
     server
-        .say(Message::CloseMany(CloseMany {
+        .say(Message::CloseMany(CloseConnections {
             group: Some(text("g")),
             reason: text("over"),
             ..close(14)
@@ -288,7 +294,7 @@ async fn realtime_36_groups_honour_exceptions_and_a_client_gets_one_copy_per_gro
         clients.push((client, id));
     }
     server
-        .say(Message::Group(GroupData {
+        .say(Message::Group(GroupBroadcast {
             group: text("g"),
             except: vec![clients[0].1.clone()],
             payloads: told("some"),
@@ -350,7 +356,7 @@ async fn realtime_38_clients_answer_servers_through_the_service() {
     let mut caller = Server::start(&stage, "b", 0, 0).await;
     let payload = hub::invocation(Protocol::Json, Some("q"), "name", b"[]");
     let ask = |id: &str, connection: &str, caller: &str| {
-        Message::Ask(Question {
+        Message::Ask(ClientInvocation {
             id: text(id),
             connection: text(connection),
             caller: text(caller),
@@ -365,7 +371,7 @@ async fn realtime_38_clients_answer_servers_through_the_service() {
         .await;
     assert_eq!(owner.heard().await["result"], "Bob");
     let answer = |id: &str, connection: &str, from: &str| {
-        Message::Answer(Completion {
+        Message::Answer(ClientCompletion {
             id: text(id),
             connection: text(connection),
             caller: text(from),
@@ -388,9 +394,9 @@ async fn realtime_38_clients_answer_servers_through_the_service() {
     owner.say(answer("q", &id, "a")).await;
     assert_eq!(caller.next().await, answer("q", &id, "a"));
     // An unknown client, and one that disconnects.
-    caller.say(ask("r", "nobody", "b")).await;
+    caller.say(ask("r", "absent", "b")).await;
     let gone = |message: Message, expected: &str| match message {
-        Message::Answer(Completion { id, outcome, .. }) => {
+        Message::Answer(ClientCompletion { id, outcome, .. }) => {
             assert_eq!(id, expected);
             assert!(outcome.is_err());
         }
@@ -453,7 +459,7 @@ async fn a_client_that_leaves_or_is_sent_away_is_told_of_once() {
     }
     let (mut client, id) = Client::on(&stage, "u", &mut server).await;
     server
-        .say(Message::Close(Close {
+        .say(Message::Close(CloseConnection {
             connection: id,
             error: text("enough"),
             headers: vec![],
@@ -529,14 +535,14 @@ async fn realtime_43_with_fin_2_clients_are_served_until_the_link_closes() {
 /// Lets the server say that it pauses, and checks what it is told last.
 async fn let_go(server: &mut Server, id: &str, to: &str) {
     let pause = |kind| {
-        Message::Flow(Flow {
+        Message::Flow(FlowControl {
             id: text(id),
             is_server: false,
             kind,
         })
     };
-    assert_eq!(server.next().await, pause(FlowKind::Pause));
-    server.say(pause(FlowKind::Paused)).await;
+    assert_eq!(server.next().await, pause(FlowControlKind::Pause));
+    server.say(pause(FlowControlKind::Paused)).await;
     match server.next().await {
         Message::Close(close) => {
             assert_eq!(close.connection, id);
@@ -548,7 +554,7 @@ async fn let_go(server: &mut Server, id: &str, to: &str) {
     }
 }
 
-async fn taken_in(server: &mut Server, id: &str, from: &str) -> Open {
+async fn taken_in(server: &mut Server, id: &str, from: &str) -> OpenConnection {
     let open = server.open().await;
     assert_eq!(open.connection, id);
     let header = (text("Asrs-Migrate-From"), vec![text(from)]);
@@ -568,7 +574,7 @@ async fn realtime_45_headers_name_the_servers_and_close_is_the_last_message() {
     // A's late words are ignored, B's second answer to the handshake too.
     first.send(&id, completion("9", "9")).await;
     first
-        .say(Message::Close(Close {
+        .say(Message::Close(CloseConnection {
             connection: id.clone(),
             error: text("late"),
             headers: vec![],
@@ -745,7 +751,7 @@ async fn members_of_a_group_are_told_page_by_page() {
         };
         assert_eq!((ack.id, ack.status), (7, status::OK));
         let payload = ack.payload.unwrap();
-        let mut reader = Reader::new(&payload);
+        let mut reader = PackReader::new(&payload);
         assert_eq!(reader.array().unwrap(), 2);
         for _ in 0..reader.array().unwrap() {
             assert_eq!(reader.array().unwrap(), 2);
@@ -767,9 +773,9 @@ async fn a_node_that_leaves_tells_its_servers_first() {
     let realtime = stage.realtime.clone();
     let leaving = tokio::spawn(async move { realtime.drain(PATIENCE).await });
     match server.next().await {
-        Message::Flow(Flow {
+        Message::Flow(FlowControl {
             is_server: true,
-            kind: FlowKind::Offline,
+            kind: FlowControlKind::Offline,
             ..
         }) => {}
         other => panic!("{other:?}"),
@@ -806,27 +812,27 @@ async fn an_operator_takes_all_clients_away_from_a_server() {
     let stage = Stage::start();
     let mut first = Server::start(&stage, "a", 0, 1).await;
     let (mut client, id) = Client::on(&stage, "u", &mut first).await;
-    assert!(stage.realtime.drain_server(HUB, "nobody").is_err());
+    assert!(stage.realtime.drain_server(HUB, "absent").is_err());
     assert!(stage.realtime.drain_server("room", "here").is_err());
     let mut second = Server::start(&stage, "b", 0, 1).await;
     assert_eq!(stage.realtime.drain_server(HUB, "a").unwrap(), 1);
     assert!(matches!(
         first.next().await,
-        Message::Flow(Flow {
+        Message::Flow(FlowControl {
             is_server: true,
-            kind: FlowKind::Offline,
+            kind: FlowControlKind::Offline,
             ..
         })
     ));
     match first.next().await {
-        Message::Flow(flow) => assert_eq!((&flow.id, flow.kind), (&id, FlowKind::Pause)),
+        Message::Flow(flow) => assert_eq!((&flow.id, flow.kind), (&id, FlowControlKind::Pause)),
         other => panic!("{other:?}"),
     }
     first
-        .say(Message::Flow(Flow {
+        .say(Message::Flow(FlowControl {
             id: id.clone(),
             is_server: false,
-            kind: FlowKind::Paused,
+            kind: FlowControlKind::Paused,
         }))
         .await;
     assert_eq!(second.open().await.connection, id);
@@ -856,17 +862,17 @@ async fn a_client_counts_as_moved_as_soon_as_it_is_elsewhere() {
     let mut second = Server::start(&stage, "b", 0, 1).await;
     assert_eq!(stage.realtime.drain_server(HUB, "a").unwrap(), 2);
     // The server lets one of them go; of the other one it says nothing.
-    let pause = Message::Flow(Flow {
+    let pause = Message::Flow(FlowControl {
         id: moving.clone(),
         is_server: false,
-        kind: FlowKind::Pause,
+        kind: FlowControlKind::Pause,
     });
     while first.next().await != pause {}
     first
-        .say(Message::Flow(Flow {
+        .say(Message::Flow(FlowControl {
             id: moving.clone(),
             is_server: false,
-            kind: FlowKind::Paused,
+            kind: FlowControlKind::Paused,
         }))
         .await;
     assert_eq!(second.open().await.connection, moving);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::{SinkExt as _, StreamExt as _};
 use reqwest::Client as Http;
 use serde_json::json;
-use steadfast_wire::signalr::service::{Data, Message, write};
+use steadfast_wire::signalr::service::{ConnectionData, Message, write};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tokio_tungstenite::tungstenite::Message as Frame;
@@ -122,10 +122,10 @@ async fn a_client_that_reads_gets_small_messages_behind_large_ones() {
     ];
     // In one piece, as a server writes what it has when three calls end together.
     let written = sent.map(|payload| {
-        write(&Message::Data(Data {
+        write(&Message::Data(ConnectionData {
             connection: text(&id),
             payload,
-            ..Data::default()
+            ..ConnectionData::default()
         }))
     });
     server.raw(written.concat().into()).await;
@@ -175,11 +175,11 @@ async fn a_message_in_parts_without_end_closes_its_client_and_no_other() {
     let (mut client, id) = Client::on(&stage, "u", &mut server).await;
     let (mut other, other_id) = Client::on(&stage, "v", &mut server).await;
     let part = |id: &str| {
-        Message::Data(Data {
+        Message::Data(ConnectionData {
             connection: text(id),
             payload: vec![b'x'; 1 << 20].into(),
             is_partial: true,
-            ..Data::default()
+            ..ConnectionData::default()
         })
     };
     // Less than what one client may be sent in parts.

@@ -191,9 +191,10 @@ async fn realtime_05_tokens_come_by_header_and_by_query() {
     for path in ["/client/negotiate", "/client/negotiate/"] {
         let url = format!("{}{path}?hub=room&access_token={token}", scene.stage.url());
         let status = scene.http.post(url).send().await.unwrap().status();
-        let expected = match path.ends_with('/') {
-            true => StatusCode::NOT_FOUND,
-            false => StatusCode::OK,
+        let expected = if path.ends_with('/') {
+            StatusCode::NOT_FOUND
+        } else {
+            StatusCode::OK
         };
         assert_eq!(status, expected);
     }
@@ -433,7 +434,7 @@ async fn realtime_13_tokens_that_do_not_count_are_refused() {
     assert_eq!(status(&scene).await, StatusCode::FORBIDDEN, "another hub's");
     // Expired for longer than clocks may differ.
     let past = steadfast_core::clock::Timestamp(1_000_000_000_000);
-    let wish = steadfast_protocols::realtime::TokenWish {
+    let wish = steadfast_protocols::realtime::ClientTokenOptions {
         hub: "room".to_owned(),
         ..Default::default()
     };

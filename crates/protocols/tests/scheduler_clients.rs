@@ -17,7 +17,7 @@ use serde_json::json;
 use stage::{Setup, Stage, Target, job};
 use steadfast_core::clock::{Clock, SystemClock, Timestamp};
 use steadfast_harness::{Process, reserve_port};
-use steadfast_protocols::access::{Access, Key, Ring, Secret};
+use steadfast_protocols::access::{AccessControl, Key, KeyRing, Secret};
 use steadfast_protocols::scheduler::{Auth, Settings};
 
 fn tools() -> PathBuf {
@@ -56,7 +56,7 @@ fn python() -> PathBuf {
 }
 
 fn auth() -> Auth {
-    let mut ring = Ring::new();
+    let mut ring = KeyRing::new();
     ring.add(Key {
         name: "sdk".into(),
         grants: vec!["manage jobs".parse().unwrap()],
@@ -64,7 +64,7 @@ fn auth() -> Auth {
         secondary: None,
     });
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    Auth::Keys(Arc::new(Access::new(ring, clock)))
+    Auth::Keys(Arc::new(AccessControl::new(ring, clock)))
 }
 
 /// Runs a part of the scenario, `all` or one by its name.

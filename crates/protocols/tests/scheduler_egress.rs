@@ -8,7 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use stage::{Setup, Stage, Target, http_action, job};
 use steadfast_jobs::{
-    Action, CollectionId, Definition, Draft, Expect, Policy, Retry, Target as Goal,
+    CollectionId, JobAction, JobDefinition, JobDraft, JobPolicy, JobRetry, Precondition,
+    Target as Goal,
 };
 use steadfast_protocols::egress::EgressPolicy;
 
@@ -214,25 +215,25 @@ async fn a_token_with_the_longest_time_is_used() {
 
 /// A job as a writer of the database could store it: the stored one under another name
 /// or with another action.
-fn forged(stored: &Definition, name: &str, action: &Value) -> Draft {
+fn forged(stored: &JobDefinition, name: &str, action: &Value) -> JobDraft {
     let mut document: Value = serde_json::from_str(&stored.document).unwrap();
     document["action"] = action.clone();
-    Draft {
+    JobDraft {
         id: stored.id.collection.job(name).unwrap(),
         document: document.to_string(),
         timing: stored.timing.clone(),
-        main: Action {
+        main: JobAction {
             target: Goal::Outside(action.to_string()),
-            retry: Retry::NONE,
+            retry: JobRetry::NONE,
         },
         error: None,
         dead_letter: None,
-        policy: Policy::default(),
+        policy: JobPolicy::default(),
         state: None,
     }
 }
 
-async fn stored(stage: &Stage, name: &str) -> Definition {
+async fn stored(stage: &Stage, name: &str) -> JobDefinition {
     let collection = CollectionId::new("sub", "rg", "jc").unwrap();
     let id = collection.job(name).unwrap();
     stage.jobs.job(&id).await.unwrap().definition
@@ -258,8 +259,8 @@ async fn a_stored_secret_that_is_copied_to_another_job_or_address_does_not_open(
     let mut moved = copied.clone();
     moved["request"]["uri"] = other.url("/x").into();
     for (name, action, expect) in [
-        ("copy", copied, Expect::Nothing),
-        ("own", moved, Expect::Version(own.version)),
+        ("copy", copied, Precondition::Nothing),
+        ("own", moved, Precondition::Version(own.version)),
     ] {
         let draft = forged(&own, name, &action);
         stage.jobs.put(draft, expect).await.unwrap();
@@ -280,7 +281,7 @@ async fn a_secret_of_an_earlier_version_is_used_and_bound_when_its_job_is_writte
     action["request"]["authentication"] =
         json!({"type": "Basic", "username": "u", "password": {"$sealed": OLD}});
     let draft = forged(&stored(&stage, "own").await, "old", &action);
-    stage.jobs.put(draft, Expect::Nothing).await.unwrap();
+    stage.jobs.put(draft, Precondition::Nothing).await.unwrap();
     let expected = format!("Basic {}", STANDARD.encode("u:geheim"));
     run_now(&stage, "old").await;
     assert_eq!(target.wait(1).await[0].header("authorization"), expected);

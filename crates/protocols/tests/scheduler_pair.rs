@@ -14,11 +14,12 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use stage::{Answer, Stage, VERSION, http_action, quick, serve};
 use steadfast_core::clock::SystemClock;
-use steadfast_jobs::Jobs;
-use steadfast_jobs::region::Atlas;
+use steadfast_jobs::JobClient;
+use steadfast_jobs::region::RegionMap;
 use steadfast_protocols::egress::EgressPolicy;
 use steadfast_protocols::scheduler::{
-    Auth, Context, Home, Keeping, NoInternal, Pair, Replication, SecretKey, proxied, routes,
+    Auth, Context, HomePair, JobHome, JobPlacement, NoInternalTargets, Replication, SecretKey,
+    routes, serve_forwarded,
 };
 
 const NAMES: [&str; 2] = ["East US", "West US"];
@@ -32,7 +33,7 @@ type Servers = Arc<OnceLock<[Arc<Context>; 2]>>;
 struct Kept {
     home: usize,
     server: usize,
-    jobs: Jobs,
+    jobs: JobClient,
     /// The server that owns them.
     owner: Arc<AtomicUsize>,
     is_cut: Arc<AtomicBool>,
@@ -40,7 +41,7 @@ struct Kept {
 }
 
 #[async_trait]
-impl Home for Kept {
+impl JobHome for Kept {
     fn name(&self) -> &str {
         NAMES[self.home]
     }
@@ -67,17 +68,17 @@ impl Home for Kept {
             return None;
         }
         let other = &self.servers.get()?[1 - self.server];
-        let Keeping::Pair(pair) = &other.keeping else {
+        let JobPlacement::Pair(pair) = &other.keeping else {
             return None;
         };
-        Some(proxied(other, &*pair.homes[self.home], errand).await)
+        Some(serve_forwarded(other, &*pair.homes[self.home], errand).await)
     }
 
-    fn jobs(&self) -> &Jobs {
+    fn jobs(&self) -> &JobClient {
         &self.jobs
     }
 
-    fn copies(&self) -> Option<Jobs> {
+    fn copies(&self) -> Option<JobClient> {
         None
     }
 }
@@ -106,10 +107,10 @@ impl World {
                     owner: Arc::clone(&owners[home]),
                     is_cut: Arc::clone(&is_cut),
                     servers: Arc::clone(&servers),
-                }) as Arc<dyn Home>
+                }) as Arc<dyn JobHome>
             });
             Arc::new(Context {
-                keeping: Keeping::Pair(Pair {
+                keeping: JobPlacement::Pair(HomePair {
                     region: NAMES[server].to_owned(),
                     homes: kept,
                 }),
@@ -117,9 +118,9 @@ impl World {
                 auth: Auth::None,
                 key: SecretKey::new("a key for tests"),
                 egress: EgressPolicy::with_private(),
-                internal: Arc::new(NoInternal),
+                internal: Arc::new(NoInternalTargets),
                 settings: quick(),
-                atlas: Atlas::default(),
+                atlas: RegionMap::default(),
             })
         });
         let bases = contexts.clone().map(|context| {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use stage::{Answer, COLLECTION, Setup, Stage, Target, http_action, job, quick};
 use steadfast_core::clock::{Clock, SystemClock, Timestamp};
 use steadfast_jobs::iso;
-use steadfast_protocols::access::{Access, Key, Ring, Secret};
+use steadfast_protocols::access::{AccessControl, Key, KeyRing, Secret};
 use steadfast_protocols::scheduler::{Auth, Settings};
 
 const PREVIEW: &str = "/subscriptions/sub/providers/Microsoft.Scheduler/previewRecurrence";
@@ -186,9 +186,10 @@ fn files_below(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => found.extend(files_below(&path)),
-            false => found.push(path),
+        if path.is_dir() {
+            found.extend(files_below(&path))
+        } else {
+            found.push(path)
         }
     }
     found
@@ -1027,7 +1028,7 @@ async fn exported_jobs_are_imported() {
 #[tokio::test]
 async fn whoever_has_no_key_is_not_let_in() {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let mut ring = Ring::new();
+    let mut ring = KeyRing::new();
     for (name, right, secret) in [
         ("all", "manage jobs", "s1"),
         ("reader", "listen jobs", "s2"),
@@ -1040,7 +1041,7 @@ async fn whoever_has_no_key_is_not_let_in() {
             secondary: None,
         });
     }
-    let auth = Auth::Keys(Arc::new(Access::new(ring, clock)));
+    let auth = Auth::Keys(Arc::new(AccessControl::new(ring, clock)));
     let stage = Stage::with(Setup {
         auth,
         ..Setup::default()

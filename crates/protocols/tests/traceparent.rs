@@ -12,8 +12,10 @@ use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use steadfast_core::clock::SystemClock;
-use steadfast_protocols::http::{Bodies, Cors, Frame, Hosts, Proxies, Registry, propagate, serve};
-use steadfast_protocols::listen::{Bind, Listener};
+use steadfast_protocols::http::{
+    BodyBudget, Cors, KnownHosts, MetricRegistry, Middleware, TrustedProxies, propagate, serve,
+};
+use steadfast_protocols::listen::{Listener, ListenerOptions};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing_subscriber::layer::SubscriberExt;
@@ -24,15 +26,15 @@ const PARENT: &str = "00f067aa0ba902b7";
 
 /// Serves some routes on a port of its own until it is told to stop.
 fn start(routes: Router, stop: &CancellationToken) -> SocketAddr {
-    let frame = Frame {
-        bodies: Bodies::new(),
+    let frame = Middleware {
+        bodies: BodyBudget::new(),
         cors: Arc::new(Cors::new([])),
-        hosts: Arc::new(Hosts::Any),
-        proxies: Arc::new(Proxies::new([]).unwrap()),
-        metrics: Arc::new(Registry::new(Arc::new(SystemClock::new()))),
+        hosts: Arc::new(KnownHosts::Any),
+        proxies: Arc::new(TrustedProxies::new([]).unwrap()),
+        metrics: Arc::new(MetricRegistry::new(Arc::new(SystemClock::new()))),
     };
-    let routes = frame.around(routes);
-    let bind = Bind {
+    let routes = frame.wrap(routes);
+    let bind = ListenerOptions {
         address: "127.0.0.1:0".parse().unwrap(),
         tls: None,
         connections: 10,

@@ -1,6 +1,6 @@
 //! A client connection over any transport and backend.
 //!
-//! A transport passes received bytes to an inlet and sends what [`Client::outgoing`]
+//! A transport passes received bytes to an inlet and sends what [`ClientConnection::outgoing`]
 //! returns. Whole messages go to the backend, one after another; while they are held,
 //! the backend can be changed. A client leaves once: it is removed from its registry,
 //! and its backend is notified.
@@ -12,47 +12,47 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use steadfast_core::limits;
-use steadfast_core::task::named;
+use steadfast_core::task::name_task;
 use steadfast_wire::signalr::message::kind;
 use steadfast_wire::signalr::{Protocol, frame, read, write};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::caller::Caller;
-use crate::calls::{self, Calls};
-use crate::outbox::{Outbox, Put};
-use crate::resume::Received;
-use crate::route::Routing;
-use crate::times::Times;
+use crate::client_times::ClientTimes;
+use crate::identity::ClientIdentity;
+use crate::open_calls::{self, OpenCalls};
+use crate::outbox::{ClientOutbox, PutOutcome};
+use crate::resume::ReceiveSequence;
+use crate::routing::Routing;
 
 /// The registry of the clients of one hub.
-pub(crate) trait Place: Send + Sync {
+pub(crate) trait ClientRegistry: Send + Sync {
     /// The client has completed its handshake and can receive messages.
-    fn enter(&self, client: &Arc<Client>);
+    fn enter(&self, client: &Arc<ClientConnection>);
 
     /// The client has disconnected for good.
-    fn leave(&self, client: &Arc<Client>);
+    fn leave(&self, client: &Arc<ClientConnection>);
 
     /// A client is closed because it does not read.
     fn dropped(&self);
 }
 
 /// A client's connection.
-pub struct Client {
+pub struct ClientConnection {
     pub(crate) id: Arc<str>,
-    pub(crate) caller: Arc<Caller>,
-    pub(crate) place: Arc<dyn Place>,
+    pub(crate) caller: Arc<ClientIdentity>,
+    pub(crate) registry: Arc<dyn ClientRegistry>,
     pub(crate) protocol: OnceLock<Protocol>,
     /// Its backend has answered the handshake: from then on other senders may reach
     /// it.
     pub(crate) is_greeted: AtomicBool,
-    pub(crate) outbox: Outbox,
+    pub(crate) outbox: ClientOutbox,
     pub(crate) routing: Mutex<Routing>,
     /// Open calls between client and backend, only kept if the backend needs them.
     /// The lock is taken after the one of the routing, and nothing is called while it
     /// is held.
-    pub(crate) calls: Mutex<Calls>,
+    pub(crate) calls: Mutex<OpenCalls>,
     pub(crate) notes_calls: AtomicBool,
     /// App servers it was migrated from: their late messages about it are ignored.
     pub(crate) former: Mutex<Vec<String>>,
@@ -60,9 +60,9 @@ pub struct Client {
     pub(crate) released: Notify,
     /// No call is open any more.
     pub(crate) settled: Notify,
-    pub(crate) clock: Mutex<Times>,
+    pub(crate) clock: Mutex<ClientTimes>,
     /// For a client with stateful reconnect: what was received from it.
-    pub(crate) received: Option<Mutex<Received>>,
+    pub(crate) received: Option<Mutex<ReceiveSequence>>,
     /// The number of the current socket; former sockets are closed.
     socket: AtomicU64,
     /// A new socket has replaced the current one.
@@ -72,7 +72,7 @@ pub struct Client {
 
 /// Options of a new client.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wishes {
+pub struct ClientOptions {
     /// It may reconnect with its state after its socket is lost.
     pub is_stateful: bool,
     /// When it must be closed.
@@ -81,28 +81,28 @@ pub struct Wishes {
     pub handshake: Option<Duration>,
 }
 
-impl Client {
+impl ClientConnection {
     pub(crate) fn new(
         id: Arc<str>,
-        caller: Arc<Caller>,
-        place: Arc<dyn Place>,
-        wishes: &Wishes,
+        caller: Arc<ClientIdentity>,
+        place: Arc<dyn ClientRegistry>,
+        wishes: &ClientOptions,
     ) -> Arc<Self> {
         let now = Instant::now();
         let client = Self {
             id,
             caller,
-            place,
+            registry: place,
             protocol: OnceLock::new(),
             is_greeted: AtomicBool::new(false),
-            outbox: Outbox::default(),
+            outbox: ClientOutbox::default(),
             routing: Mutex::default(),
             calls: Mutex::default(),
             notes_calls: AtomicBool::new(false),
             former: Mutex::default(),
             released: Notify::new(),
             settled: Notify::new(),
-            clock: Mutex::new(Times {
+            clock: Mutex::new(ClientTimes {
                 opened: now,
                 heard: now,
                 spoke: now,
@@ -126,7 +126,7 @@ impl Client {
     }
 
     /// Its identity.
-    pub fn caller(&self) -> &Arc<Caller> {
+    pub fn caller(&self) -> &Arc<ClientIdentity> {
         &self.caller
     }
 
@@ -143,7 +143,10 @@ impl Client {
     /// The server of its backend.
     pub fn server(&self) -> Option<String> {
         let routing = self.routing.lock();
-        routing.home.as_ref().map(|home| home.server().to_owned())
+        routing
+            .backend
+            .as_ref()
+            .map(|home| home.server().to_owned())
     }
 
     /// Whether it was migrated away from this server, which may not know that yet.
@@ -169,8 +172,8 @@ impl Client {
         let (home, waiting) = {
             let routing = self.routing.lock();
             let held = routing.held.iter().flatten().chain(&routing.waiting);
-            let waiting = held.filter(|message| calls::is_call(protocol, message));
-            (routing.home.clone(), waiting.count())
+            let waiting = held.filter(|message| open_calls::is_call(protocol, message));
+            (routing.backend.clone(), waiting.count())
         };
         let there = home.map_or(0, |home| home.unanswered(&self.id));
         there + waiting + self.calls.lock().made()
@@ -204,9 +207,10 @@ impl Client {
     pub(crate) fn pass(self: &Arc<Self>, mut said: Bytes) {
         while !said.is_empty() {
             // The handshake response is JSON in every protocol.
-            let protocol = match self.is_greeted.load(Ordering::Acquire) {
-                true => self.protocol().unwrap_or(Protocol::Json),
-                false => Protocol::Json,
+            let protocol = if self.is_greeted.load(Ordering::Acquire) {
+                self.protocol().unwrap_or(Protocol::Json)
+            } else {
+                Protocol::Json
             };
             let message = frame::cut_first(protocol, &mut said);
             self.pass_one(message);
@@ -237,10 +241,10 @@ impl Client {
     }
 
     pub(crate) fn put(self: &Arc<Self>, message: Bytes, is_counted: bool) {
-        if self.outbox.put(message, is_counted) == Put::Full {
+        if self.outbox.put(message, is_counted) == PutOutcome::Full {
             tracing::info!(event = "realtime.slow_client", connection = %self.id);
             if !self.is_ending() {
-                self.place.dropped();
+                self.registry.dropped();
             }
             self.close(Some("The client does not read what it is sent."), true);
         }
@@ -278,7 +282,7 @@ impl Client {
         // in a task of its own because the caller may hold its routing lock.
         if self.is_away() {
             let client = Arc::clone(self);
-            tokio::spawn(named(async move { client.leave(None) }));
+            tokio::spawn(name_task(async move { client.leave(None) }));
         }
     }
 
@@ -288,7 +292,7 @@ impl Client {
     }
 
     /// Notes activity of the client.
-    pub fn heard(&self) {
+    pub fn note_activity(&self) {
         self.clock.lock().heard = Instant::now();
     }
 
@@ -309,8 +313,8 @@ impl Client {
             return None;
         }
         received.lock().back();
-        self.heard();
-        let home = self.routing.lock().home.clone();
+        self.note_activity();
+        let home = self.routing.lock().backend.clone();
         if let Some(home) = home {
             home.resumed(&self.id);
         }
@@ -333,7 +337,7 @@ impl Client {
 
     /// The socket of that number is lost. A client with stateful reconnect is kept
     /// for a while; any other leaves.
-    pub fn lost(self: &Arc<Self>, number: u64, error: Option<&str>) {
+    pub fn socket_lost(self: &Arc<Self>, number: u64, error: Option<&str>) {
         if number != self.socket() {
             return;
         }
@@ -344,7 +348,7 @@ impl Client {
         received.lock().is_away = true;
         let client = Arc::clone(self);
         let error = error.map(str::to_owned);
-        tokio::spawn(named(async move {
+        tokio::spawn(name_task(async move {
             let back = client.displacement(number);
             let waited = tokio::select! {
                 waited = tokio::time::timeout(limits::CLIENT_RESUME, back) => waited,
@@ -364,10 +368,10 @@ impl Client {
                 return;
             }
             routing.held = None;
-            routing.home.take()
+            routing.backend.take()
         };
         self.outbox.end(None);
-        self.place.leave(self);
+        self.registry.leave(self);
         if let Some(home) = home {
             home.close(&self.id, error, None);
         }

@@ -5,36 +5,40 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::asked::Asked;
+use crate::cluster::pending_results::PendingResults;
 use crate::error::Result;
-use crate::payload::{Payload, Protocols};
-use crate::reach::{Reach, To};
+use crate::gateway::{ClientGateway, Recipients};
+use crate::payload::{HubPayload, ProtocolSet};
 
 /// The clients of one hub. Clones are cheap.
 #[derive(Clone)]
 pub struct Clients {
-    reach: Arc<dyn Reach>,
-    asked: Arc<Asked>,
+    reach: Arc<dyn ClientGateway>,
+    pending: Arc<PendingResults>,
     server: Arc<str>,
 }
 
 /// A group of clients to send to.
 pub struct Audience {
     clients: Clients,
-    to: To,
+    to: Recipients,
 }
 
 /// One client, which can also return results.
-pub struct One {
+pub struct SingleClient {
     clients: Clients,
     connection: String,
 }
 
 impl Clients {
-    pub(crate) fn new(reach: Arc<dyn Reach>, asked: Arc<Asked>, server: Arc<str>) -> Self {
+    pub(crate) fn new(
+        reach: Arc<dyn ClientGateway>,
+        pending: Arc<PendingResults>,
+        server: Arc<str>,
+    ) -> Self {
         Self {
             reach,
-            asked,
+            pending,
             server,
         }
     }
@@ -54,7 +58,7 @@ impl Clients {
 
     /// All clients but these connections.
     pub fn all_except(&self, except: impl IntoIterator<Item = impl Into<String>>) -> Audience {
-        self.audience(To::All {
+        self.audience(Recipients::All {
             except: texts(except),
         })
     }
@@ -70,7 +74,7 @@ impl Clients {
         name: impl Into<String>,
         except: impl IntoIterator<Item = impl Into<String>>,
     ) -> Audience {
-        self.audience(To::Group {
+        self.audience(Recipients::Group {
             name: name.into(),
             except: texts(except),
         })
@@ -78,7 +82,7 @@ impl Clients {
 
     /// The connections of several groups; each gets one copy.
     pub fn groups(&self, names: impl IntoIterator<Item = impl Into<String>>) -> Audience {
-        self.audience(To::Groups(texts(names)))
+        self.audience(Recipients::Groups(texts(names)))
     }
 
     /// All connections of a user.
@@ -88,17 +92,17 @@ impl Clients {
 
     /// All connections of some users.
     pub fn users(&self, users: impl IntoIterator<Item = impl Into<String>>) -> Audience {
-        self.audience(To::Users(texts(users)))
+        self.audience(Recipients::Users(texts(users)))
     }
 
     /// Some connections.
     pub fn connections(&self, ids: impl IntoIterator<Item = impl Into<String>>) -> Audience {
-        self.audience(To::Connections(texts(ids)))
+        self.audience(Recipients::Connections(texts(ids)))
     }
 
     /// One connection.
-    pub fn connection(&self, id: impl Into<String>) -> One {
-        One {
+    pub fn connection(&self, id: impl Into<String>) -> SingleClient {
+        SingleClient {
             clients: self.clone(),
             connection: id.into(),
         }
@@ -115,11 +119,11 @@ impl Clients {
         self.reach.leave(connection, group).await
     }
 
-    pub(crate) fn reach(&self) -> &Arc<dyn Reach> {
+    pub(crate) fn reach(&self) -> &Arc<dyn ClientGateway> {
         &self.reach
     }
 
-    fn audience(&self, to: To) -> Audience {
+    fn audience(&self, to: Recipients) -> Audience {
         Audience {
             clients: self.clone(),
             to,
@@ -132,12 +136,12 @@ impl Audience {
     /// clients that are not connected are skipped.
     pub async fn send<T: Serialize + ?Sized>(&self, target: &str, arguments: &T) -> Result<()> {
         let reach = &self.clients.reach;
-        let payload = Payload::call(reach.protocols(), None, target, arguments)?;
+        let payload = HubPayload::call(reach.protocols(), None, target, arguments)?;
         reach.send(&self.to, payload).await
     }
 }
 
-impl One {
+impl SingleClient {
     /// Calls a method of the client, without a result.
     pub async fn send<T: Serialize + ?Sized>(&self, target: &str, arguments: &T) -> Result<()> {
         let connections = self.clients.connections([self.connection.as_str()]);
@@ -152,12 +156,12 @@ impl One {
     {
         let Clients {
             reach,
-            asked,
+            pending: asked,
             server,
         } = &self.clients;
         let waiting = asked.ask(server, &self.connection);
         let id = Some(waiting.id());
-        let payload = Payload::call(Protocols::BOTH, id, target, arguments)?;
+        let payload = HubPayload::call(ProtocolSet::BOTH, id, target, arguments)?;
         reach.ask(waiting.id(), &self.connection, payload).await?;
         waiting.answer().await
     }

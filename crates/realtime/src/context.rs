@@ -7,13 +7,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::caller::Caller;
-use crate::clients::{Clients, One};
+use crate::clients::{Clients, SingleClient};
 use crate::error::Result;
+use crate::identity::ClientIdentity;
 
 /// The migration of a client between servers: hubs see it, the client does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Migration {
+pub struct ClientMigration {
     /// The server it leaves.
     pub from: String,
     /// The server it moves to.
@@ -23,14 +23,14 @@ pub struct Migration {
 /// The calling connection, and access to all other clients. Clones are the same.
 #[derive(Clone)]
 pub struct Context {
-    shared: Arc<Shared>,
+    shared: Arc<Inner>,
     /// Set while a client migrates from or to another server.
-    migration: Option<Migration>,
+    migration: Option<ClientMigration>,
 }
 
-struct Shared {
+struct Inner {
     connection: Arc<str>,
-    caller: Arc<Caller>,
+    caller: Arc<ClientIdentity>,
     clients: Clients,
     items: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
     aborted: CancellationToken,
@@ -39,11 +39,11 @@ struct Shared {
 impl Context {
     pub(crate) fn new(
         connection: Arc<str>,
-        caller: Arc<Caller>,
+        caller: Arc<ClientIdentity>,
         clients: Clients,
-        migration: Option<Migration>,
+        migration: Option<ClientMigration>,
     ) -> Self {
-        let shared = Shared {
+        let shared = Inner {
             connection,
             caller,
             clients,
@@ -57,7 +57,7 @@ impl Context {
     }
 
     /// The same context with another migration, or with none.
-    pub(crate) fn moving(&self, migration: Option<Migration>) -> Self {
+    pub(crate) fn moving(&self, migration: Option<ClientMigration>) -> Self {
         Self {
             shared: Arc::clone(&self.shared),
             migration,
@@ -75,7 +75,7 @@ impl Context {
     }
 
     /// Claims, headers and query of the connection.
-    pub fn caller(&self) -> &Caller {
+    pub fn caller(&self) -> &ClientIdentity {
         &self.shared.caller
     }
 
@@ -85,7 +85,7 @@ impl Context {
     }
 
     /// The calling client.
-    pub fn client(&self) -> One {
+    pub fn client(&self) -> SingleClient {
         self.shared.clients.connection(&*self.shared.connection)
     }
 
@@ -107,7 +107,7 @@ impl Context {
 
     /// Closes this connection; the client may not reconnect automatically.
     pub fn abort(&self) {
-        let Shared {
+        let Inner {
             connection,
             clients,
             ..
@@ -117,7 +117,7 @@ impl Context {
 
     /// The servers between which the client migrates, in `on_connected` and
     /// `on_disconnected`; `None` without a migration.
-    pub fn migration(&self) -> Option<&Migration> {
+    pub fn migration(&self) -> Option<&ClientMigration> {
         self.migration.as_ref()
     }
 

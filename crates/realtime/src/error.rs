@@ -12,12 +12,12 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// An error of hubs or clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    kind: Kind,
+    kind: ErrorKind,
 }
 
 /// The kinds of errors; each has its own code.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ErrorKind {
     /// No hub of that name is hosted.
     NoHub(String),
     /// No such connection exists.
@@ -43,29 +43,29 @@ pub enum Kind {
 }
 
 impl Error {
-    pub(crate) fn new(kind: Kind) -> Self {
+    pub(crate) fn new(kind: ErrorKind) -> Self {
         Self { kind }
     }
 
     /// What kind of error it is.
-    pub fn kind(&self) -> &Kind {
+    pub fn kind(&self) -> &ErrorKind {
         &self.kind
     }
 
     /// The stable code, the name of its page in `docs/errors/`.
     pub fn code(&self) -> Code {
         Code(match self.kind {
-            Kind::NoHub(_) => "STF-5301",
-            Kind::NoConnection(_) => "STF-5302",
-            Kind::Client(_) => "STF-5303",
-            Kind::Gone => "STF-5304",
-            Kind::Silent => "STF-5305",
-            Kind::Value(_) => "STF-5306",
-            Kind::Full(_) => "STF-5307",
-            Kind::Name(_) => "STF-5308",
-            Kind::Lost(_) => "STF-5309",
-            Kind::NoServer(_) => "STF-5310",
-            Kind::Hosted(_) => "STF-5311",
+            ErrorKind::NoHub(_) => "STF-5301",
+            ErrorKind::NoConnection(_) => "STF-5302",
+            ErrorKind::Client(_) => "STF-5303",
+            ErrorKind::Gone => "STF-5304",
+            ErrorKind::Silent => "STF-5305",
+            ErrorKind::Value(_) => "STF-5306",
+            ErrorKind::Full(_) => "STF-5307",
+            ErrorKind::Name(_) => "STF-5308",
+            ErrorKind::Lost(_) => "STF-5309",
+            ErrorKind::NoServer(_) => "STF-5310",
+            ErrorKind::Hosted(_) => "STF-5311",
         })
     }
 }
@@ -74,22 +74,30 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.code())?;
         match &self.kind {
-            Kind::NoHub(name) => write!(f, "no hub '{name}' is hosted here; register it"),
-            Kind::NoConnection(id) => write!(f, "there is no connection '{id}'; it may have ended"),
-            Kind::Client(why) => write!(f, "the client returned an error: {why}"),
-            Kind::Gone => {
+            ErrorKind::NoHub(name) => write!(f, "no hub '{name}' is hosted here; register it"),
+            ErrorKind::NoConnection(id) => {
+                write!(f, "there is no connection '{id}'; it may have ended")
+            }
+            ErrorKind::Client(why) => write!(f, "the client returned an error: {why}"),
+            ErrorKind::Gone => {
                 f.write_str("the client disconnected before it returned a result; call another one")
             }
-            Kind::Silent => f.write_str("the client returned no result in time; call it again"),
-            Kind::Value(why) => write!(f, "the value cannot be converted: {why}; check its type"),
-            Kind::Full(what) => write!(f, "there are too many {what}; try again later"),
-            Kind::Name(what) => write!(f, "the name of a {what} is empty or too long; shorten it"),
-            Kind::Lost(why) => write!(f, "the service cannot be reached: {why}; try again"),
-            Kind::NoServer(name) => write!(
+            ErrorKind::Silent => {
+                f.write_str("the client returned no result in time; call it again")
+            }
+            ErrorKind::Value(why) => {
+                write!(f, "the value cannot be converted: {why}; check its type")
+            }
+            ErrorKind::Full(what) => write!(f, "there are too many {what}; try again later"),
+            ErrorKind::Name(what) => {
+                write!(f, "the name of a {what} is empty or too long; shorten it")
+            }
+            ErrorKind::Lost(why) => write!(f, "the service cannot be reached: {why}; try again"),
+            ErrorKind::NoServer(name) => write!(
                 f,
                 "no app server '{name}' is connected; list the app servers"
             ),
-            Kind::Hosted(hub) => write!(
+            ErrorKind::Hosted(hub) => write!(
                 f,
                 "the hub '{hub}' is hosted by the service itself; drain the node"
             ),

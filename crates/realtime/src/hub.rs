@@ -16,7 +16,7 @@ use steadfast_wire::signalr::Protocol;
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::upload::{Raw, Upload};
+use crate::upload::{UntypedUpload, Upload};
 use crate::value;
 
 /// A type whose methods clients call.
@@ -25,7 +25,8 @@ pub trait Hub: Send + Sync + 'static {
     const METHODS: &'static [Method];
 
     /// Calls the method of that index.
-    fn call(self: Arc<Self>, method: usize, call: Call) -> BoxFuture<'static, Reply>;
+    fn call(self: Arc<Self>, method: usize, call: MethodCall)
+    -> BoxFuture<'static, MethodResponse>;
 
     /// A client has connected or migrated here. An error rejects it.
     fn on_connected(self: Arc<Self>, context: Context) -> BoxFuture<'static, HubResult<()>> {
@@ -118,28 +119,28 @@ impl<E: std::error::Error> From<E> for HubError {
 }
 
 /// One call of a method: its context and arguments.
-pub struct Call {
+pub struct MethodCall {
     pub(crate) context: Context,
     pub(crate) protocol: Protocol,
     pub(crate) arguments: std::vec::IntoIter<Bytes>,
-    pub(crate) uploads: std::vec::IntoIter<Raw>,
+    pub(crate) uploads: std::vec::IntoIter<UntypedUpload>,
 }
 
-impl Call {
+impl MethodCall {
     /// The context of the call.
     pub fn context(&self) -> Context {
         self.context.clone()
     }
 
     /// The next argument.
-    pub fn argument<T: DeserializeOwned>(&mut self) -> Result<T, Reply> {
+    pub fn argument<T: DeserializeOwned>(&mut self) -> Result<T, MethodResponse> {
         let raw = self.arguments.next().unwrap_or_default();
-        value::read(self.protocol, &raw).map_err(Reply::Unfit)
+        value::read(self.protocol, &raw).map_err(MethodResponse::Unfit)
     }
 
     /// The next stream of the client.
-    pub fn upload<T: DeserializeOwned>(&mut self) -> Result<Upload<T>, Reply> {
-        let missing = || Reply::Failed(HubError::new("a stream is missing"));
+    pub fn upload<T: DeserializeOwned>(&mut self) -> Result<Upload<T>, MethodResponse> {
+        let missing = || MethodResponse::Failed(HubError::new("a stream is missing"));
         let raw = self.uploads.next().ok_or_else(missing)?;
         Ok(raw.typed(self.protocol))
     }
@@ -151,7 +152,7 @@ impl Call {
 }
 
 /// The response of a method.
-pub enum Reply {
+pub enum MethodResponse {
     /// A serialized value.
     Value(Bytes),
     /// Nothing.
@@ -164,7 +165,7 @@ pub enum Reply {
     Failed(HubError),
 }
 
-impl Reply {
+impl MethodResponse {
     /// A response with a value.
     pub fn value<T: Serialize>(protocol: Protocol, value: &T) -> Self {
         match value::write(protocol, value) {

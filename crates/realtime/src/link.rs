@@ -15,54 +15,55 @@ use steadfast_core::limits;
 use steadfast_wire::signalr::Protocol;
 use steadfast_wire::signalr::frame::{self, Splitter};
 use steadfast_wire::signalr::service::{
-    Close, Data, Flow, FlowKind, Handshake, Message, Open, read, write,
+    CloseConnection, ConnectionData, FlowControl, FlowControlKind, Message, OpenConnection,
+    ServerHandshake, read, write,
 };
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::backend::{HubBackend, NewClient};
 use crate::claims;
-use crate::client::Client;
-use crate::home::{Arrival, Home};
+use crate::client::ClientConnection;
+use crate::hub_connections::HubConnections;
 use crate::id;
-use crate::lobby::Lobby;
-use crate::meter::count;
+use crate::metrics::count;
 
 /// A server connection.
-pub struct Link {
+pub struct AppServerLink {
     id: String,
     server: String,
-    lobby: Arc<Lobby>,
+    hub: Arc<HubConnections>,
     /// The server uses this library: it accepts clients of lost servers.
     is_ours: bool,
-    greeting: OnceLock<Handshake>,
-    out: Mutex<Out>,
+    greeting: OnceLock<ServerHandshake>,
+    out: Mutex<LinkBuffer>,
     wake: Notify,
     room: Notify,
-    tenants: Mutex<HashMap<Arc<str>, Tenant>>,
+    clients: Mutex<HashMap<Arc<str>, LinkClient>>,
     is_offline: AtomicBool,
     /// Number of clients that were migrated from it.
     moved: AtomicU64,
     /// Number of clients that it had when its socket was lost.
     left: AtomicU64,
-    times: Mutex<Times>,
+    times: Mutex<LinkTimes>,
     over: CancellationToken,
 }
 
 #[derive(Default)]
-struct Out {
+struct LinkBuffer {
     bytes: BytesMut,
     is_ending: bool,
 }
 
-struct Times {
+struct LinkTimes {
     heard: Instant,
     spoke: Instant,
 }
 
 /// A client whose backend is this link.
-struct Tenant {
-    client: Arc<Client>,
+struct LinkClient {
+    client: Arc<ClientConnection>,
     /// The received parts of a message that the server sends in pieces.
     partial: BytesMut,
     paused: Option<oneshot::Sender<()>>,
@@ -70,7 +71,7 @@ struct Tenant {
 
 /// The way a server shuts down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fin {
+pub(crate) enum ShutdownKind {
     /// It closes its clients itself.
     Off,
     /// Its clients are migrated.
@@ -79,23 +80,23 @@ pub(crate) enum Fin {
     Wait,
 }
 
-impl Link {
-    pub(crate) fn new(server: String, lobby: Arc<Lobby>, is_ours: bool) -> Arc<Self> {
+impl AppServerLink {
+    pub(crate) fn new(server: String, lobby: Arc<HubConnections>, is_ours: bool) -> Arc<Self> {
         let now = Instant::now();
         Arc::new(Self {
             id: id::random(),
             server,
-            lobby,
+            hub: lobby,
             is_ours,
             greeting: OnceLock::new(),
             out: Mutex::default(),
             wake: Notify::new(),
             room: Notify::new(),
-            tenants: Mutex::default(),
+            clients: Mutex::default(),
             is_offline: AtomicBool::new(false),
             moved: AtomicU64::new(0),
             left: AtomicU64::new(0),
-            times: Mutex::new(Times {
+            times: Mutex::new(LinkTimes {
                 heard: now,
                 spoke: now,
             }),
@@ -109,16 +110,16 @@ impl Link {
     }
 
     /// The server's handshake.
-    pub(crate) fn greeting(&self) -> Option<&Handshake> {
+    pub(crate) fn greeting(&self) -> Option<&ServerHandshake> {
         self.greeting.get()
     }
 
-    pub(crate) fn greet(&self, greeting: Handshake) -> bool {
+    pub(crate) fn greet(&self, greeting: ServerHandshake) -> bool {
         self.greeting.set(greeting).is_ok()
     }
 
     /// Queues a message to the server.
-    pub(crate) fn tell(&self, message: &Message) {
+    pub(crate) fn send(&self, message: &Message) {
         let written = write(message);
         let mut out = self.out.lock();
         if out.is_ending {
@@ -170,8 +171,8 @@ impl Link {
     }
 
     /// Its clients.
-    pub(crate) fn tenants(&self) -> Vec<Arc<Client>> {
-        let tenants = self.tenants.lock();
+    pub(crate) fn clients(&self) -> Vec<Arc<ClientConnection>> {
+        let tenants = self.clients.lock();
         tenants
             .values()
             .map(|own| Arc::clone(&own.client))
@@ -179,24 +180,25 @@ impl Link {
     }
 
     /// A client of this link.
-    pub(crate) fn tenant(&self, connection: &str) -> Option<Arc<Client>> {
-        let tenants = self.tenants.lock();
+    pub(crate) fn client(&self, connection: &str) -> Option<Arc<ClientConnection>> {
+        let tenants = self.clients.lock();
         tenants.get(connection).map(|own| Arc::clone(&own.client))
     }
 
     /// Forgets a client that the server has closed; no close message follows.
-    pub(crate) fn forget(&self, connection: &str) -> Option<Arc<Client>> {
-        let tenant = self.tenants.lock().remove(connection)?;
+    pub(crate) fn forget(&self, connection: &str) -> Option<Arc<ClientConnection>> {
+        let tenant = self.clients.lock().remove(connection)?;
         Some(tenant.client)
     }
 
     /// Returns the server's message to a client once all its parts have arrived. A
     /// client whose message becomes too long is closed.
-    pub(crate) fn gather(&self, data: Data) -> Option<(Arc<Client>, Bytes)> {
-        let mut tenants = self.tenants.lock();
-        let all: usize = match data.is_partial {
-            true => tenants.values().map(|own| own.partial.len()).sum(),
-            false => 0,
+    pub(crate) fn gather(&self, data: ConnectionData) -> Option<(Arc<ClientConnection>, Bytes)> {
+        let mut tenants = self.clients.lock();
+        let all: usize = if data.is_partial {
+            tenants.values().map(|own| own.partial.len()).sum()
+        } else {
+            0
         };
         let tenant = tenants.get_mut(&*data.connection)?;
         let whole = tenant.partial.len() + data.payload.len();
@@ -224,16 +226,17 @@ impl Link {
         if data.is_partial {
             return None;
         }
-        let payload = match tenant.partial.is_empty() {
-            true => data.payload,
-            false => tenant.partial.split().freeze(),
+        let payload = if tenant.partial.is_empty() {
+            data.payload
+        } else {
+            tenant.partial.split().freeze()
         };
         Some((Arc::clone(&tenant.client), payload))
     }
 
     /// The server has confirmed that it sends nothing more to a client.
     pub(crate) fn paused(&self, connection: &str) {
-        let mut tenants = self.tenants.lock();
+        let mut tenants = self.clients.lock();
         let waiting = tenants
             .get_mut(connection)
             .and_then(|own| own.paused.take());
@@ -248,10 +251,10 @@ impl Link {
     ///
     /// Waiters of the link are woken last: by then each client has another backend or
     /// is closed, and the link accepts and drops late messages.
-    pub(crate) fn lost(&self) -> (usize, Vec<Arc<Client>>) {
+    pub(crate) fn lost(&self) -> (usize, Vec<Arc<ClientConnection>>) {
         self.go_offline();
         self.end();
-        let tenants: Vec<_> = self.tenants.lock().drain().collect();
+        let tenants: Vec<_> = self.clients.lock().drain().collect();
         let count = tenants.len();
         self.left.store(count as u64, Ordering::Relaxed);
         let mut held = Vec::new();
@@ -260,7 +263,7 @@ impl Link {
                 held.push(tenant.client);
                 continue;
             }
-            self.lobby.leave_group(&id, None);
+            self.hub.leave_group(&id, None);
             tenant.client.close(Some("ServerOffline"), true);
         }
         self.out.lock().bytes = BytesMut::new();
@@ -321,7 +324,7 @@ impl Link {
                         tracing::info!(event = "realtime.silent_server", server = self.server);
                         self.end();
                     } else if self.greeting.get().is_some() {
-                        self.tell(&Message::Ping(Vec::new()));
+                        self.send(&Message::Ping(Vec::new()));
                     }
                     self.times.lock().spoke = now;
                 }
@@ -330,7 +333,7 @@ impl Link {
     }
 }
 
-impl Home for Link {
+impl HubBackend for AppServerLink {
     fn server(&self) -> &str {
         &self.server
     }
@@ -339,17 +342,17 @@ impl Home for Link {
         limits::CLIENT_MESSAGE_BYTES
     }
 
-    fn open(&self, arrival: &Arrival) {
-        let Some(client) = self.lobby.client(&arrival.id) else {
+    fn open(&self, arrival: &NewClient) {
+        let Some(client) = self.hub.client(&arrival.id) else {
             return;
         };
-        let tenant = Tenant {
+        let tenant = LinkClient {
             client,
             partial: BytesMut::new(),
             paused: None,
         };
         let count = {
-            let mut tenants = self.tenants.lock();
+            let mut tenants = self.clients.lock();
             tenants.insert(Arc::clone(&arrival.id), tenant);
             tenants.len()
         };
@@ -367,7 +370,7 @@ impl Home for Link {
             .collect();
         headers.push((
             "Asrs-Instance-Id".to_owned(),
-            vec![self.lobby.instance().to_owned()],
+            vec![self.hub.instance().to_owned()],
         ));
         if arrival.caller.is_diagnostic() {
             let name = "Asrs-Is-Diagnostic-Client".to_owned();
@@ -376,7 +379,7 @@ impl Home for Link {
         if let Some(from) = &arrival.from {
             headers.push(("Asrs-Migrate-From".to_owned(), vec![from.clone()]));
         }
-        self.tell(&Message::Open(Open {
+        self.send(&Message::Open(OpenConnection {
             connection: arrival.id.to_string(),
             claims: arrival
                 .caller
@@ -388,14 +391,14 @@ impl Home for Link {
             query: arrival.caller.query.clone(),
             protocol: Some(arrival.protocol.name().to_owned()),
         }));
-        self.tell(&Message::Data(Data {
+        self.send(&Message::Data(ConnectionData {
             connection: arrival.id.to_string(),
             payload: arrival.handshake.clone(),
             kind: self.labels(1),
             is_partial: false,
         }));
         if count.is_multiple_of(limits::LINK_CLIENTS) {
-            self.ask_for_another(self.lobby.instance());
+            self.ask_for_another(self.hub.instance());
         }
     }
 
@@ -418,7 +421,7 @@ impl Home for Link {
     }
 
     fn data(&self, connection: &str, message: Bytes) {
-        self.tell(&Message::Data(Data {
+        self.send(&Message::Data(ConnectionData {
             connection: connection.to_owned(),
             payload: message,
             kind: None,
@@ -428,7 +431,7 @@ impl Home for Link {
 
     fn close(&self, connection: &str, error: Option<&str>, to: Option<&str>) {
         {
-            let mut tenants = self.tenants.lock();
+            let mut tenants = self.clients.lock();
             if tenants.remove(connection).is_none() {
                 return;
             }
@@ -436,11 +439,11 @@ impl Home for Link {
             // client.
             if to.is_some() {
                 self.moved.fetch_add(1, Ordering::Relaxed);
-                count(&self.lobby.meter.moved, 1);
+                count(&self.hub.meter.moved, 1);
             }
         }
         let headers = to.map(|to| ("Asrs-Migrate-To".to_owned(), vec![to.to_owned()]));
-        self.tell(&Message::Close(Close {
+        self.send(&Message::Close(CloseConnection {
             connection: connection.to_owned(),
             error: error.unwrap_or_default().to_owned(),
             headers: headers.into_iter().collect(),
@@ -452,7 +455,7 @@ impl Home for Link {
     }
 
     fn load(&self) -> usize {
-        self.tenants.lock().len()
+        self.clients.lock().len()
     }
 
     fn may_move(&self) -> bool {
@@ -469,7 +472,7 @@ impl Home for Link {
 
     fn pause<'a>(&'a self, connection: &'a str) -> BoxFuture<'a, ()> {
         let (said, waiting) = oneshot::channel();
-        let is_there = match self.tenants.lock().get_mut(connection) {
+        let is_there = match self.clients.lock().get_mut(connection) {
             Some(tenant) => {
                 tenant.paused = Some(said);
                 true
@@ -479,19 +482,21 @@ impl Home for Link {
         // SDKs up to 1.25 ignore the flow control message.
         let knows_pauses = self.is_recent();
         if is_there {
-            self.tell(&match knows_pauses {
-                true => Message::Flow(Flow {
+            self.send(&if knows_pauses {
+                Message::Flow(FlowControl {
                     id: connection.to_owned(),
                     is_server: false,
-                    kind: FlowKind::Pause,
-                }),
+                    kind: FlowControlKind::Pause,
+                })
+            } else {
                 // An older SDK echoes the ping after everything it has sent.
-                false => Message::Ping(vec!["echo".to_owned(), connection.to_owned()]),
+                Message::Ping(vec!["echo".to_owned(), connection.to_owned()])
             });
         }
-        let patience = match knows_pauses {
-            true => limits::MOVE_PAUSE,
-            false => limits::MOVE_ECHO,
+        let patience = if knows_pauses {
+            limits::MOVE_PAUSE
+        } else {
+            limits::MOVE_ECHO
         };
         Box::pin(async move {
             tokio::select! {
@@ -503,15 +508,15 @@ impl Home for Link {
     }
 
     fn resumed(&self, connection: &str) {
-        if self.tenant(connection).is_some() {
-            self.tell(&Message::Reconnect {
+        if self.client(connection).is_some() {
+            self.send(&Message::Reconnect {
                 connection: connection.to_owned(),
             });
         }
     }
 }
 
-impl Link {
+impl AppServerLink {
     /// Asks the server for one more link to this node, because this link has many
     /// clients or another node has none. Only a link that the server has opened
     /// itself asks. Returns whether it has asked.
@@ -520,25 +525,25 @@ impl Link {
         let asks = is_usual && !self.is_offline();
         if asks {
             let words = ["target", node].map(str::to_owned);
-            self.tell(&Message::Ping(words.to_vec()));
+            self.send(&Message::Ping(words.to_vec()));
         }
         asks
     }
 
     /// Tells the server to send by other links, and that the clients of this node
     /// will disconnect.
-    pub(crate) fn tell_of_the_end(&self) {
+    pub(crate) fn announce_drain(&self) {
         self.send_elsewhere();
-        let words = ["offline", self.lobby.instance()].map(str::to_owned);
-        self.tell(&Message::Ping(words.to_vec()));
+        let words = ["offline", self.hub.instance()].map(str::to_owned);
+        self.send(&Message::Ping(words.to_vec()));
     }
 
     /// Tells the server to send by other links.
     pub(crate) fn send_elsewhere(&self) {
-        self.tell(&Message::Flow(Flow {
+        self.send(&Message::Flow(FlowControl {
             id: self.id.clone(),
             is_server: true,
-            kind: FlowKind::Offline,
+            kind: FlowControlKind::Offline,
         }));
     }
 
@@ -561,18 +566,18 @@ impl Link {
 
 /// Splits received bytes of an app server into messages.
 #[derive(Default)]
-pub(crate) struct LinkInlet {
+pub(crate) struct LinkReader {
     splitter: Splitter,
 }
 
-impl LinkInlet {
+impl LinkReader {
     /// Adds received bytes; whole messages come out of `next`.
     pub(crate) fn push(&mut self, bytes: Bytes) {
         self.splitter.push(bytes);
     }
 
     pub(crate) fn next(&mut self) -> Result<Option<Message>, String> {
-        let wrong = |error: steadfast_wire::signalr::Malformed| error.to_string();
+        let wrong = |error: steadfast_wire::signalr::SignalRDecodeError| error.to_string();
         let protocol = Protocol::MessagePack;
         let next = self.splitter.next(protocol, limits::SERVER_MESSAGE_BYTES);
         let Some(message) = next.map_err(wrong)? else {

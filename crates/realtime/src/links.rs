@@ -10,36 +10,37 @@ use futures_util::stream;
 use futures_util::{FutureExt as _, StreamExt as _};
 use parking_lot::Mutex;
 use steadfast_core::limits;
-use steadfast_core::task::named;
+use steadfast_core::task::name_task;
 use steadfast_wire::signalr::service::{
-    Ack, Close, CloseMany, Data, Flow, FlowKind, Handshake, Message, members, status,
+    Ack, CloseConnection, CloseConnections, ConnectionData, FlowControl, FlowControlKind, Message,
+    ServerHandshake, members, status,
 };
 
-use crate::client::Client;
-use crate::home::Home;
-use crate::link::{Fin, Link, LinkInlet};
-use crate::lobby::Lobby;
-use crate::meter::count;
-use crate::said;
+use crate::backend::HubBackend;
+use crate::client::ClientConnection;
+use crate::cluster::convert;
+use crate::hub_connections::HubConnections;
+use crate::link::{AppServerLink, LinkReader, ShutdownKind};
+use crate::metrics::count;
 use crate::ticks::Ticks;
 
 /// The kind of links that only send.
 const WEAK: i64 = 2;
 
 /// All links of one hub.
-pub(crate) struct Links {
-    pub(crate) lobby: Arc<Lobby>,
+pub(crate) struct AppServerLinks {
+    pub(crate) hub: Arc<HubConnections>,
     /// Whether app servers are accepted. Links that only send are accepted in any
     /// mode.
     takes_servers: bool,
     ticks: Arc<Ticks>,
-    all: Mutex<Vec<Arc<Link>>>,
+    all: Mutex<Vec<Arc<AppServerLink>>>,
     /// Pending calls to clients, by the id of the call.
-    pub(crate) questions: Mutex<HashMap<String, Asker>>,
+    pub(crate) questions: Mutex<HashMap<String, CallingLink>>,
 }
 
 /// A link with a pending call to a client.
-pub(crate) struct Asker {
+pub(crate) struct CallingLink {
     pub(crate) link: String,
     pub(crate) server: String,
     pub(crate) connection: String,
@@ -49,7 +50,7 @@ pub(crate) struct Asker {
 
 /// An app server of a hub.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Server {
+pub struct AppServerStatus {
     pub name: String,
     /// Number of its links that carry clients.
     pub links: usize,
@@ -63,19 +64,23 @@ pub struct Server {
 }
 
 /// The link has ended, or has sent an invalid message.
-pub struct LinkEnded;
+pub struct LinkClosedError;
 
-impl Links {
-    pub(crate) fn new(lobby: Arc<Lobby>, takes_servers: bool, ticks: &Arc<Ticks>) -> Arc<Self> {
+impl AppServerLinks {
+    pub(crate) fn new(
+        lobby: Arc<HubConnections>,
+        takes_servers: bool,
+        ticks: &Arc<Ticks>,
+    ) -> Arc<Self> {
         let links = Arc::new(Self {
-            lobby,
+            hub: lobby,
             takes_servers,
             ticks: Arc::clone(ticks),
             all: Mutex::default(),
             questions: Mutex::default(),
         });
         let me = Arc::downgrade(&links);
-        links.lobby.watch(move |connection| {
+        links.hub.watch(move |connection| {
             if let Some(links) = me.upgrade() {
                 links.client_gone(connection);
             }
@@ -83,12 +88,12 @@ impl Links {
         links
     }
 
-    pub(crate) fn lobby(&self) -> &Arc<Lobby> {
-        &self.lobby
+    pub(crate) fn lobby(&self) -> &Arc<HubConnections> {
+        &self.hub
     }
 
     /// All links.
-    pub(crate) fn all(&self) -> Vec<Arc<Link>> {
+    pub(crate) fn all(&self) -> Vec<Arc<AppServerLink>> {
         self.all.lock().clone()
     }
 
@@ -96,26 +101,26 @@ impl Links {
     pub(crate) fn allow_state(&self) -> bool {
         let all = self.all.lock();
         let mut greetings = all.iter().filter_map(|link| link.greeting()).peekable();
-        let is_anybody = greetings.peek().is_some() || self.lobby.has_last_resort();
+        let is_anybody = greetings.peek().is_some() || self.hub.has_fallback();
         is_anybody && greetings.all(|own| own.is_stateful)
     }
 
     /// Adds a new link of a server.
-    pub(crate) fn add(&self, server: &str, is_ours: bool) -> Arc<Link> {
-        let link = Link::new(server.to_owned(), Arc::clone(&self.lobby), is_ours);
+    pub(crate) fn add(&self, server: &str, is_ours: bool) -> Arc<AppServerLink> {
+        let link = AppServerLink::new(server.to_owned(), Arc::clone(&self.hub), is_ours);
         self.all.lock().push(Arc::clone(&link));
         link
     }
 
     /// All servers that carry clients, in the order of their names.
-    pub(crate) fn servers(&self) -> Vec<Server> {
-        let mut servers: BTreeMap<String, Server> = BTreeMap::new();
+    pub(crate) fn servers(&self) -> Vec<AppServerStatus> {
+        let mut servers: BTreeMap<String, AppServerStatus> = BTreeMap::new();
         for link in self.all().iter().filter(|link| link.carries()) {
             let own = servers.entry(link.server().to_owned());
-            let own = own.or_insert_with(|| Server {
+            let own = own.or_insert_with(|| AppServerStatus {
                 name: link.server().to_owned(),
                 is_offline: true,
-                ..Server::default()
+                ..AppServerStatus::default()
             });
             own.links += 1;
             own.clients += link.load();
@@ -142,7 +147,7 @@ impl Links {
             if is_first {
                 link.send_elsewhere();
                 if link.may_move() {
-                    tokio::spawn(named(Arc::clone(self).empty(Arc::clone(link))));
+                    tokio::spawn(name_task(Arc::clone(self).empty(Arc::clone(link))));
                 }
             }
         }
@@ -151,26 +156,28 @@ impl Links {
 
     /// Takes a link offline; no client is opened on it afterwards. False if it was
     /// offline before.
-    fn take_offline(&self, link: &Arc<Link>) -> bool {
+    fn take_offline(&self, link: &Arc<AppServerLink>) -> bool {
         let is_first = link.go_offline();
-        self.lobby.remove_home(&(Arc::clone(link) as Arc<dyn Home>));
+        self.hub
+            .remove_backend(&(Arc::clone(link) as Arc<dyn HubBackend>));
         is_first
     }
 
     /// The node drains: servers send by other nodes, and clients of this node will
     /// disconnect.
-    pub(crate) fn tell_of_the_end(&self) {
+    pub(crate) fn announce_drain(&self) {
         for link in self.all() {
             if link.greeting().is_some() {
-                link.tell_of_the_end();
+                link.announce_drain();
             }
         }
     }
 
     /// A link's socket is lost.
-    pub(crate) fn remove(&self, link: &Arc<Link>) {
+    pub(crate) fn remove(&self, link: &Arc<AppServerLink>) {
         self.all.lock().retain(|own| !Arc::ptr_eq(own, link));
-        self.lobby.remove_home(&(Arc::clone(link) as Arc<dyn Home>));
+        self.hub
+            .remove_backend(&(Arc::clone(link) as Arc<dyn HubBackend>));
         let (clients, held) = link.lost();
         let (server, kept) = (link.server(), held.len());
         tracing::info!(
@@ -181,8 +188,10 @@ impl Links {
             kept
         );
         for client in held {
-            let (lobby, from) = (Arc::clone(&self.lobby), server.to_owned());
-            tokio::spawn(named(async move { take_in(&lobby, &client, &from).await }));
+            let (lobby, from) = (Arc::clone(&self.hub), server.to_owned());
+            tokio::spawn(name_task(
+                async move { take_in(&lobby, &client, &from).await },
+            ));
         }
         let mut questions = self.questions.lock();
         questions.retain(|_, asker| asker.link != link.id());
@@ -191,10 +200,10 @@ impl Links {
     /// Handles received bytes of a server.
     pub(crate) fn take(
         self: &Arc<Self>,
-        link: &Arc<Link>,
-        inlet: &mut LinkInlet,
+        link: &Arc<AppServerLink>,
+        inlet: &mut LinkReader,
         bytes: Bytes,
-    ) -> Result<(), LinkEnded> {
+    ) -> Result<(), LinkClosedError> {
         link.heard();
         inlet.push(bytes);
         loop {
@@ -207,45 +216,49 @@ impl Links {
                         server = link.server(),
                         why
                     );
-                    link.tell(&Message::Fault(why));
+                    link.send(&Message::Fault(why));
                     link.end();
-                    return Err(LinkEnded);
+                    return Err(LinkClosedError);
                 }
             }
         }
     }
 
-    fn handle(self: &Arc<Self>, link: &Arc<Link>, message: Message) -> Result<(), LinkEnded> {
+    fn handle(
+        self: &Arc<Self>,
+        link: &Arc<AppServerLink>,
+        message: Message,
+    ) -> Result<(), LinkClosedError> {
         if link.greeting().is_none() {
             return self.greet(link, message);
         }
         match message {
             Message::Ping(words) => self.ping(link, &words),
             Message::Data(data) => pass(link, data),
-            Message::Close(Close {
+            Message::Close(CloseConnection {
                 connection, error, ..
             }) => self.close_one(link, connection, error),
             Message::Send { to, payloads } => {
-                let (to, payload) = (said::target(to), said::payload(payloads));
-                self.lobby.everywhere().send(&to, &payload);
+                let (to, payload) = (convert::target(to), convert::payload(payloads));
+                self.hub.cluster().send(&to, &payload);
             }
-            Message::Group(own) => self.lobby.everywhere().send_group(own),
+            Message::Group(own) => self.hub.cluster().send_group(own),
             Message::Join { .. }
             | Message::Leave { .. }
             | Message::UserJoin { .. }
             | Message::UserLeave { .. } => self.membership(link, message),
             Message::Check { of, ack } => {
-                later(link, Some(ack), self.lobby.everywhere().check(of));
+                later(link, Some(ack), self.hub.cluster().check(of));
             }
             Message::CloseMany(own) => self.close_many(link, own),
             Message::Ask(question) => self.ask(link, question),
             Message::Answer(own) => self.answered(link, own),
-            Message::Flow(Flow {
+            Message::Flow(FlowControl {
                 id,
-                kind: FlowKind::Paused,
+                kind: FlowControlKind::Paused,
                 is_server: false,
             }) => link.paused(&id),
-            Message::KeyRequest { kid } => link.tell(&Message::KeyResponse {
+            Message::KeyRequest { kid } => link.send(&Message::KeyResponse {
                 kid,
                 key: String::new(),
                 error: "Unauthorized".to_owned(),
@@ -266,13 +279,20 @@ impl Links {
         Ok(())
     }
 
-    fn members(&self, link: &Arc<Link>, group: &str, ack: i64, most: usize, token: Option<&str>) {
+    fn members(
+        &self,
+        link: &Arc<AppServerLink>,
+        group: &str,
+        ack: i64,
+        most: usize,
+        token: Option<&str>,
+    ) {
         let most = most.clamp(1, limits::GROUP_PAGE);
-        let found = self.lobby.everywhere().members(group, token, most);
+        let found = self.hub.cluster().members(group, token, most);
         let link = Arc::clone(link);
         soon(async move {
             let (found, next) = found.await;
-            link.tell(&Message::Ack(Ack {
+            link.send(&Message::Ack(Ack {
                 id: ack,
                 status: status::OK,
                 payload: Some(members(&found, next.as_deref())),
@@ -282,32 +302,36 @@ impl Links {
     }
 
     /// Checks the handshake, the first message.
-    fn greet(self: &Arc<Self>, link: &Arc<Link>, message: Message) -> Result<(), LinkEnded> {
+    fn greet(
+        self: &Arc<Self>,
+        link: &Arc<AppServerLink>,
+        message: Message,
+    ) -> Result<(), LinkClosedError> {
         let refuse = |why: &str| {
-            link.tell(&Message::Welcome {
+            link.send(&Message::Welcome {
                 error: why.to_owned(),
                 id: None,
             });
             link.end();
-            Err(LinkEnded)
+            Err(LinkClosedError)
         };
         let Message::Handshake(greeting) = message else {
             return refuse("The first message is a handshake.");
         };
-        let Handshake { version, kind, .. } = greeting;
+        let ServerHandshake { version, kind, .. } = greeting;
         if version != 1 {
             return refuse(&format!(
                 "Version {version} of the protocol is not supported."
             ));
         }
-        if self.lobby.is_own() {
+        if self.hub.is_own() {
             return refuse("The hub is hosted by the service itself.");
         }
         if !self.takes_servers && kind != WEAK {
             return refuse("The service is in the mode Serverless, which has no app servers.");
         }
         link.greet(greeting);
-        link.tell(&Message::Welcome {
+        link.send(&Message::Welcome {
             error: String::new(),
             id: Some(link.id().to_owned()),
         });
@@ -319,16 +343,17 @@ impl Links {
             kind
         );
         if link.takes_clients() {
-            self.lobby.add_home(Arc::clone(link) as Arc<dyn Home>);
+            self.hub
+                .add_backend(Arc::clone(link) as Arc<dyn HubBackend>);
         }
         Ok(())
     }
 
-    fn ping(self: &Arc<Self>, link: &Arc<Link>, words: &[String]) {
+    fn ping(self: &Arc<Self>, link: &Arc<AppServerLink>, words: &[String]) {
         let words: Vec<_> = words.iter().map(String::as_str).collect();
         let say = |words: &[&str]| {
             let words = words.iter().map(|word| (*word).to_owned());
-            link.tell(&Message::Ping(words.collect()));
+            link.send(&Message::Ping(words.collect()));
         };
         match words[..] {
             ["status", ..] => self.tell_census(link, |clients, servers| {
@@ -356,15 +381,15 @@ impl Links {
             ["echo", connection] => link.paused(connection),
             ["shutdown", how] => {
                 let fin = match how {
-                    "fin:0" => Fin::Off,
-                    "fin:1" => Fin::Migrate,
-                    "fin:2" => Fin::Wait,
+                    "fin:0" => ShutdownKind::Off,
+                    "fin:1" => ShutdownKind::Migrate,
+                    "fin:2" => ShutdownKind::Wait,
                     _ => return,
                 };
                 let is_first = self.take_offline(link);
                 say(&["shutdown", "finack"]);
-                if is_first && fin == Fin::Migrate {
-                    tokio::spawn(named(Arc::clone(self).empty(Arc::clone(link))));
+                if is_first && fin == ShutdownKind::Migrate {
+                    tokio::spawn(name_task(Arc::clone(self).empty(Arc::clone(link))));
                 }
             }
             _ => {}
@@ -375,25 +400,25 @@ impl Links {
     /// nodes.
     fn tell_census(
         &self,
-        link: &Arc<Link>,
+        link: &Arc<AppServerLink>,
         words: impl FnOnce(u64, Vec<String>) -> Vec<String> + Send + 'static,
     ) {
-        let census = self.lobby.everywhere().census();
+        let census = self.hub.cluster().census();
         let link = Arc::clone(link);
         soon(async move {
             let (clients, servers) = census.await;
-            link.tell(&Message::Ping(words(clients, servers)));
+            link.send(&Message::Ping(words(clients, servers)));
         });
     }
 
     /// Migrates all clients of an offline link.
-    async fn empty(self: Arc<Self>, link: Arc<Link>) {
+    async fn empty(self: Arc<Self>, link: Arc<AppServerLink>) {
         while link.load() > 0 && !link.is_over() {
-            let arrived = self.lobby.arrived();
+            let arrived = self.hub.arrived();
             // Includes servers that connect while clients are migrated.
             let news = arrived.notified();
-            let moves = stream::iter(link.tenants()).map(|client| {
-                let (lobby, server) = (Arc::clone(&self.lobby), link.server().to_owned());
+            let moves = stream::iter(link.clients()).map(|client| {
+                let (lobby, server) = (Arc::clone(&self.hub), link.server().to_owned());
                 async move { give_away(&lobby, &client, &server).await }
             });
             let mut moves = moves.buffer_unordered(limits::DRAIN_MOVES);
@@ -403,20 +428,20 @@ impl Links {
             }
             if !is_any_moved {
                 // A server may connect before this one leaves.
-                self.lobby.want();
+                self.hub.request_server();
                 tokio::select! {
-                    () = self.lobby.news(news) => {}
+                    () = self.hub.wait_for_change(news) => {}
                     () = link.gone() => break,
                 }
             }
         }
         let (server, moved, left) = (link.server(), link.moved(), link.left());
-        count(&self.lobby.meter.unmoved, left);
+        count(&self.hub.meter.unmoved, left);
         tracing::info!(event = "realtime.server_emptied", server, moved, left);
     }
 
-    fn membership(&self, link: &Arc<Link>, message: Message) {
-        let all = self.lobby.everywhere();
+    fn membership(&self, link: &Arc<AppServerLink>, message: Message) {
+        let all = self.hub.cluster();
         match message {
             Message::Join {
                 connection,
@@ -454,12 +479,12 @@ impl Links {
 
     /// Closes a client for a server: one of its own, or any client if the link only
     /// sends, as those of the management SDK do.
-    fn close_one(&self, link: &Arc<Link>, connection: String, reason: String) {
+    fn close_one(&self, link: &Arc<AppServerLink>, connection: String, reason: String) {
         if let Some(client) = link.forget(&connection) {
             let error = (!reason.is_empty()).then_some(reason);
             return client.close(error.as_deref(), false);
         }
-        let is_meant = match self.lobby.client(&connection) {
+        let is_meant = match self.hub.client(&connection) {
             // The server may not know yet that the client was migrated.
             Some(client) => !client.has_left(link.server()),
             None => !link.carries(),
@@ -467,23 +492,23 @@ impl Links {
         if !is_meant {
             return;
         }
-        let closing = self.lobby.everywhere().close(CloseMany {
+        let closing = self.hub.cluster().close(CloseConnections {
             connection: Some(connection),
             reason,
-            ..CloseMany::default()
+            ..CloseConnections::default()
         });
         soon(closing.map(drop));
     }
 
-    fn close_many(&self, link: &Arc<Link>, own: CloseMany) {
+    fn close_many(&self, link: &Arc<AppServerLink>, own: CloseConnections) {
         let (ack, is_one) = (own.ack, own.connection.is_some());
-        let closed = self.lobby.everywhere().close(own);
+        let closed = self.hub.cluster().close(own);
         let closed = closed.map(move |count| !is_one || count > 0);
         later(link, Some(ack), closed.boxed());
     }
 
     /// Asks each server for one more link, for a node whose clients wait.
-    pub(crate) fn wanted_by(&self, node: &str) {
+    pub(crate) fn request_links_for(&self, node: &str) {
         let mut asked = BTreeSet::new();
         for link in self.all() {
             if !asked.contains(link.server()) && link.ask_for_another(node) {
@@ -494,16 +519,16 @@ impl Links {
 }
 
 /// Assigns a backend to a client whose server was lost.
-async fn take_in(lobby: &Lobby, client: &Arc<Client>, from: &str) {
-    let found = tokio::time::timeout(limits::CLIENT_RESUME, lobby.wait_for_home(client));
+async fn take_in(lobby: &HubConnections, client: &Arc<ClientConnection>, from: &str) {
+    let found = tokio::time::timeout(limits::CLIENT_RESUME, lobby.wait_for_backend(client));
     match found.await {
-        Ok(home) => client.settle_again(from, &home),
+        Ok(home) => client.reassign_backend(from, &home),
         Err(_) => client.close(Some("ServerOffline"), true),
     }
 }
 
 /// Migrates one client to a server that is not `server`.
-async fn give_away(lobby: &Lobby, client: &Arc<Client>, server: &str) -> bool {
+async fn give_away(lobby: &HubConnections, client: &Arc<ClientConnection>, server: &str) -> bool {
     if client.caller().claim("asrs.s.ssticky") == Some("Required") {
         return false;
     }
@@ -514,19 +539,20 @@ async fn give_away(lobby: &Lobby, client: &Arc<Client>, server: &str) -> bool {
 }
 
 /// Forwards a server's message to one of its clients.
-fn pass(link: &Link, data: Data) {
+fn pass(link: &AppServerLink, data: ConnectionData) {
     let is_last = data.kind == Some(4);
     if let Some((client, payload)) = link.gather(data) {
-        match is_last {
-            true => client.end(Some(payload)),
-            false => client.pass(payload),
+        if is_last {
+            client.end(Some(payload))
+        } else {
+            client.pass(payload)
         }
     }
 }
 
-fn answer(link: &Link, ack: Option<i64>, status: i64) {
+fn answer(link: &AppServerLink, ack: Option<i64>, status: i64) {
     if let Some(id) = ack {
-        link.tell(&Message::Ack(Ack {
+        link.send(&Message::Ack(Ack {
             id,
             status,
             ..Ack::default()
@@ -535,7 +561,7 @@ fn answer(link: &Link, ack: Option<i64>, status: i64) {
 }
 
 /// Acknowledges a server's request when its result is known.
-fn later(link: &Arc<Link>, ack: Option<i64>, done: BoxFuture<'static, bool>) {
+fn later(link: &Arc<AppServerLink>, ack: Option<i64>, done: BoxFuture<'static, bool>) {
     let link = Arc::clone(link);
     soon(async move {
         let done = done.await;
@@ -551,6 +577,6 @@ fn later(link: &Arc<Link>, ack: Option<i64>, done: BoxFuture<'static, bool>) {
 fn soon(work: impl Future<Output = ()> + Send + 'static) {
     let mut work = Box::pin(work);
     if work.as_mut().now_or_never().is_none() {
-        tokio::spawn(named(work));
+        tokio::spawn(name_task(work));
     }
 }

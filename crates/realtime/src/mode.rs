@@ -5,7 +5,7 @@ use futures_util::future::BoxFuture;
 
 /// Whether clients need app servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
+pub enum ServiceMode {
     /// Clients are assigned to app servers, and wait for one.
     #[default]
     Default,
@@ -17,7 +17,7 @@ pub enum Mode {
 
 /// An event of a client without an app server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Event {
+pub struct UpstreamEvent {
     pub hub: String,
     /// `connections` or `messages`.
     pub category: &'static str,
@@ -35,7 +35,7 @@ pub struct Event {
 
 /// The response of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct UpstreamResponse {
     pub status: u16,
     pub body: Bytes,
 }
@@ -46,5 +46,5 @@ pub trait Upstream: Send + Sync + 'static {
     fn wants(&self, hub: &str, category: &str, name: &str) -> bool;
 
     /// Sends an event and waits for the response; the error says why there is none.
-    fn tell(&self, event: Event) -> BoxFuture<'_, Result<Answer, String>>;
+    fn tell(&self, event: UpstreamEvent) -> BoxFuture<'_, Result<UpstreamResponse, String>>;
 }

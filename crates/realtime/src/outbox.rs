@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 /// A queue of whole messages.
 #[derive(Debug, Default)]
-pub(crate) struct Outbox {
+pub(crate) struct ClientOutbox {
     state: Mutex<State>,
     /// Notified when a message is queued, or the end is reached.
     pub(crate) wake: Notify,
@@ -32,7 +32,7 @@ struct State {
     large_bytes: usize,
     /// The last message is queued.
     is_ending: bool,
-    kept: Option<Kept>,
+    kept: Option<UnackedMessages>,
 }
 
 #[derive(Debug)]
@@ -44,7 +44,7 @@ struct Entry {
 
 /// The unacknowledged messages of a client with stateful reconnect.
 #[derive(Debug)]
-struct Kept {
+struct UnackedMessages {
     messages: VecDeque<Bytes>,
     bytes: usize,
     /// The number of the first of them.
@@ -55,7 +55,7 @@ struct Kept {
 
 /// The outcome of queueing a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Put {
+pub(crate) enum PutOutcome {
     Queued,
     /// The queue is full: the client is too slow.
     Full,
@@ -65,7 +65,7 @@ pub(crate) enum Put {
 
 /// The next data to send.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Take {
+pub(crate) enum TakeOutcome {
     /// One or more whole messages.
     Data(Bytes),
     Nothing,
@@ -73,10 +73,10 @@ pub(crate) enum Take {
     Over,
 }
 
-impl Outbox {
+impl ClientOutbox {
     /// Keeps sent messages, for a client with stateful reconnect.
     pub(crate) fn keep(&self) {
-        self.state.lock().kept = Some(Kept {
+        self.state.lock().kept = Some(UnackedMessages {
             messages: VecDeque::new(),
             bytes: 0,
             first: 1,
@@ -85,18 +85,18 @@ impl Outbox {
     }
 
     /// Queues a message.
-    pub(crate) fn put(&self, message: Bytes, is_counted: bool) -> Put {
+    pub(crate) fn put(&self, message: Bytes, is_counted: bool) -> PutOutcome {
         let mut state = self.state.lock();
         if state.is_ending {
-            return Put::Over;
+            return PutOutcome::Over;
         }
         if state.is_full() {
-            return Put::Full;
+            return PutOutcome::Full;
         }
         state.push(message, is_counted);
         drop(state);
         self.wake.notify_one();
-        Put::Queued
+        PutOutcome::Queued
     }
 
     /// Queues the last message. False if the outbox has ended before.
@@ -131,9 +131,9 @@ impl Outbox {
     }
 
     /// Takes the next data to send.
-    pub(crate) fn take(&self, protocol: Protocol) -> Take {
+    pub(crate) fn take(&self, protocol: Protocol) -> TakeOutcome {
         let mut state = self.state.lock();
-        let mut batch = Batch::default();
+        let mut batch = JoinedMessages::default();
         if let Some(kept) = state.kept.as_mut().filter(|kept| kept.is_back) {
             kept.is_back = false;
             batch.add(write::sequence(protocol, kept.first));
@@ -147,10 +147,10 @@ impl Outbox {
         match batch.done() {
             Some(bytes) => {
                 self.room.notify_waiters();
-                Take::Data(bytes)
+                TakeOutcome::Data(bytes)
             }
-            None if is_over => Take::Over,
-            None => Take::Nothing,
+            None if is_over => TakeOutcome::Over,
+            None => TakeOutcome::Nothing,
         }
     }
 
@@ -199,7 +199,7 @@ impl State {
         });
     }
 
-    fn fill(&mut self, batch: &mut Batch) {
+    fn fill(&mut self, batch: &mut JoinedMessages) {
         while let Some(entry) = self.queue.front() {
             let size = entry.message.len();
             if batch.bytes > 0 && batch.bytes + size > limits::CLIENT_BATCH_BYTES {
@@ -232,13 +232,13 @@ fn is_large(message: &Bytes) -> bool {
 
 /// Messages that are sent together. A single one is not copied.
 #[derive(Default)]
-struct Batch {
+struct JoinedMessages {
     first: Option<Bytes>,
     joined: BytesMut,
     bytes: usize,
 }
 
-impl Batch {
+impl JoinedMessages {
     fn add(&mut self, message: Bytes) {
         self.bytes += message.len();
         match self.first.take() {
@@ -271,25 +271,25 @@ mod tests {
         Bytes::copy_from_slice(text.as_bytes())
     }
 
-    fn data(outbox: &Outbox) -> String {
+    fn data(outbox: &ClientOutbox) -> String {
         match outbox.take(JSON) {
-            Take::Data(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
-            Take::Nothing => "nothing".to_owned(),
-            Take::Over => "over".to_owned(),
+            TakeOutcome::Data(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
+            TakeOutcome::Nothing => "nothing".to_owned(),
+            TakeOutcome::Over => "over".to_owned(),
         }
     }
 
     #[test]
     fn what_waits_is_sent_together_and_in_order() {
-        let outbox = Outbox::default();
+        let outbox = ClientOutbox::default();
         for text in ["a", "b", "c"] {
-            assert_eq!(outbox.put(message(text), true), Put::Queued);
+            assert_eq!(outbox.put(message(text), true), PutOutcome::Queued);
         }
         assert_eq!(data(&outbox), "abc");
         assert_eq!(data(&outbox), "nothing");
         assert!(outbox.end(Some(message("bye"))));
         assert!(!outbox.end(None));
-        assert_eq!(outbox.put(message("d"), true), Put::Over);
+        assert_eq!(outbox.put(message("d"), true), PutOutcome::Over);
         assert_eq!(
             (data(&outbox), data(&outbox)),
             ("bye".into(), "over".into())
@@ -298,29 +298,29 @@ mod tests {
 
     #[test]
     fn a_client_is_slow_by_many_messages_and_not_by_a_large_one() {
-        let outbox = Outbox::default();
+        let outbox = ClientOutbox::default();
         let large = Bytes::from(vec![b'x'; limits::CLIENT_OUT_BYTES + 1]);
-        assert_eq!(outbox.put(large.clone(), true), Put::Queued);
-        assert_eq!(outbox.put(message("a"), true), Put::Queued);
+        assert_eq!(outbox.put(large.clone(), true), PutOutcome::Queued);
+        assert_eq!(outbox.put(message("a"), true), PutOutcome::Queued);
         let small = Bytes::from(vec![b'x'; limits::CLIENT_LARGE_MESSAGE / 2]);
         let fits = limits::CLIENT_OUT_BYTES / small.len();
         for _ in 0..fits {
-            assert_eq!(outbox.put(small.clone(), true), Put::Queued);
+            assert_eq!(outbox.put(small.clone(), true), PutOutcome::Queued);
         }
-        assert_eq!(outbox.put(message("b"), true), Put::Full);
+        assert_eq!(outbox.put(message("b"), true), PutOutcome::Full);
         assert_eq!(data(&outbox).len(), large.len());
-        assert_eq!(outbox.put(message("b"), true), Put::Full);
+        assert_eq!(outbox.put(message("b"), true), PutOutcome::Full);
         while data(&outbox) != "nothing" {}
         assert_eq!(outbox.bytes(), 0);
         for _ in 0..=limits::CLIENT_LARGE_BYTES / large.len() {
-            assert_eq!(outbox.put(large.clone(), true), Put::Queued);
+            assert_eq!(outbox.put(large.clone(), true), PutOutcome::Queued);
         }
-        assert_eq!(outbox.put(large, true), Put::Full);
+        assert_eq!(outbox.put(large, true), PutOutcome::Full);
     }
 
     #[test]
     fn realtime_26_the_oldest_unacknowledged_message_is_named_first() {
-        let outbox = Outbox::default();
+        let outbox = ClientOutbox::default();
         outbox.keep();
         for text in ["a", "b", "c"] {
             outbox.put(message(text), true);
@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn nothing_more_is_sent_while_too_much_is_not_acknowledged() {
-        let outbox = Outbox::default();
+        let outbox = ClientOutbox::default();
         outbox.keep();
         let part = Bytes::from(vec![b'x'; limits::STATEFUL_BYTES / 2]);
         for _ in 0..3 {

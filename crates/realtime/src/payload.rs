@@ -9,9 +9,9 @@ use crate::value;
 
 /// A set of protocols.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Protocols(u8);
+pub struct ProtocolSet(u8);
 
-impl Protocols {
+impl ProtocolSet {
     /// Both protocols of hubs in the library.
     pub const BOTH: Self = Self(0b11);
 
@@ -28,14 +28,14 @@ impl Protocols {
 
 /// A framed hub message per protocol. Clones share the bytes.
 #[derive(Clone, Debug, Default)]
-pub struct Payload {
+pub struct HubPayload {
     forms: Vec<(Protocol, Bytes)>,
 }
 
-impl Payload {
+impl HubPayload {
     /// A call of a client method, in these protocols.
     pub fn call<T: Serialize + ?Sized>(
-        protocols: Protocols,
+        protocols: ProtocolSet,
         id: Option<&str>,
         target: &str,
         arguments: &T,

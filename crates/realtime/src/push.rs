@@ -9,20 +9,21 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::Serialize;
 use steadfast_collections::{Result as Staged, Tx};
-use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
+use steadfast_core::codec::{ByteReader, DecodeError, put_bytes, put_varint};
 use steadfast_core::limits;
 use steadfast_partition::{
-    Address, Answer, Effect, Envelope, Halt, Kind, Message, Performer, Service, Turn,
+    Address, Effect, Envelope, Message, Performer, Service, ServiceKind, Turn, TurnError,
+    TurnOutcome,
 };
 use steadfast_wire::signalr::Protocol;
 
-use crate::error::{Error, Kind as ErrorKind, Result};
-use crate::payload::{Payload, Protocols};
-use crate::reach::To;
+use crate::error::{Error, ErrorKind, Result};
+use crate::gateway::Recipients;
+use crate::payload::{HubPayload, ProtocolSet};
 use crate::service::Realtime;
 
 /// The kind of the push service.
-pub const PUSHES: Kind = Kind(64);
+pub const PUSHES: ServiceKind = ServiceKind(64);
 
 /// One call of a client method, to be sent with a commit.
 ///
@@ -37,27 +38,27 @@ pub const PUSHES: Kind = Kind(64);
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Push {
+pub struct PushCommand {
     hub: String,
-    to: To,
-    payload: Payload,
+    to: Recipients,
+    payload: HubPayload,
 }
 
 /// The version of the encoding.
 const FORMAT: u8 = 1;
 
-impl Push {
+impl PushCommand {
     /// A call of a method of some clients of a hub, with a tuple of arguments.
     pub fn new<T: Serialize + ?Sized>(
         hub: &str,
-        to: To,
+        to: Recipients,
         target: &str,
         arguments: &T,
     ) -> Result<Self> {
         if hub.is_empty() || hub.len() > limits::HUB_NAME {
             return Err(Error::new(ErrorKind::Name("hub")));
         }
-        let payload = Payload::call(Protocols::BOTH, None, target, arguments)?;
+        let payload = HubPayload::call(ProtocolSet::BOTH, None, target, arguments)?;
         Ok(Self {
             hub: hub.to_ascii_lowercase(),
             to,
@@ -66,34 +67,34 @@ impl Push {
     }
 
     /// The command that sends it, to stage with a commit.
-    pub fn letter(&self) -> Envelope {
+    pub fn envelope(&self) -> Envelope {
         let address = Address::new(PUSHES, self.hub.clone(), Bytes::new());
         Envelope::new(address, self.encode())
     }
 }
 
 /// Types that can stage pushes.
-pub trait Pushing {
+pub trait PushExt {
     /// Sends this after the commit, and only if it commits.
-    fn push(&mut self, push: &Push) -> Staged<()>;
+    fn push(&mut self, push: &PushCommand) -> Staged<()>;
 }
 
-impl Pushing for Tx<'_> {
-    fn push(&mut self, push: &Push) -> Staged<()> {
-        self.stage(push.letter().encode())
+impl PushExt for Tx<'_> {
+    fn push(&mut self, push: &PushCommand) -> Staged<()> {
+        self.stage(push.envelope().encode())
     }
 }
 
-impl Message for Push {
+impl Message for PushCommand {
     fn encode(&self) -> Bytes {
         let mut out = vec![FORMAT];
         put_bytes(&mut out, self.hub.as_bytes());
         let (tag, names, more): (u8, &[String], &[String]) = match &self.to {
-            To::All { except } => (0, &[], except),
-            To::Group { name, except } => (1, std::slice::from_ref(name), except),
-            To::Groups(names) => (2, names, &[]),
-            To::Users(users) => (3, users, &[]),
-            To::Connections(ids) => (4, ids, &[]),
+            Recipients::All { except } => (0, &[], except),
+            Recipients::Group { name, except } => (1, std::slice::from_ref(name), except),
+            Recipients::Groups(names) => (2, names, &[]),
+            Recipients::Users(users) => (3, users, &[]),
+            Recipients::Connections(ids) => (4, ids, &[]),
         };
         out.push(tag);
         put_texts(&mut out, names);
@@ -106,31 +107,31 @@ impl Message for Push {
         out.into()
     }
 
-    fn decode(bytes: &Bytes) -> std::result::Result<Self, Malformed> {
-        let mut reader = Reader::new(bytes.clone());
+    fn decode(bytes: &Bytes) -> std::result::Result<Self, DecodeError> {
+        let mut reader = ByteReader::new(bytes.clone());
         if reader.byte()? != FORMAT {
-            return Err(Malformed);
+            return Err(DecodeError);
         }
         let hub = text(&mut reader)?;
         let tag = reader.byte()?;
         let (names, except) = (texts(&mut reader)?, texts(&mut reader)?);
         let to = match tag {
-            0 => To::All { except },
-            1 => To::Group {
-                name: names.into_iter().next().ok_or(Malformed)?,
+            0 => Recipients::All { except },
+            1 => Recipients::Group {
+                name: names.into_iter().next().ok_or(DecodeError)?,
                 except,
             },
-            2 => To::Groups(names),
-            3 => To::Users(names),
-            4 => To::Connections(names),
-            _ => return Err(Malformed),
+            2 => Recipients::Groups(names),
+            3 => Recipients::Users(names),
+            4 => Recipients::Connections(names),
+            _ => return Err(DecodeError),
         };
         let mut forms = Vec::new();
         for _ in 0..reader.varint()? {
-            let protocol = Protocol::named(&text(&mut reader)?).ok_or(Malformed)?;
+            let protocol = Protocol::named(&text(&mut reader)?).ok_or(DecodeError)?;
             forms.push((protocol, reader.bytes()?));
         }
-        let payload = Payload::of(forms);
+        let payload = HubPayload::of(forms);
         Ok(Self { hub, to, payload })
     }
 }
@@ -142,23 +143,23 @@ fn put_texts(out: &mut Vec<u8>, texts: &[String]) {
     }
 }
 
-fn text(reader: &mut Reader) -> std::result::Result<String, Malformed> {
+fn text(reader: &mut ByteReader) -> std::result::Result<String, DecodeError> {
     let bytes = reader.bytes()?;
-    String::from_utf8(bytes.into()).map_err(|_| Malformed)
+    String::from_utf8(bytes.into()).map_err(|_| DecodeError)
 }
 
-fn texts(reader: &mut Reader) -> std::result::Result<Vec<String>, Malformed> {
+fn texts(reader: &mut ByteReader) -> std::result::Result<Vec<String>, DecodeError> {
     (0..reader.varint()?).map(|_| text(reader)).collect()
 }
 
 /// The service whose commands are performed after the commit.
-pub struct Pushes;
+pub struct PushService;
 
-impl Service for Pushes {
-    type Command = Push;
-    type Reply = ();
+impl Service for PushService {
+    type Command = PushCommand;
+    type Response = ();
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ServiceKind {
         PUSHES
     }
 
@@ -166,31 +167,31 @@ impl Service for Pushes {
         &self,
         turn: &mut Turn<'_>,
         _to: &Address,
-        command: &Push,
-    ) -> std::result::Result<Answer<()>, Halt> {
+        command: &PushCommand,
+    ) -> std::result::Result<TurnOutcome<()>, TurnError> {
         turn.push(command.encode());
-        Ok(Answer::Now(()))
+        Ok(TurnOutcome::Now(()))
     }
 }
 
 /// Performs pushes: it queues them for clients on all nodes.
-pub struct Pusher(Realtime);
+pub struct PushPerformer(Realtime);
 
-impl Pusher {
+impl PushPerformer {
     /// A performer for the clients of this service.
     pub fn new(realtime: Realtime) -> Arc<Self> {
         Arc::new(Self(realtime))
     }
 }
 
-impl Performer for Pusher {
+impl Performer for PushPerformer {
     fn perform(&self, effect: Effect) {
         // Clients that are not connected are skipped, and so is a hub without
         // clients.
-        if let Ok(push) = Push::decode(&effect.body)
-            && let Ok(lobby) = self.0.reached(&push.hub)
+        if let Ok(push) = PushCommand::decode(&effect.body)
+            && let Ok(lobby) = self.0.reachable(&push.hub)
         {
-            lobby.everywhere().send(&push.to, &push.payload);
+            lobby.cluster().send(&push.to, &push.payload);
         }
     }
 }
@@ -203,27 +204,27 @@ mod tests {
     fn a_push_is_read_as_it_was_written() {
         let except = vec!["c1".to_owned()];
         let all = [
-            To::All {
+            Recipients::All {
                 except: except.clone(),
             },
-            To::Group {
+            Recipients::Group {
                 name: "g".to_owned(),
                 except,
             },
-            To::Groups(vec!["a".to_owned(), "b".to_owned()]),
-            To::Users(vec!["u".to_owned()]),
-            To::Connections(vec![]),
+            Recipients::Groups(vec!["a".to_owned(), "b".to_owned()]),
+            Recipients::Users(vec!["u".to_owned()]),
+            Recipients::Connections(vec![]),
         ];
         for to in all {
-            let push = Push::new("Chat", to.clone(), "told", &(1, "x")).unwrap();
-            let read = Push::decode(&push.encode()).unwrap();
+            let push = PushCommand::new("Chat", to.clone(), "told", &(1, "x")).unwrap();
+            let read = PushCommand::decode(&push.encode()).unwrap();
             assert_eq!((&*read.hub, &read.to), ("chat", &to));
             assert_eq!(read.payload.forms(), push.payload.forms());
         }
-        let whole = Push::new("chat", To::Users(vec![]), "told", &()).unwrap();
+        let whole = PushCommand::new("chat", Recipients::Users(vec![]), "told", &()).unwrap();
         let whole = whole.encode();
         for end in 0..whole.len() {
-            assert!(Push::decode(&whole.slice(..end)).is_err(), "{end}");
+            assert!(PushCommand::decode(&whole.slice(..end)).is_err(), "{end}");
         }
     }
 }

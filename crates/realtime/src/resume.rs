@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 /// The sequence numbers of a client's messages.
 #[derive(Debug)]
-pub(crate) struct Received {
+pub(crate) struct ReceiveSequence {
     /// The highest handled number.
     last: u64,
     /// The number of the next message; unknown until the client sends it.
@@ -21,7 +21,7 @@ pub(crate) struct Received {
     pub(crate) is_away: bool,
 }
 
-impl Default for Received {
+impl Default for ReceiveSequence {
     fn default() -> Self {
         Self {
             last: 0,
@@ -33,7 +33,7 @@ impl Default for Received {
     }
 }
 
-impl Received {
+impl ReceiveSequence {
     /// Counts a message. False if it was handled before, or its number is unknown.
     pub(crate) fn take(&mut self, now: Instant) -> bool {
         let Some(number) = self.next else {
@@ -82,7 +82,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_comes_twice_is_handled_once() {
         let now = Instant::now();
-        let mut received = Received::default();
+        let mut received = ReceiveSequence::default();
         assert!(received.take(now) && received.take(now) && received.take(now));
         received.back();
         assert!(!received.take(now), "its number is unknown");
@@ -95,7 +95,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_is_told_at_most_once_a_second() {
         let now = Instant::now();
-        let mut received = Received::default();
+        let mut received = ReceiveSequence::default();
         assert_eq!(received.ack(now), None);
         received.take(now);
         received.take(now);

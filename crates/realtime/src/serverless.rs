@@ -13,37 +13,37 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::json;
 use steadfast_core::limits;
-use steadfast_core::task::named;
+use steadfast_core::task::name_task;
 use steadfast_wire::signalr::frame::{self, Splitter};
 use steadfast_wire::signalr::message::{Invocation, Message, Outcome};
 use steadfast_wire::signalr::{Protocol, handshake, read, write};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::caller::Caller;
-use crate::home::{Arrival, Home};
-use crate::mode::{Answer, Event, Upstream};
-use crate::reach::Reach;
+use crate::backend::{HubBackend, NewClient};
+use crate::gateway::ClientGateway;
+use crate::identity::ClientIdentity;
+use crate::mode::{Upstream, UpstreamEvent, UpstreamResponse};
 
 /// All clients of one hub that have no app server.
-pub(crate) struct Serverless {
-    work: Arc<Work>,
+pub(crate) struct ServerlessBackend {
+    work: Arc<UpstreamDispatcher>,
     instance: String,
-    guests: Mutex<HashMap<Arc<str>, Arc<Guest>>>,
+    guests: Mutex<HashMap<Arc<str>, Arc<ServerlessClient>>>,
 }
 
-struct Work {
+struct UpstreamDispatcher {
     hub: String,
-    reach: Arc<dyn Reach>,
+    reach: Arc<dyn ClientGateway>,
     upstream: Arc<dyn Upstream>,
 }
 
 /// One client, and the queue of its upstream events.
-struct Guest {
+struct ServerlessClient {
     id: Arc<str>,
-    caller: Arc<Caller>,
+    caller: Arc<ClientIdentity>,
     protocol: Protocol,
-    queue: Mutex<Queue>,
+    queue: Mutex<UpstreamQueue>,
     /// Number of calls that expect a completion.
     open: AtomicUsize,
     room: Notify,
@@ -51,13 +51,13 @@ struct Guest {
 }
 
 #[derive(Default)]
-struct Queue {
-    tasks: VecDeque<Task>,
+struct UpstreamQueue {
+    tasks: VecDeque<UpstreamTask>,
     bytes: usize,
     is_running: bool,
 }
 
-enum Task {
+enum UpstreamTask {
     Connected,
     Call {
         id: Option<String>,
@@ -67,7 +67,7 @@ enum Task {
     Disconnected(Option<String>),
 }
 
-impl Task {
+impl UpstreamTask {
     fn bytes(&self) -> usize {
         match self {
             Self::Call { body, .. } => body.len(),
@@ -76,15 +76,15 @@ impl Task {
     }
 }
 
-impl Serverless {
+impl ServerlessBackend {
     pub(crate) fn new(
         hub: &str,
         instance: &str,
-        reach: Arc<dyn Reach>,
+        reach: Arc<dyn ClientGateway>,
         upstream: Arc<dyn Upstream>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            work: Arc::new(Work {
+            work: Arc::new(UpstreamDispatcher {
                 hub: hub.to_owned(),
                 reach,
                 upstream,
@@ -94,7 +94,7 @@ impl Serverless {
         })
     }
 
-    fn guest(&self, connection: &str) -> Option<Arc<Guest>> {
+    fn guest(&self, connection: &str) -> Option<Arc<ServerlessClient>> {
         self.guests.lock().get(connection).cloned()
     }
 
@@ -102,13 +102,13 @@ impl Serverless {
         self.work.upstream.wants(&self.work.hub, category, name)
     }
 
-    fn add(&self, guest: &Arc<Guest>, task: Task) {
+    fn add(&self, guest: &Arc<ServerlessClient>, task: UpstreamTask) {
         if guest.add(task) {
-            tokio::spawn(named(Arc::clone(&self.work).run(Arc::clone(guest))));
+            tokio::spawn(name_task(Arc::clone(&self.work).run(Arc::clone(guest))));
         }
     }
 
-    fn call(&self, guest: &Arc<Guest>, call: Invocation, message: &Bytes) {
+    fn call(&self, guest: &Arc<ServerlessClient>, call: Invocation, message: &Bytes) {
         let target = &call.target;
         let refused = if call.is_stream || !call.streams.is_empty() {
             Some("Streams need an app server, and none serves this client.".to_owned())
@@ -131,7 +131,7 @@ impl Serverless {
         }
         self.add(
             guest,
-            Task::Call {
+            UpstreamTask::Call {
                 id: call.id,
                 target: call.target,
                 body,
@@ -140,7 +140,7 @@ impl Serverless {
     }
 }
 
-impl Home for Serverless {
+impl HubBackend for ServerlessBackend {
     fn server(&self) -> &str {
         &self.instance
     }
@@ -149,8 +149,8 @@ impl Home for Serverless {
         limits::CLIENT_MESSAGE_BYTES
     }
 
-    fn open(&self, arrival: &Arrival) {
-        let guest = Arc::new(Guest {
+    fn open(&self, arrival: &NewClient) {
+        let guest = Arc::new(ServerlessClient {
             id: Arc::clone(&arrival.id),
             caller: Arc::clone(&arrival.caller),
             protocol: arrival.protocol,
@@ -167,15 +167,16 @@ impl Home for Serverless {
             self.work.reach.data(&arrival.id, accepted);
         }
         if self.wants("connections", "connected") {
-            self.add(&guest, Task::Connected);
+            self.add(&guest, UpstreamTask::Connected);
         }
     }
 
     fn room<'a>(&'a self, connection: &'a str) -> Option<BoxFuture<'a, ()>> {
         let guest = self.guest(connection)?;
-        match guest.is_full() {
-            true => Some(Box::pin(async move { guest.wait().await })),
-            false => None,
+        if guest.is_full() {
+            Some(Box::pin(async move { guest.wait().await }))
+        } else {
+            None
         }
     }
 
@@ -204,26 +205,26 @@ impl Home for Serverless {
         };
         guest.gone.cancel();
         if self.wants("connections", "disconnected") {
-            self.add(&guest, Task::Disconnected(error.map(str::to_owned)));
+            self.add(&guest, UpstreamTask::Disconnected(error.map(str::to_owned)));
         }
     }
 }
 
-impl Guest {
+impl ServerlessClient {
     /// Queues a task. True if the caller must start the worker.
-    fn add(&self, task: Task) -> bool {
+    fn add(&self, task: UpstreamTask) -> bool {
         let mut queue = self.queue.lock();
         queue.bytes += task.bytes();
         queue.tasks.push_back(task);
         !std::mem::replace(&mut queue.is_running, true)
     }
 
-    fn next(&self) -> Option<Task> {
+    fn next(&self) -> Option<UpstreamTask> {
         let mut queue = self.queue.lock();
         let task = queue.tasks.pop_front();
         match &task {
             Some(task) => queue.bytes -= task.bytes(),
-            None => *queue = Queue::default(),
+            None => *queue = UpstreamQueue::default(),
         }
         drop(queue);
         self.room.notify_waiters();
@@ -248,25 +249,27 @@ impl Guest {
     }
 }
 
-impl Work {
+impl UpstreamDispatcher {
     /// Sends a client's events until its queue is empty.
-    async fn run(self: Arc<Self>, guest: Arc<Guest>) {
+    async fn run(self: Arc<Self>, guest: Arc<ServerlessClient>) {
         while let Some(task) = guest.next() {
             match task {
-                Task::Connected => {
+                UpstreamTask::Connected => {
                     let body = json!({"type": 10}).to_string();
                     self.note(&guest, "connected", body).await;
                 }
-                Task::Disconnected(error) => {
+                UpstreamTask::Disconnected(error) => {
                     let body = json!({"type": 11, "error": error}).to_string();
                     self.note(&guest, "disconnected", body).await;
                 }
-                Task::Call { id, target, body } => self.call(&guest, id, &target, body).await,
+                UpstreamTask::Call { id, target, body } => {
+                    self.call(&guest, id, &target, body).await
+                }
             }
         }
     }
 
-    async fn note(&self, guest: &Guest, name: &str, body: String) {
+    async fn note(&self, guest: &ServerlessClient, name: &str, body: String) {
         let event = self.event(guest, "connections", name, Bytes::from(body), false);
         let why = match self.upstream.tell(event).await {
             Ok(answer) if (200..300).contains(&answer.status) => return,
@@ -283,7 +286,7 @@ impl Work {
         );
     }
 
-    async fn call(&self, guest: &Guest, id: Option<String>, target: &str, body: Bytes) {
+    async fn call(&self, guest: &ServerlessClient, id: Option<String>, target: &str, body: Bytes) {
         let is_packed = guest.protocol != Protocol::Json;
         let event = self.event(guest, "messages", target, body, is_packed);
         let answer = self.upstream.tell(event).await;
@@ -301,13 +304,13 @@ impl Work {
 
     fn event(
         &self,
-        guest: &Guest,
+        guest: &ServerlessClient,
         category: &'static str,
         name: &str,
         body: Bytes,
         is_packed: bool,
-    ) -> Event {
-        Event {
+    ) -> UpstreamEvent {
+        UpstreamEvent {
             hub: self.hub.clone(),
             category,
             name: name.to_owned(),
@@ -320,7 +323,7 @@ impl Work {
         }
     }
 
-    fn complete(&self, guest: &Guest, id: Option<&str>, why: String) {
+    fn complete(&self, guest: &ServerlessClient, id: Option<&str>, why: String) {
         if let Some(id) = id {
             let failed = write::completion(guest.protocol, id, &Outcome::Error(why));
             self.reach.data(&guest.id, failed);
@@ -330,16 +333,23 @@ impl Work {
 
 /// The outcome of a call: a completion that the upstream has written, a void result,
 /// or an error.
-fn outcome(answer: Result<Answer, String>, protocol: Protocol) -> Result<Option<Bytes>, String> {
-    let Answer { status, body } = answer.map_err(|why| format!("Invocation failed, {why}"))?;
+fn outcome(
+    answer: Result<UpstreamResponse, String>,
+    protocol: Protocol,
+) -> Result<Option<Bytes>, String> {
+    let UpstreamResponse { status, body } =
+        answer.map_err(|why| format!("Invocation failed, {why}"))?;
     match status {
         200 if body.len() > limits::CLIENT_MESSAGE_BYTES => {
             Err("Invocation failed, the answer is too long".to_owned())
         }
-        200 if !body.is_empty() => match is_completion(protocol, &body) {
-            true => Ok(Some(body)),
-            false => Err("Invocation failed, the answer is no completion".to_owned()),
-        },
+        200 if !body.is_empty() => {
+            if is_completion(protocol, &body) {
+                Ok(Some(body))
+            } else {
+                Err("Invocation failed, the answer is no completion".to_owned())
+            }
+        }
         200 | 204 => Ok(None),
         other => Err(format!("Invocation failed, status code {other}")),
     }
@@ -366,7 +376,7 @@ mod tests {
 
     fn answered(status: u16, body: &str) -> Result<Option<Bytes>, String> {
         let body = Bytes::copy_from_slice(body.as_bytes());
-        outcome(Ok(Answer { status, body }), Protocol::Json)
+        outcome(Ok(UpstreamResponse { status, body }), Protocol::Json)
     }
 
     #[test]

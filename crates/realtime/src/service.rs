@@ -10,74 +10,74 @@ use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_core::limits;
 use tokio_util::sync::CancellationToken;
 
-use crate::caller::Caller;
-use crate::client::{Client, Wishes};
+use crate::client::{ClientConnection, ClientOptions};
 use crate::clients::Clients;
-use crate::direct::Direct;
-use crate::error::{Error, Kind, Result};
-use crate::host::{Host, HubOptions};
+use crate::cluster::borrowed::LinkRelays;
+use crate::cluster::peers::PeerNodes;
+use crate::dispatcher::{HubDispatcher, HubOptions};
+use crate::error::{Error, ErrorKind, Result};
 use crate::hub::Hub;
+use crate::hub_connections::HubConnections;
 use crate::id;
-use crate::lent::Pipes;
-use crate::link::{Link, LinkInlet};
-use crate::links::{LinkEnded, Links, Server};
-use crate::lobby::Lobby;
-use crate::meter::HubCounts;
-use crate::mode::{Mode, Upstream};
-use crate::nodes::Nodes;
-use crate::serverless::Serverless;
-use crate::ticket::{Ticket, Tickets};
+use crate::identity::ClientIdentity;
+use crate::link::{AppServerLink, LinkReader};
+use crate::links::{AppServerLinks, AppServerStatus, LinkClosedError};
+use crate::local_gateway::LocalGateway;
+use crate::metrics::HubCounts;
+use crate::mode::{ServiceMode, Upstream};
+use crate::serverless::ServerlessBackend;
+use crate::ticket::{ConnectionTicket, TicketRegistry};
 use crate::ticks::Ticks;
 
 /// Real-time connections of one node. Clones are the same.
 #[derive(Clone)]
 pub struct Realtime {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<ServiceInner>,
 }
 
-pub(crate) struct Shared {
+pub(crate) struct ServiceInner {
     /// The name of this server, as hubs and clients see it.
     server: String,
-    hubs: RwLock<HashMap<String, Hosted>>,
+    hubs: RwLock<HashMap<String, LocalHub>>,
     /// Hubs of app servers.
-    remote: RwLock<HashMap<String, Arc<Links>>>,
+    remote: RwLock<HashMap<String, Arc<AppServerLinks>>>,
     /// The service mode, and the upstream for clients without an app server.
-    mode: OnceLock<(Mode, Arc<dyn Upstream>)>,
-    pub(crate) tickets: Arc<Tickets>,
+    mode: OnceLock<(ServiceMode, Arc<dyn Upstream>)>,
+    pub(crate) tickets: Arc<TicketRegistry>,
     ticks: Arc<Ticks>,
     /// The peer nodes, and the links relayed between them and this node.
-    pub(crate) nodes: Arc<Nodes>,
-    pub(crate) pipes: Arc<Pipes>,
+    pub(crate) nodes: Arc<PeerNodes>,
+    pub(crate) pipes: Arc<LinkRelays>,
     leaving: CancellationToken,
 }
 
 #[derive(Clone)]
-struct Hosted {
-    lobby: Arc<Lobby>,
+struct LocalHub {
+    connections: Arc<HubConnections>,
     options: HubOptions,
     clients: Clients,
 }
 
 /// One link of an app server, for the owner of its socket.
-pub struct ServerLink {
-    link: Arc<Link>,
-    links: Arc<Links>,
-    inlet: LinkInlet,
+pub struct AppServerSession {
+    link: Arc<AppServerLink>,
+    links: Arc<AppServerLinks>,
+    inlet: LinkReader,
 }
 
-impl ServerLink {
+impl AppServerSession {
     /// The link, to send from.
-    pub fn link(&self) -> &Arc<Link> {
+    pub fn link(&self) -> &Arc<AppServerLink> {
         &self.link
     }
 
     /// Handles received bytes.
-    pub fn take(&mut self, bytes: Bytes) -> std::result::Result<(), LinkEnded> {
+    pub fn take(&mut self, bytes: Bytes) -> std::result::Result<(), LinkClosedError> {
         self.links.take(&self.link, &mut self.inlet, bytes)
     }
 }
 
-impl Drop for ServerLink {
+impl Drop for AppServerSession {
     fn drop(&mut self) {
         self.links.remove(&self.link);
     }
@@ -85,7 +85,7 @@ impl Drop for ServerLink {
 
 /// Result of a drain, in numbers of clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Departed {
+pub struct ClientDrainSummary {
     /// Those that left by themselves or reconnect elsewhere.
     pub closed: usize,
     /// Those that did not leave in time.
@@ -103,7 +103,7 @@ impl Realtime {
     /// A service without hubs, and with its own clock.
     pub fn with_clock(server: &str, clock: Arc<dyn Clock>) -> Self {
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(ServiceInner {
                 server: server.to_owned(),
                 hubs: RwLock::default(),
                 remote: RwLock::default(),
@@ -119,28 +119,31 @@ impl Realtime {
 
     /// Sets the service mode, and the upstream for clients without an app server.
     /// Only the first call counts, and it must precede all clients.
-    pub fn set_mode(&self, mode: Mode, upstream: Arc<dyn Upstream>) {
+    pub fn set_mode(&self, mode: ServiceMode, upstream: Arc<dyn Upstream>) {
         let _ = self.shared.mode.set((mode, upstream));
     }
 
     /// The service mode.
-    pub fn mode(&self) -> Mode {
-        self.shared.mode.get().map_or(Mode::Default, |own| own.0)
+    pub fn mode(&self) -> ServiceMode {
+        self.shared
+            .mode
+            .get()
+            .map_or(ServiceMode::Default, |own| own.0)
     }
 
     /// Hosts a hub in this process. Names are compared without case.
     pub fn host<H: Hub>(&self, name: &str, hub: H, options: HubOptions) -> Result<Clients> {
         let name = name.to_ascii_lowercase();
         if name.is_empty() || name.len() > limits::HUB_NAME {
-            return Err(Error::new(Kind::Name("hub")));
+            return Err(Error::new(ErrorKind::Name("hub")));
         }
-        let Shared { server, nodes, .. } = &*self.shared;
-        let lobby = Lobby::new(&name, server, true, nodes);
-        let host = Host::new(hub, Direct::of(&lobby), server, options.clone());
+        let ServiceInner { server, nodes, .. } = &*self.shared;
+        let lobby = HubConnections::new(&name, server, true, nodes);
+        let host = HubDispatcher::new(hub, LocalGateway::of(&lobby), server, options.clone());
         let clients = host.clients();
-        lobby.add_home(host);
-        let hosted = Hosted {
-            lobby,
+        lobby.add_backend(host);
+        let hosted = LocalHub {
+            connections: lobby,
             options,
             clients: clients.clone(),
         };
@@ -148,10 +151,10 @@ impl Realtime {
         Ok(clients)
     }
 
-    fn hosted(&self, hub: &str) -> Result<Hosted> {
+    fn hosted(&self, hub: &str) -> Result<LocalHub> {
         let hubs = self.shared.hubs.read();
         let found = hubs.get(&hub.to_ascii_lowercase()).cloned();
-        found.ok_or_else(|| Error::new(Kind::NoHub(hub.to_owned())))
+        found.ok_or_else(|| Error::new(ErrorKind::NoHub(hub.to_owned())))
     }
 
     /// The clients of a hub, to send to.
@@ -160,13 +163,13 @@ impl Realtime {
     }
 
     /// The connections of a hub.
-    pub fn lobby(&self, hub: &str) -> Result<Arc<Lobby>> {
+    pub fn connections(&self, hub: &str) -> Result<Arc<HubConnections>> {
         if let Ok(hosted) = self.hosted(hub) {
-            return Ok(hosted.lobby);
+            return Ok(hosted.connections);
         }
         let remote = self.shared.remote.read();
         let links = remote.get(&hub.to_ascii_lowercase());
-        let links = links.ok_or_else(|| Error::new(Kind::NoHub(hub.to_owned())))?;
+        let links = links.ok_or_else(|| Error::new(ErrorKind::NoHub(hub.to_owned())))?;
         Ok(Arc::clone(links.lobby()))
     }
 
@@ -185,43 +188,45 @@ impl Realtime {
     }
 
     /// The links of a hub's app servers.
-    pub(crate) fn links(&self, hub: &str) -> Result<Arc<Links>> {
+    pub(crate) fn links(&self, hub: &str) -> Result<Arc<AppServerLinks>> {
         let name = hub.to_ascii_lowercase();
         if name.is_empty() || name.len() > limits::HUB_NAME {
-            return Err(Error::new(Kind::Name("hub")));
+            return Err(Error::new(ErrorKind::Name("hub")));
         }
         let mut remote = self.shared.remote.write();
         if let Some(links) = remote.get(&name) {
             return Ok(Arc::clone(links));
         }
         if remote.len() >= limits::SERVER_HUBS {
-            return Err(Error::new(Kind::Full("hubs of app servers")));
+            return Err(Error::new(ErrorKind::Full("hubs of app servers")));
         }
-        let hosted = self.hosted(&name).map(|hosted| hosted.lobby);
+        let hosted = self.hosted(&name).map(|hosted| hosted.connections);
         let lobby = hosted.unwrap_or_else(|_| self.lobby_without_host(&name));
-        let takes_servers = self.mode() != Mode::Serverless;
-        let links = Links::new(lobby, takes_servers, &self.shared.ticks);
+        let takes_servers = self.mode() != ServiceMode::Serverless;
+        let links = AppServerLinks::new(lobby, takes_servers, &self.shared.ticks);
         remote.insert(name, Arc::clone(&links));
         Ok(links)
     }
 
-    fn lobby_without_host(&self, name: &str) -> Arc<Lobby> {
-        let Shared { server, nodes, .. } = &*self.shared;
-        let lobby = Lobby::new(name, server, false, nodes);
-        if let Some((Mode::Serverless | Mode::Classic, upstream)) = self.shared.mode.get() {
-            let (reach, upstream) = (Direct::of(&lobby), Arc::clone(upstream));
-            lobby.add_last_resort(Serverless::new(name, server, reach, upstream));
+    fn lobby_without_host(&self, name: &str) -> Arc<HubConnections> {
+        let ServiceInner { server, nodes, .. } = &*self.shared;
+        let lobby = HubConnections::new(name, server, false, nodes);
+        if let Some((ServiceMode::Serverless | ServiceMode::Classic, upstream)) =
+            self.shared.mode.get()
+        {
+            let (reach, upstream) = (LocalGateway::of(&lobby), Arc::clone(upstream));
+            lobby.set_fallback(ServerlessBackend::new(name, server, reach, upstream));
         }
         lobby
     }
 
     /// The servers of a hub, including offline ones.
-    pub fn servers(&self, hub: &str) -> Result<Vec<Server>> {
+    pub fn servers(&self, hub: &str) -> Result<Vec<AppServerStatus>> {
         if let Ok(hosted) = self.hosted(hub) {
-            return Ok(vec![Server {
+            return Ok(vec![AppServerStatus {
                 name: self.shared.server.clone(),
-                clients: hosted.lobby.count(),
-                ..Server::default()
+                clients: hosted.connections.count(),
+                ..AppServerStatus::default()
             }]);
         }
         Ok(self.known_links(hub)?.servers())
@@ -231,19 +236,20 @@ impl Realtime {
     /// others, if it allows that. Returns the number of its clients.
     pub fn drain_server(&self, hub: &str, server: &str) -> Result<usize> {
         if self.hosted(hub).is_ok() {
-            return Err(Error::new(Kind::Hosted(hub.to_owned())));
+            return Err(Error::new(ErrorKind::Hosted(hub.to_owned())));
         }
         let links = self.known_links(hub)?;
         let begun = links.drain(server);
-        begun.ok_or_else(|| Error::new(Kind::NoServer(server.to_owned())))
+        begun.ok_or_else(|| Error::new(ErrorKind::NoServer(server.to_owned())))
     }
 
     /// The connections of a hub for sends. A hub unknown to this node may have
     /// clients on peer nodes.
-    pub fn reached(&self, hub: &str) -> Result<Arc<Lobby>> {
-        match self.shared.nodes.is_alone() {
-            true => self.lobby(hub),
-            false => self.any_lobby(hub),
+    pub fn reachable(&self, hub: &str) -> Result<Arc<HubConnections>> {
+        if self.shared.nodes.is_alone() {
+            self.connections(hub)
+        } else {
+            self.any_lobby(hub)
         }
     }
 
@@ -253,14 +259,14 @@ impl Realtime {
     }
 
     /// The links of all hubs.
-    pub(crate) fn all_links(&self) -> Vec<Arc<Links>> {
+    pub(crate) fn all_links(&self) -> Vec<Arc<AppServerLinks>> {
         self.shared.remote.read().values().cloned().collect()
     }
 
-    fn known_links(&self, hub: &str) -> Result<Arc<Links>> {
+    fn known_links(&self, hub: &str) -> Result<Arc<AppServerLinks>> {
         let remote = self.shared.remote.read();
         let links = remote.get(&hub.to_ascii_lowercase()).cloned();
-        links.ok_or_else(|| Error::new(Kind::NoHub(hub.to_owned())))
+        links.ok_or_else(|| Error::new(ErrorKind::NoHub(hub.to_owned())))
     }
 
     /// Gauges and counters of all hubs, in the order of their names.
@@ -270,9 +276,12 @@ impl Realtime {
         counts
     }
 
-    pub(crate) fn lobbies(&self) -> Vec<Arc<Lobby>> {
+    pub(crate) fn lobbies(&self) -> Vec<Arc<HubConnections>> {
         let own = self.shared.hubs.read();
-        let own: Vec<_> = own.values().map(|own| Arc::clone(&own.lobby)).collect();
+        let own: Vec<_> = own
+            .values()
+            .map(|own| Arc::clone(&own.connections))
+            .collect();
         let remote = self.shared.remote.read();
         // A hub that is hosted here may have links too, which are rejected.
         let remote = remote.values().map(|links| Arc::clone(links.lobby()));
@@ -281,27 +290,27 @@ impl Realtime {
     }
 
     /// The connections of a hub, even if it is not hosted yet.
-    pub fn hub(&self, hub: &str) -> Result<Arc<Lobby>> {
+    pub fn hub(&self, hub: &str) -> Result<Arc<HubConnections>> {
         self.any_lobby(hub)
     }
 
     /// The connections of a hub that is hosted here, or may have app servers.
-    fn any_lobby(&self, hub: &str) -> Result<Arc<Lobby>> {
+    fn any_lobby(&self, hub: &str) -> Result<Arc<HubConnections>> {
         match self.hosted(hub) {
-            Ok(hosted) => Ok(hosted.lobby),
+            Ok(hosted) => Ok(hosted.connections),
             Err(_) => Ok(Arc::clone(self.links(hub)?.lobby())),
         }
     }
 
     /// Accepts a link of an app server. One of this library (`is_ours`) accepts
     /// clients of lost servers.
-    pub fn server(&self, hub: &str, server: &str, is_ours: bool) -> Result<ServerLink> {
+    pub fn server(&self, hub: &str, server: &str, is_ours: bool) -> Result<AppServerSession> {
         let links = self.links(hub)?;
         let link = links.add(server, is_ours);
-        Ok(ServerLink {
+        Ok(AppServerSession {
             link,
             links,
-            inlet: LinkInlet::default(),
+            inlet: LinkReader::default(),
         })
     }
 
@@ -317,11 +326,11 @@ impl Realtime {
     pub fn negotiate(
         &self,
         hub: &str,
-        caller: Caller,
-        wishes: Wishes,
+        caller: ClientIdentity,
+        wishes: ClientOptions,
         is_secret: bool,
-    ) -> Result<Arc<Ticket>> {
-        let wishes = Wishes {
+    ) -> Result<Arc<ConnectionTicket>> {
+        let wishes = ClientOptions {
             is_stateful: wishes.is_stateful && self.options(hub).is_stateful,
             ..wishes
         };
@@ -331,7 +340,7 @@ impl Realtime {
     }
 
     /// The ticket of a token.
-    pub fn ticket(&self, token: &str) -> Option<Arc<Ticket>> {
+    pub fn ticket(&self, token: &str) -> Option<Arc<ConnectionTicket>> {
         self.shared.tickets.find(token)
     }
 
@@ -339,12 +348,12 @@ impl Realtime {
     pub fn connect(
         &self,
         hub: &str,
-        caller: Caller,
-        wishes: &Wishes,
-    ) -> Result<(Arc<Client>, Arc<Lobby>)> {
+        caller: ClientIdentity,
+        wishes: &ClientOptions,
+    ) -> Result<(Arc<ClientConnection>, Arc<HubConnections>)> {
         let lobby = self.any_lobby(hub)?;
         let place = Arc::clone(&lobby);
-        let client = Client::new(id::random().into(), Arc::new(caller), place, wishes);
+        let client = ClientConnection::new(id::random().into(), Arc::new(caller), place, wishes);
         Ok((client, lobby))
     }
 
@@ -354,12 +363,12 @@ impl Realtime {
     }
 
     /// Closes all clients, which reconnect elsewhere, and waits until they have left.
-    pub async fn drain(&self, limit: Duration) -> Departed {
+    pub async fn drain(&self, limit: Duration) -> ClientDrainSummary {
         self.shared.leaving.cancel();
         let lobbies = self.lobbies();
         let remote: Vec<_> = self.shared.remote.read().values().cloned().collect();
         for links in &remote {
-            links.tell_of_the_end();
+            links.announce_drain();
         }
         self.shared.pipes.end_lent(&self.shared.nodes);
         let clients: Vec<_> = lobbies.iter().flat_map(|lobby| lobby.clients()).collect();
@@ -380,9 +389,9 @@ impl Realtime {
             client.leave(Some("The server has gone away."));
         }
         for lobby in &lobbies {
-            lobby.unhost();
+            lobby.remove_backends();
         }
-        Departed {
+        ClientDrainSummary {
             closed: clients.len() - left.len(),
             cut_off: left.len(),
             unanswered,

@@ -9,19 +9,19 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use steadfast_core::limits;
-use steadfast_core::task::named;
+use steadfast_core::task::name_task;
 use tokio::sync::watch;
 
-use crate::caller::Caller;
-use crate::client::{Client, Place, Wishes};
-use crate::error::{Error, Kind, Result};
+use crate::client::{ClientConnection, ClientOptions, ClientRegistry};
+use crate::client_reader::ClientReader;
+use crate::error::{Error, ErrorKind, Result};
+use crate::hub_connections::HubConnections;
 use crate::id;
-use crate::inlet::Inlet;
-use crate::lobby::Lobby;
+use crate::identity::ClientIdentity;
 
 /// The transport of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
+pub enum ClientTransport {
     WebSockets,
     ServerSentEvents,
     LongPolling,
@@ -29,7 +29,7 @@ pub enum Transport {
 
 /// The reason why a ticket does not open a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum TicketError {
     /// The connection is open on another socket.
     Busy,
     /// The connection is open on another transport.
@@ -39,49 +39,49 @@ pub enum Refused {
 }
 
 /// A negotiated connection.
-pub struct Ticket {
+pub struct ConnectionTicket {
     /// The public id of the connection.
     pub id: Arc<str>,
     /// The token that the client shows.
     pub token: String,
     /// Its hub.
-    pub lobby: Arc<Lobby>,
-    caller: Arc<Caller>,
-    wishes: Wishes,
-    tickets: Weak<Tickets>,
+    pub hub: Arc<HubConnections>,
+    caller: Arc<ClientIdentity>,
+    wishes: ClientOptions,
+    tickets: Weak<TicketRegistry>,
     /// Its number among the unused tickets.
     number: u64,
-    open: Mutex<Option<Arc<Open>>>,
+    open: Mutex<Option<Arc<TicketConnection>>>,
 }
 
 /// An open connection of a ticket.
-pub struct Open {
-    pub transport: Transport,
-    pub client: Arc<Client>,
+pub struct TicketConnection {
+    pub transport: ClientTransport,
+    pub client: Arc<ClientConnection>,
     /// Requests of one client are handled one after another.
-    pub inlet: tokio::sync::Mutex<Inlet>,
+    pub inlet: tokio::sync::Mutex<ClientReader>,
     /// The number of the newest poll; older ones end.
     pub poll: watch::Sender<u64>,
 }
 
 /// All tickets of a service.
 #[derive(Default)]
-pub(crate) struct Tickets {
+pub(crate) struct TicketRegistry {
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    all: HashMap<String, Arc<Ticket>>,
+    all: HashMap<String, Arc<ConnectionTicket>>,
     next: u64,
-    unused: BTreeMap<u64, Unused>,
-    users: HashMap<Option<String>, Share>,
+    unused: BTreeMap<u64, UnusedTicket>,
+    users: HashMap<Option<String>, UserTickets>,
     /// Bytes of the unused ones.
     bytes: usize,
 }
 
 /// A ticket that no client has used yet.
-struct Unused {
+struct UnusedTicket {
     token: String,
     user: Option<String>,
     bytes: usize,
@@ -89,7 +89,7 @@ struct Unused {
 
 /// The unused tickets of one user.
 #[derive(Default)]
-struct Share {
+struct UserTickets {
     numbers: BTreeSet<u64>,
     bytes: usize,
 }
@@ -116,13 +116,13 @@ impl State {
         }
     }
 
-    fn forget(&mut self, number: u64) -> Option<Arc<Ticket>> {
+    fn forget(&mut self, number: u64) -> Option<Arc<ConnectionTicket>> {
         let unused = self.used(number)?;
         self.all.remove(&unused.token)
     }
 
     /// Removes a ticket from the unused ones.
-    fn used(&mut self, number: u64) -> Option<Unused> {
+    fn used(&mut self, number: u64) -> Option<UnusedTicket> {
         let unused = self.unused.remove(&number)?;
         self.bytes -= unused.bytes;
         if let Some(share) = self.users.get_mut(&unused.user) {
@@ -136,15 +136,15 @@ impl State {
     }
 }
 
-impl Tickets {
+impl TicketRegistry {
     /// Issues a ticket. Without `is_secret` the public id is the token.
     pub(crate) fn issue(
         self: &Arc<Self>,
-        lobby: Arc<Lobby>,
-        caller: Caller,
-        wishes: Wishes,
+        lobby: Arc<HubConnections>,
+        caller: ClientIdentity,
+        wishes: ClientOptions,
         is_secret: bool,
-    ) -> Result<Arc<Ticket>> {
+    ) -> Result<Arc<ConnectionTicket>> {
         // Peer nodes find its owner by the mark at its end.
         let mark = lobby.nodes().mark();
         let random = || match &mark {
@@ -152,10 +152,7 @@ impl Tickets {
             None => id::random(),
         };
         let id: Arc<str> = random().into();
-        let token = match is_secret {
-            true => random(),
-            false => id.to_string(),
-        };
+        let token = if is_secret { random() } else { id.to_string() };
         let known = (id, Arc::new(caller), wishes);
         self.keep(lobby, token, known)
     }
@@ -163,23 +160,23 @@ impl Tickets {
     /// Stores a ticket until a client uses it or it expires.
     pub(crate) fn keep(
         self: &Arc<Self>,
-        lobby: Arc<Lobby>,
+        lobby: Arc<HubConnections>,
         token: String,
-        (id, caller, wishes): (Arc<str>, Arc<Caller>, Wishes),
-    ) -> Result<Arc<Ticket>> {
+        (id, caller, wishes): (Arc<str>, Arc<ClientIdentity>, ClientOptions),
+    ) -> Result<Arc<ConnectionTicket>> {
         let mut state = self.state.lock();
         if state.unused.len() >= limits::TICKETS {
-            return Err(Error::new(Kind::Full("negotiated connections")));
+            return Err(Error::new(ErrorKind::Full("negotiated connections")));
         }
-        let bytes = caller.bytes() + 2 * token.len() + size_of::<Ticket>();
+        let bytes = caller.bytes() + 2 * token.len() + size_of::<ConnectionTicket>();
         let user = caller.user.clone();
         state.make_room(&user, bytes);
         state.next += 1;
         let number = state.next;
-        let ticket = Arc::new(Ticket {
+        let ticket = Arc::new(ConnectionTicket {
             id,
             token: token.clone(),
-            lobby,
+            hub: lobby,
             caller,
             wishes,
             tickets: Arc::downgrade(self),
@@ -191,7 +188,7 @@ impl Tickets {
         share.numbers.insert(number);
         share.bytes += bytes;
         state.bytes += bytes;
-        let unused = Unused {
+        let unused = UnusedTicket {
             token: token.clone(),
             user,
             bytes,
@@ -199,7 +196,7 @@ impl Tickets {
         state.unused.insert(number, unused);
         drop(state);
         let tickets = Arc::downgrade(self);
-        tokio::spawn(named(async move {
+        tokio::spawn(name_task(async move {
             tokio::time::sleep(limits::TICKET_TIME).await;
             if let Some(tickets) = tickets.upgrade() {
                 tickets.expire(&token);
@@ -208,12 +205,12 @@ impl Tickets {
         Ok(ticket)
     }
 
-    pub(crate) fn find(&self, token: &str) -> Option<Arc<Ticket>> {
+    pub(crate) fn find(&self, token: &str) -> Option<Arc<ConnectionTicket>> {
         self.state.lock().all.get(token).cloned()
     }
 
     /// Takes an unused ticket away.
-    pub(crate) fn take(&self, token: &str) -> Option<Arc<Ticket>> {
+    pub(crate) fn take(&self, token: &str) -> Option<Arc<ConnectionTicket>> {
         let mut state = self.state.lock();
         let number = state.all.get(token)?.number;
         state.forget(number)
@@ -230,38 +227,39 @@ impl Tickets {
     }
 }
 
-impl Ticket {
+impl ConnectionTicket {
     /// Opens the connection, once.
     pub fn open(
         self: &Arc<Self>,
-        transport: Transport,
+        transport: ClientTransport,
         most_bytes: usize,
-    ) -> std::result::Result<Arc<Open>, Refused> {
+    ) -> std::result::Result<Arc<TicketConnection>, TicketError> {
         let mut open = self.open.lock();
         if let Some(open) = &*open {
-            return Err(match open.transport == transport {
-                true => Refused::Busy,
-                false => Refused::Transport,
+            return Err(if open.transport == transport {
+                TicketError::Busy
+            } else {
+                TicketError::Transport
             });
         }
         let tickets = self.tickets.upgrade();
         if !tickets.is_some_and(|all| all.claim(self.number)) {
-            return Err(Refused::Gone);
+            return Err(TicketError::Gone);
         }
-        let wishes = Wishes {
+        let wishes = ClientOptions {
             // Only a WebSocket can be replaced.
-            is_stateful: self.wishes.is_stateful && transport == Transport::WebSockets,
+            is_stateful: self.wishes.is_stateful && transport == ClientTransport::WebSockets,
             ..self.wishes
         };
         let place = Arc::new(Entry {
-            lobby: Arc::clone(&self.lobby),
+            hub: Arc::clone(&self.hub),
             tickets: self.tickets.clone(),
             token: self.token.clone(),
         });
         let (id, caller) = (Arc::clone(&self.id), Arc::clone(&self.caller));
-        let client = Client::new(id, caller, place, &wishes);
-        let inlet = Inlet::new(Arc::clone(&client), Arc::clone(&self.lobby), most_bytes);
-        let opened = Arc::new(Open {
+        let client = ClientConnection::new(id, caller, place, &wishes);
+        let inlet = ClientReader::new(Arc::clone(&client), Arc::clone(&self.hub), most_bytes);
+        let opened = Arc::new(TicketConnection {
             transport,
             client,
             inlet: tokio::sync::Mutex::new(inlet),
@@ -272,39 +270,39 @@ impl Ticket {
     }
 
     /// The connection, if it is open.
-    pub fn opened(&self) -> Option<Arc<Open>> {
+    pub fn opened(&self) -> Option<Arc<TicketConnection>> {
         self.open.lock().clone()
     }
 
     /// The options of its client.
-    pub(crate) fn wishes(&self) -> &Wishes {
+    pub(crate) fn wishes(&self) -> &ClientOptions {
         &self.wishes
     }
 
     /// The identity of its client.
-    pub fn caller(&self) -> &Arc<Caller> {
+    pub fn caller(&self) -> &Arc<ClientIdentity> {
         &self.caller
     }
 }
 
 /// The registry of a client that has a ticket.
 struct Entry {
-    lobby: Arc<Lobby>,
-    tickets: Weak<Tickets>,
+    hub: Arc<HubConnections>,
+    tickets: Weak<TicketRegistry>,
     token: String,
 }
 
-impl Place for Entry {
-    fn enter(&self, client: &Arc<Client>) {
-        self.lobby.enter(client);
+impl ClientRegistry for Entry {
+    fn enter(&self, client: &Arc<ClientConnection>) {
+        self.hub.enter(client);
     }
 
     fn dropped(&self) {
-        self.lobby.dropped();
+        self.hub.dropped();
     }
 
-    fn leave(&self, client: &Arc<Client>) {
-        self.lobby.leave(client);
+    fn leave(&self, client: &Arc<ClientConnection>) {
+        self.hub.leave(client);
         if let Some(tickets) = self.tickets.upgrade() {
             tickets.state.lock().all.remove(&self.token);
         }

@@ -13,7 +13,7 @@ use steadfast_core::limits;
 use steadfast_wire::signalr::Protocol;
 use tokio::sync::{Notify, mpsc};
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::value;
 
 /// Items of a client's stream, in their order. An error is the last item.
@@ -26,28 +26,28 @@ pub struct Upload<T> {
 }
 
 /// The sending end of an upload. The sender enforces the bound: it checks
-/// [`Feed::is_full`] before it reads more.
-pub(crate) struct Feed {
+/// [`UploadSender::is_full`] before it reads more.
+pub(crate) struct UploadSender {
     items: mpsc::UnboundedSender<Result<Bytes>>,
     waiting: Arc<AtomicUsize>,
 }
 
 /// The receiving end of an upload before its type is known.
-pub(crate) struct Raw {
+pub(crate) struct UntypedUpload {
     items: mpsc::UnboundedReceiver<Result<Bytes>>,
     waiting: Arc<AtomicUsize>,
     room: Arc<Notify>,
 }
 
 /// Both ends of an upload; `room` is notified when an item was read.
-pub(crate) fn upload(room: &Arc<Notify>) -> (Feed, Raw) {
+pub(crate) fn upload(room: &Arc<Notify>) -> (UploadSender, UntypedUpload) {
     let (sender, items) = mpsc::unbounded_channel();
     let waiting = Arc::new(AtomicUsize::new(0));
-    let feed = Feed {
+    let feed = UploadSender {
         items: sender,
         waiting: Arc::clone(&waiting),
     };
-    let raw = Raw {
+    let raw = UntypedUpload {
         items,
         waiting,
         room: Arc::clone(room),
@@ -55,7 +55,7 @@ pub(crate) fn upload(room: &Arc<Notify>) -> (Feed, Raw) {
     (feed, raw)
 }
 
-impl Feed {
+impl UploadSender {
     /// Adds an item. False if the receiver was dropped.
     pub(crate) fn put(&self, item: Bytes) -> bool {
         self.waiting.fetch_add(1, Ordering::SeqCst);
@@ -66,7 +66,7 @@ impl Feed {
     pub(crate) fn fail(&self, why: String) {
         // A dropped receiver needs no error.
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        let _ = self.items.send(Err(Error::new(Kind::Client(why))));
+        let _ = self.items.send(Err(Error::new(ErrorKind::Client(why))));
     }
 
     /// Whether reading from the connection must pause.
@@ -75,7 +75,7 @@ impl Feed {
     }
 }
 
-impl Raw {
+impl UntypedUpload {
     pub(crate) fn typed<T>(self, protocol: Protocol) -> Upload<T> {
         Upload {
             protocol,

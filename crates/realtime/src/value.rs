@@ -7,7 +7,7 @@ use serde::de::{DeserializeOwned, Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use steadfast_wire::signalr::Protocol;
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// Serializes a value.
 pub(crate) fn write<T: Serialize + ?Sized>(protocol: Protocol, value: &T) -> Result<Bytes> {
@@ -15,7 +15,7 @@ pub(crate) fn write<T: Serialize + ?Sized>(protocol: Protocol, value: &T) -> Res
         Protocol::Json => serde_json::to_vec(value).map_err(|error| error.to_string()),
         _ => rmp_serde::to_vec_named(value).map_err(|error| error.to_string()),
     };
-    let written = written.map_err(|why| Error::new(Kind::Value(why)))?;
+    let written = written.map_err(|why| Error::new(ErrorKind::Value(why)))?;
     Ok(Bytes::from(written))
 }
 
@@ -36,11 +36,12 @@ pub(crate) fn write_arguments<T: Serialize + ?Sized>(
     if written == nothing {
         return Ok(Bytes::from_static(none));
     }
-    match is_list {
-        true => Ok(written),
-        false => Err(Error::new(Kind::Value(
+    if is_list {
+        Ok(written)
+    } else {
+        Err(Error::new(ErrorKind::Value(
             "arguments are a tuple, such as (a, b) or (a,)".to_owned(),
-        ))),
+        )))
     }
 }
 
@@ -50,7 +51,7 @@ pub(crate) fn read<T: DeserializeOwned>(protocol: Protocol, raw: &[u8]) -> Resul
         Protocol::Json => serde_json::from_slice(raw).map_err(|error| error.to_string()),
         _ => rmp_serde::from_slice(raw).map_err(|error| error.to_string()),
     };
-    read.map_err(|why| Error::new(Kind::Value(why)))
+    read.map_err(|why| Error::new(ErrorKind::Value(why)))
 }
 
 /// Bytes as an argument or a result: binary in MessagePack, base64 in JSON.
@@ -59,22 +60,23 @@ pub struct Binary(pub Vec<u8>);
 
 impl Serialize for Binary {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        match serializer.is_human_readable() {
-            true => serializer.serialize_str(&STANDARD.encode(&self.0)),
-            false => serializer.serialize_bytes(&self.0),
+        if serializer.is_human_readable() {
+            serializer.serialize_str(&STANDARD.encode(&self.0))
+        } else {
+            serializer.serialize_bytes(&self.0)
         }
     }
 }
 
 impl<'de> Deserialize<'de> for Binary {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        deserializer.deserialize_any(Reading).map(Self)
+        deserializer.deserialize_any(BinaryVisitor).map(Self)
     }
 }
 
-struct Reading;
+struct BinaryVisitor;
 
-impl<'de> Visitor<'de> for Reading {
+impl<'de> Visitor<'de> for BinaryVisitor {
     type Value = Vec<u8>;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -94,9 +96,10 @@ impl<'de> Visitor<'de> for Reading {
         while let Some(byte) = values.next_element::<u8>()? {
             bytes.push(byte);
         }
-        match bytes.len() <= steadfast_core::limits::CLIENT_MESSAGE_BYTES {
-            true => Ok(bytes),
-            false => Err(A::Error::custom("too many bytes")),
+        if bytes.len() <= steadfast_core::limits::CLIENT_MESSAGE_BYTES {
+            Ok(bytes)
+        } else {
+            Err(A::Error::custom("too many bytes"))
         }
     }
 }

@@ -2,13 +2,13 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use steadfast_core::limits;
-use steadfast_realtime::{Caller, Realtime, Transport, Wishes};
+use steadfast_realtime::{ClientIdentity, ClientOptions, ClientTransport, Realtime};
 
-fn caller(user: Option<&str>, bytes: usize) -> Caller {
-    Caller {
+fn caller(user: Option<&str>, bytes: usize) -> ClientIdentity {
+    ClientIdentity {
         user: user.map(str::to_owned),
         headers: vec![("x-filler".to_owned(), "x".repeat(bytes))],
-        ..Caller::default()
+        ..ClientIdentity::default()
     }
 }
 
@@ -16,14 +16,15 @@ fn caller(user: Option<&str>, bytes: usize) -> Caller {
 async fn one_user_holds_few_negotiated_connections() {
     let realtime = Realtime::new("here");
     let negotiate = |user, bytes| {
-        let ticket = realtime.negotiate("chat", caller(user, bytes), Wishes::default(), true);
+        let ticket =
+            realtime.negotiate("chat", caller(user, bytes), ClientOptions::default(), true);
         ticket.unwrap().token.clone()
     };
     let is_known = |token: &String| realtime.ticket(token).is_some();
     let other = negotiate(Some("bob"), 10);
     let opened = negotiate(Some("alice"), 10);
     let ticket = realtime.ticket(&opened).unwrap();
-    assert!(ticket.open(Transport::LongPolling, 1024).is_ok());
+    assert!(ticket.open(ClientTransport::LongPolling, 1024).is_ok());
     let many: Vec<_> = (0..limits::USER_TICKETS + 10)
         .map(|_| negotiate(Some("alice"), 10))
         .collect();

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 use steadfast_core::limits;
-use steadfast_realtime::{HubOptions, Outgoing, Wishes};
+use steadfast_realtime::{ClientOptions, ClientOutput, HubOptions};
 use steadfast_wire::signalr::message::{Message, Outcome};
 use steadfast_wire::signalr::read::message as read;
 use steadfast_wire::signalr::{Protocol, frame, write};
@@ -20,7 +20,7 @@ fn desk() -> Desk {
 async fn realtime_14_versions_0_to_2_are_accepted_and_3_is_refused() {
     let desk = desk();
     for version in 0..4 {
-        let mut talker = desk.open("a", &Wishes::default());
+        let mut talker = desk.open("a", &ClientOptions::default());
         let text = format!("{{\"protocol\":\"json\",\"version\":{version}}}\u{1e}");
         talker.raw(text.as_bytes()).await;
         let said = talker.bytes().await;
@@ -30,9 +30,9 @@ async fn realtime_14_versions_0_to_2_are_accepted_and_3_is_refused() {
         }
         let why = "The server does not support version 3 of the 'json' protocol.";
         assert_eq!(said, format!("{{\"error\":\"{why}\"}}\u{1e}"));
-        assert_eq!(talker.outgoing().await, Outgoing::Over);
+        assert_eq!(talker.outgoing().await, ClientOutput::Over);
     }
-    let mut talker = desk.open("a", &Wishes::default());
+    let mut talker = desk.open("a", &ClientOptions::default());
     talker
         .raw(b"{\"protocol\":\"xml\",\"version\":1}\x1e")
         .await;
@@ -46,7 +46,7 @@ async fn realtime_15_a_handshake_may_be_split_or_have_a_message_behind_it() {
     let call = r#"{"type":1,"invocationId":"1","target":"add","arguments":[1,2]}"#;
     let all = format!("{{\"protocol\":\"json\",\"version\":1}}\u{1e}{call}\u{1e}");
     for size in [1, 7, all.len()] {
-        let mut talker = desk.open("a", &Wishes::default());
+        let mut talker = desk.open("a", &ClientOptions::default());
         for piece in all.as_bytes().chunks(size) {
             talker.raw(piece).await;
         }
@@ -224,9 +224,9 @@ async fn realtime_21_clients_answer_hubs_or_fail_or_go() {
 
     asker.invoke("3", "ask", json!([asked.id()])).await;
     asked.next().await;
-    asked.client.lost(0, None);
+    asked.client.socket_lost(0, None);
     assert!(asker.next().await["error"].is_string());
-    asker.invoke("4", "ask", json!(["nobody"])).await;
+    asker.invoke("4", "ask", json!(["absent"])).await;
     assert!(asker.next().await["error"].is_string());
 }
 
@@ -278,17 +278,17 @@ async fn sends_reach_groups_users_and_all_in_their_protocols() {
         assert_eq!(packed.bytes().await, expected, "{target}");
     }
     assert_eq!(desk.lobby().groups_of(&one.id()), ["g"]);
-    one.client.lost(0, None);
+    one.client.socket_lost(0, None);
     assert!(desk.lobby().has_user("b") && !desk.lobby().has_user("a"));
     let long = "g".repeat(limits::GROUP_NAME + 1);
     let refused = desk.lobby().join(&other.id(), &long).unwrap_err();
     assert_eq!(refused.code().0, "STF-5308");
     assert_eq!(
-        desk.lobby().join("nobody", "g").unwrap_err().code().0,
+        desk.lobby().join("absent", "g").unwrap_err().code().0,
         "STF-5302"
     );
     assert_eq!(
-        desk.realtime.lobby("none").err().unwrap().code().0,
+        desk.realtime.connections("none").err().unwrap().code().0,
         "STF-5301"
     );
 }
@@ -316,7 +316,7 @@ async fn hooks_are_called_once_and_in_order() {
     let desk = desk();
     let mut talker = desk.json("a").await;
     talker.invoke("1", "wait", json!([1])).await;
-    talker.client.lost(0, Some("broken"));
+    talker.client.socket_lost(0, Some("broken"));
     talker.client.leave(None);
     desk.seen.gate.add_permits(1);
     desk.noted("-a broken").await;
@@ -338,7 +338,7 @@ async fn realtime_24_a_reconnect_is_allowed_exactly_where_it_should_be() {
     let mut talker = desk.json("a").await;
     talker.say(json!({"type": "x"})).await;
     assert!(no(&talker.next().await));
-    assert_eq!(talker.outgoing().await, Outgoing::Over);
+    assert_eq!(talker.outgoing().await, ClientOutput::Over);
     let mut talker = desk.json("a").await;
     talker.raw(&vec![b' '; limits::HUB_MESSAGE_BYTES + 1]).await;
     let close = talker.next().await;
@@ -352,7 +352,7 @@ async fn realtime_24_a_reconnect_is_allowed_exactly_where_it_should_be() {
     // The client says goodbye.
     let mut talker = desk.json("a").await;
     talker.say(json!({"type": 7})).await;
-    assert_eq!(talker.outgoing().await, Outgoing::Over);
+    assert_eq!(talker.outgoing().await, ClientOutput::Over);
     // The node goes away.
     let mut talker = desk.json("a").await;
     talker.invoke("1", "wait", json!([1])).await;
@@ -364,8 +364,8 @@ async fn realtime_24_a_reconnect_is_allowed_exactly_where_it_should_be() {
         realtime.drain(limit).await
     });
     assert!(yes(&talker.next().await));
-    assert_eq!(talker.outgoing().await, Outgoing::Over);
-    talker.client.lost(0, None);
+    assert_eq!(talker.outgoing().await, ClientOutput::Over);
+    talker.client.socket_lost(0, None);
     let gone = draining.await.unwrap();
     assert_eq!((gone.closed, gone.unanswered), (1, 2));
 }
@@ -386,7 +386,7 @@ async fn a_client_that_does_not_read_is_closed_and_holds_up_nobody() {
     assert!(waiting <= limits::CLIENT_OUT_BYTES + 200_000, "{waiting}");
     let mut last = Bytes::new();
     let mut slow = slow;
-    while let Outgoing::Data(bytes) = slow.outgoing().await {
+    while let ClientOutput::Data(bytes) = slow.outgoing().await {
         last = bytes;
     }
     assert!(last.ends_with(b"\"allowReconnect\":true}\x1e"));
@@ -406,7 +406,7 @@ async fn realtime_22_idle_clients_are_pinged_and_silent_ones_are_closed() {
         began.elapsed(),
         limits::CLIENT_PING + limits::CLIENT_SILENCE
     );
-    let mut silent = desk.open("b", &Wishes::default());
+    let mut silent = desk.open("b", &ClientOptions::default());
     let refused = "{\"error\":\"Handshake was canceled.\"}\u{1e}";
     assert_eq!(silent.bytes().await, refused);
 }
@@ -420,7 +420,7 @@ async fn whoever_does_not_read_its_last_word_has_gone_after_a_while() {
     talker.client.close(Some("go"), false);
     let began = tokio::time::Instant::now();
     tokio::time::sleep(limits::CLIENT_SILENCE / 2).await;
-    talker.client.heard();
+    talker.client.note_activity();
     talker.client.gone().await;
     assert!(began.elapsed() <= 3 * limits::CLIENT_SILENCE);
     watching.await.unwrap();
@@ -429,9 +429,9 @@ async fn whoever_does_not_read_its_last_word_has_gone_after_a_while() {
 #[tokio::test(start_paused = true)]
 async fn a_connection_ends_with_its_token_if_that_is_asked_for() {
     let desk = desk();
-    let wishes = Wishes {
+    let wishes = ClientOptions {
         expires: Some(std::time::Duration::from_secs(5)),
-        ..Wishes::default()
+        ..ClientOptions::default()
     };
     let mut talker = desk.open("a", &wishes);
     talker.greet(Protocol::Json).await;

@@ -14,16 +14,18 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::json;
 use steadfast_core::id::Partition;
-use steadfast_partition::{Error, ErrorKind, Kind, Result};
-use steadfast_realtime::reach::To;
+use steadfast_partition::{Error, ErrorKind, Result, ServiceKind};
+use steadfast_realtime::gateway::Recipients;
 use steadfast_realtime::{
-    Caller, Client, HubOptions, Inlet, LentWords, Other, Others, Outgoing, Payload, Protocols,
-    Pulse, Realtime, ServerLink, Wishes,
+    AppServerSession, ClientConnection, ClientIdentity, ClientOptions, ClientOutput, ClientReader,
+    HubOptions, HubPayload, KeepAlive, LentLinkOutput, PeerNode, PeerTransport, ProtocolSet,
+    Realtime,
 };
 use steadfast_wire::signalr::Protocol;
 use steadfast_wire::signalr::frame::{self, Splitter};
 use steadfast_wire::signalr::service::{
-    Check, CloseMany, Completion, Data, Handshake, Message, Question, read, write,
+    ClientCompletion, ClientInvocation, CloseConnections, ConnectionData, ExistenceCheck, Message,
+    ServerHandshake, read, write,
 };
 use tokio::sync::watch;
 
@@ -40,19 +42,19 @@ struct View {
     name: String,
 }
 
-fn other(name: &str) -> Other {
-    Other {
+fn other(name: &str) -> PeerNode {
+    PeerNode {
         name: name.to_owned(),
         life: 1,
     }
 }
 
-impl Others for View {
-    fn me(&self) -> Other {
+impl PeerTransport for View {
+    fn me(&self) -> PeerNode {
         other(&self.name)
     }
 
-    fn all(&self) -> Vec<Other> {
+    fn all(&self) -> Vec<PeerNode> {
         let nodes = self.mesh.nodes.lock();
         let others = nodes.keys().filter(|name| **name != self.name);
         others.map(|name| other(name)).collect()
@@ -63,7 +65,7 @@ impl Others for View {
     }
 
     /// Every third request is lost, and every third answer.
-    fn tell(&self, to: &Other, _: Kind, word: Bytes) -> BoxFuture<'_, Result<Bytes>> {
+    fn tell(&self, to: &PeerNode, _: ServiceKind, word: Bytes) -> BoxFuture<'_, Result<Bytes>> {
         let node = self.mesh.nodes.lock().get(&to.name).cloned();
         let number = self.mesh.told.fetch_add(1, Ordering::SeqCst);
         Box::pin(async move {
@@ -74,7 +76,7 @@ impl Others for View {
             if number.is_multiple_of(3) {
                 return Err(lost());
             }
-            let answer = node.ok_or_else(lost)?.hear(word).unwrap();
+            let answer = node.ok_or_else(lost)?.receive(word).unwrap();
             match number % 3 {
                 1 => Err(lost()),
                 _ => Ok(answer),
@@ -99,7 +101,7 @@ fn two() -> (Arc<Mesh>, Desk, Desk) {
             mesh: Arc::clone(&mesh),
             name: (*name).to_owned(),
         };
-        desk.realtime.open_to_others(Arc::new(view));
+        desk.realtime.join_cluster(Arc::new(view));
     }
     let [a, b] = desks;
     (mesh, a, b)
@@ -115,10 +117,10 @@ async fn told(talker: &mut Talker) -> u64 {
 async fn sends_arrive_once_and_in_order_whatever_is_lost() {
     let (_mesh, a, b) = two();
     let (mut near, mut far) = (a.json("x").await, b.json("y").await);
-    let all = a.lobby().everywhere();
+    let all = a.lobby().cluster();
     for number in 0..200_u64 {
-        let to = To::All { except: Vec::new() };
-        let payload = Payload::call(Protocols::BOTH, None, "told", &(number,)).unwrap();
+        let to = Recipients::All { except: Vec::new() };
+        let payload = HubPayload::call(ProtocolSet::BOTH, None, "told", &(number,)).unwrap();
         all.send(&to, &payload);
         // Some go together, others alone.
         if number.is_multiple_of(7) {
@@ -137,17 +139,17 @@ async fn a_hub_reaches_and_asks_clients_of_another_node() {
     let (mut near, mut far) = (a.json("x").await, b.json("y").await);
     // A group with members at both nodes, joined from the wrong one.
     near.call("enter", json!(["g"])).await;
-    let all = a.lobby().everywhere();
+    let all = a.lobby().cluster();
     all.join(&far.id(), "g").await.unwrap();
     near.invoke("1", "tell_group", json!(["g", "hello"])).await;
     assert_eq!(far.next().await["arguments"], json!(["hello"]));
     assert_eq!(near.next().await["invocationId"], "1");
     for (of, is_there) in [
-        (Check::User("y".to_owned()), true),
-        (Check::User("z".to_owned()), false),
-        (Check::Connection(far.id()), true),
-        (Check::Group("g".to_owned()), true),
-        (Check::Group("h".to_owned()), false),
+        (ExistenceCheck::User("y".to_owned()), true),
+        (ExistenceCheck::User("z".to_owned()), false),
+        (ExistenceCheck::Connection(far.id()), true),
+        (ExistenceCheck::Group("g".to_owned()), true),
+        (ExistenceCheck::Group("h".to_owned()), false),
     ] {
         assert_eq!(all.check(of.clone()).await, is_there, "{of:?}");
     }
@@ -165,15 +167,15 @@ async fn a_hub_reaches_and_asks_clients_of_another_node() {
     assert_eq!(near.next().await["result"], "it is Bob");
     near.invoke("3", "ask", json!([far.id()])).await;
     far.next().await;
-    let closing = all.close(CloseMany {
+    let closing = all.close(CloseConnections {
         user: Some("y".to_owned()),
-        ..CloseMany::default()
+        ..CloseConnections::default()
     });
     assert_eq!(closing.await, 1);
     assert_eq!(far.next().await["type"], 7);
-    far.client.lost(0, None);
+    far.client.socket_lost(0, None);
     assert!(near.next().await["error"].is_string());
-    near.invoke("4", "ask", json!(["nobody"])).await;
+    near.invoke("4", "ask", json!(["absent"])).await;
     assert!(near.next().await["error"].is_string());
 }
 
@@ -182,7 +184,7 @@ async fn users_are_in_their_groups_at_nodes_that_come_later() {
     let (mesh, a, b) = two();
     let gone = mesh.nodes.lock().remove("b").unwrap();
     mesh.changes.send_modify(|count| *count += 1);
-    let all = a.lobby().everywhere();
+    let all = a.lobby().cluster();
     // Nothing tells when the other one has noticed; time is not real here.
     tokio::time::sleep(Duration::from_secs(2)).await;
     all.join_user("y", "g", None).unwrap();
@@ -206,7 +208,7 @@ async fn users_are_in_their_groups_at_nodes_that_come_later() {
 
 /// An app server's end of a link that has its bytes carried by hand.
 struct Far {
-    link: ServerLink,
+    link: AppServerSession,
     splitter: Splitter,
 }
 
@@ -239,12 +241,12 @@ impl Far {
 }
 
 fn greeting(target: &str) -> Message {
-    Message::Handshake(Handshake {
+    Message::Handshake(ServerHandshake {
         version: 1,
         kind: i64::from(!target.is_empty()),
         target: target.to_owned(),
         elements: 7,
-        ..Handshake::default()
+        ..ServerHandshake::default()
     })
 }
 
@@ -261,20 +263,20 @@ fn next(splitter: &mut Splitter) -> Option<Message> {
 }
 
 /// A client of the hub `far`; it is greeted when a server has answered it.
-fn client(realtime: &Realtime) -> (Arc<Client>, Inlet) {
-    let made = realtime.connect("far", Caller::default(), &Wishes::default());
+fn client(realtime: &Realtime) -> (Arc<ClientConnection>, ClientReader) {
+    let made = realtime.connect("far", ClientIdentity::default(), &ClientOptions::default());
     let (client, lobby) = made.unwrap();
-    let inlet = Inlet::new(Arc::clone(&client), lobby, 1 << 20);
+    let inlet = ClientReader::new(Arc::clone(&client), lobby, 1 << 20);
     (client, inlet)
 }
 
 const HELLO: &[u8] = b"{\"protocol\":\"json\",\"version\":1}\x1e";
 
 fn data(connection: &str, text: &'static str) -> Message {
-    Message::Data(Data {
+    Message::Data(ConnectionData {
         connection: connection.to_owned(),
         payload: Bytes::from_static(text.as_bytes()),
-        ..Data::default()
+        ..ConnectionData::default()
     })
 }
 
@@ -290,7 +292,7 @@ async fn a_server_asks_a_client_of_another_server_at_another_node() {
     }
     let id = client.id().to_string();
     owner.say(&data(&id, "{}\x1e"));
-    let question = Question {
+    let question = ClientInvocation {
         id: "q".to_owned(),
         connection: id.clone(),
         caller: "first".to_owned(),
@@ -301,7 +303,7 @@ async fn a_server_asks_a_client_of_another_server_at_another_node() {
         panic!("the question");
     };
     assert_eq!((asked.id.as_str(), &asked.connection), ("q", &id));
-    let own = Completion {
+    let own = ClientCompletion {
         id: "q".to_owned(),
         connection: id.clone(),
         caller: "second".to_owned(),
@@ -318,7 +320,7 @@ async fn a_server_asks_a_client_of_another_server_at_another_node() {
     // One that goes without an answer, and one that was never there.
     asker.say(&Message::Ask(question.clone()));
     assert_eq!(asker.next().await, mapping);
-    client.lost(0, None);
+    client.socket_lost(0, None);
     let Message::Answer(gone) = asker.next().await else {
         panic!("an answer");
     };
@@ -342,7 +344,7 @@ async fn realtime_38_a_server_with_links_to_two_nodes_asks_its_own_client() {
     }
     let id = client.id().to_string();
     owner.say(&data(&id, "{}\x1e"));
-    asker.say(&Message::Ask(Question {
+    asker.say(&Message::Ask(ClientInvocation {
         id: "q".to_owned(),
         connection: id.clone(),
         caller: "same".to_owned(),
@@ -356,7 +358,7 @@ async fn realtime_38_a_server_with_links_to_two_nodes_asks_its_own_client() {
         Message::Data(data) => assert_eq!(data.payload, &answer[..]),
         other => panic!("{other:?}"),
     }
-    owner.say(&Message::Answer(Completion {
+    owner.say(&Message::Answer(ClientCompletion {
         id: "q".to_owned(),
         connection: id,
         caller: "same".to_owned(),
@@ -405,7 +407,7 @@ async fn a_link_is_lent_to_a_node_whose_clients_wait() {
     assert!(a.realtime.lend("c", "far", "first", false).is_none());
     let (lent, mut words) = a.realtime.lend("b", "far", "first", false).unwrap();
     let mut splitter = Splitter::default();
-    let mut hear = async |words: &mut LentWords| loop {
+    let mut hear = async |words: &mut LentLinkOutput| loop {
         if let Some(message) = next(&mut splitter) {
             return message;
         }
@@ -425,8 +427,8 @@ async fn a_link_is_lent_to_a_node_whose_clients_wait() {
             .await
             .is_ok()
     );
-    let answer = waiting.outgoing(0, Pulse::Pings).await;
-    assert_eq!(answer, Outgoing::Data(Bytes::from_static(b"{}\x1e")));
+    let answer = waiting.outgoing(0, KeepAlive::Pings).await;
+    assert_eq!(answer, ClientOutput::Data(Bytes::from_static(b"{}\x1e")));
     // With the node of its link a socket ends, and with its socket a link.
     let gone = mesh.nodes.lock().remove("b").unwrap();
     mesh.changes.send_modify(|count| *count += 1);

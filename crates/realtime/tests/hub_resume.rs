@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use steadfast_core::limits;
-use steadfast_realtime::{HubOptions, Inlet, Outgoing, Wishes};
+use steadfast_realtime::{ClientOptions, ClientOutput, ClientReader, HubOptions};
 use steadfast_wire::signalr::Protocol;
 
 mod desk;
@@ -12,9 +12,9 @@ mod desk;
 use desk::{Desk, Talker};
 
 async fn stateful(desk: &Desk, user: &str) -> Talker {
-    let wishes = Wishes {
+    let wishes = ClientOptions {
         is_stateful: true,
-        ..Wishes::default()
+        ..ClientOptions::default()
     };
     let mut talker = desk.open(user, &wishes);
     talker.greet(Protocol::Json).await;
@@ -24,7 +24,7 @@ async fn stateful(desk: &Desk, user: &str) -> Talker {
 /// Comes back with a new socket, which begins anew.
 fn resume(desk: &Desk, talker: &mut Talker) {
     talker.socket = talker.client.resume().expect("it may come back");
-    talker.inlet = Inlet::new(Arc::clone(&talker.client), desk.lobby(), 1 << 20);
+    talker.inlet = ClientReader::new(Arc::clone(&talker.client), desk.lobby(), 1 << 20);
 }
 
 #[tokio::test]
@@ -44,7 +44,7 @@ async fn realtime_25_nothing_is_lost_or_doubled_when_a_socket_is_killed() {
         assert_eq!(talker.next().await["arguments"][0], number);
     }
     talker.say(json!({"type": 8, "sequenceId": 2})).await;
-    talker.client.lost(0, Some("cut"));
+    talker.client.socket_lost(0, Some("cut"));
     clients.all().send("told", &(5,)).await.unwrap();
     resume(&desk, &mut talker);
     assert_eq!(talker.next().await, json!({"type": 9, "sequenceId": 3}));
@@ -70,12 +70,12 @@ async fn realtime_26_a_new_socket_displaces_the_old_one() {
     let mut talker = stateful(&desk, "a").await;
     let old = Arc::clone(&talker.client);
     let waiting =
-        tokio::spawn(async move { old.outgoing(0, steadfast_realtime::Pulse::Pings).await });
+        tokio::spawn(async move { old.outgoing(0, steadfast_realtime::KeepAlive::Pings).await });
     tokio::task::yield_now().await;
     resume(&desk, &mut talker);
-    assert_eq!(waiting.await.unwrap(), Outgoing::Displaced);
+    assert_eq!(waiting.await.unwrap(), ClientOutput::Displaced);
     // That the old one is lost now means nothing.
-    talker.client.lost(0, None);
+    talker.client.socket_lost(0, None);
     assert_eq!(talker.next().await, json!({"type": 9, "sequenceId": 1}));
     assert_eq!(desk.events(), ["+a"]);
 }
@@ -85,7 +85,7 @@ async fn whoever_does_not_come_back_in_time_has_gone() {
     let desk = Desk::new(HubOptions::default());
     let talker = stateful(&desk, "a").await;
     let began = tokio::time::Instant::now();
-    talker.client.lost(0, Some("cut"));
+    talker.client.socket_lost(0, Some("cut"));
     talker.client.gone().await;
     assert_eq!(began.elapsed(), limits::CLIENT_RESUME);
     assert!(talker.client.resume().is_none());
@@ -111,7 +111,7 @@ async fn what_was_received_is_acknowledged_after_a_second() {
 async fn a_gap_in_the_numbers_ends_the_connection() {
     let desk = Desk::new(HubOptions::default());
     let mut talker = stateful(&desk, "a").await;
-    talker.client.lost(0, None);
+    talker.client.socket_lost(0, None);
     resume(&desk, &mut talker);
     talker.say(json!({"type": 9, "sequenceId": 7})).await;
     assert_eq!(talker.next().await["type"], 9);

@@ -12,8 +12,8 @@ use crate::context::Target;
 use crate::eventhub::rows;
 use crate::out::out;
 use crate::progress::draw;
-use crate::remote::{Remote, segment};
-use crate::table::{Output, Table};
+use crate::server_client::{ServerClient, segment};
+use crate::table::{OutputFormat, Table};
 
 const COLUMNS: &[&str] = &["server", "state", "clients", "links", "moves", "moved"];
 
@@ -48,14 +48,14 @@ pub(crate) enum Command {
 
 /// The progress of a drain.
 #[derive(Clone, Copy, Default)]
-struct Balance {
+struct DrainProgress {
     /// The number of clients at the start.
     clients: u64,
     moved: u64,
     left: u64,
 }
 
-impl Balance {
+impl DrainProgress {
     /// The clients that disconnected.
     fn closed(&self) -> u64 {
         self.clients.saturating_sub(self.moved + self.left)
@@ -73,8 +73,8 @@ impl Balance {
 }
 
 /// Runs the command.
-pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<()> {
-    let remote = Remote::new(target)?;
+pub(crate) fn run(command: &Command, target: &Target, output: OutputFormat) -> Result<()> {
+    let remote = ServerClient::new(target)?;
     match command {
         Command::List { hub } => {
             let answer = servers(&remote, hub)?;
@@ -99,23 +99,23 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
     }
 }
 
-fn servers(remote: &Remote, hub: &str) -> Result<Value> {
+fn servers(remote: &ServerClient, hub: &str) -> Result<Value> {
     let path = format!("/v1/hubs/{}/servers", segment(hub)?);
-    remote.ask(Method::GET, &path, None)
+    remote.request(Method::GET, &path, None)
 }
 
 /// Starts the drain and polls until the server has no clients.
-fn drain(remote: &Remote, hub: &str, server: &str, limit: Duration) -> Result<Balance> {
+fn drain(remote: &ServerClient, hub: &str, server: &str, limit: Duration) -> Result<DrainProgress> {
     let (hub_part, server_part) = (segment(hub)?, segment(server)?);
     let path = format!("/v1/hubs/{hub_part}/servers/{server_part}/drain");
-    let begun: Value = remote.ask(Method::POST, &path, None)?;
+    let begun: Value = remote.request(Method::POST, &path, None)?;
     let clients = begun["clients"]
         .as_u64()
         .context("the server's response has no client count")?;
-    let mut balance = Balance {
+    let mut balance = DrainProgress {
         clients,
         left: clients,
-        ..Balance::default()
+        ..DrainProgress::default()
     };
     let is_shown = std::io::stderr().is_terminal();
     let mut looks = (limit.as_millis() / LOOK.as_millis()).max(1);
@@ -142,14 +142,14 @@ fn drain(remote: &Remote, hub: &str, server: &str, limit: Duration) -> Result<Ba
     }
 }
 
-fn show(server: &str, balance: &Balance, output: Output) -> Result<()> {
-    let Balance {
+fn show(server: &str, balance: &DrainProgress, output: OutputFormat) -> Result<()> {
+    let DrainProgress {
         clients,
         moved,
         left,
     } = *balance;
     let closed = balance.closed();
-    if output == Output::Json {
+    if output == OutputFormat::Json {
         let sheet = json!({
             "server": server, "clients": clients,
             "moved": moved, "closed": closed, "left": left,
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn the_bar_fills_as_clients_go() {
-        let mut balance = Balance {
+        let mut balance = DrainProgress {
             clients: 10,
             moved: 3,
             left: 5,
@@ -177,7 +177,7 @@ mod tests {
             bar,
             format!("[{0}{1}] 5 of 10 clients", "#".repeat(15), "-".repeat(15))
         );
-        balance = Balance::default();
+        balance = DrainProgress::default();
         assert_eq!(
             balance.bar(),
             format!("[{}] 0 of 0 clients", "#".repeat(WIDTH))

@@ -6,8 +6,8 @@ use reqwest::Method;
 use serde_json::Value;
 
 use crate::context::Target;
-use crate::remote::Remote;
-use crate::table::{Output, Table};
+use crate::server_client::ServerClient;
+use crate::table::{OutputFormat, Table};
 
 const COLUMNS: &[&str] = &[
     "number", "time", "event", "count", "key", "by", "client", "code", "detail",
@@ -24,9 +24,9 @@ pub(crate) enum Command {
 }
 
 /// Runs the command.
-pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<()> {
+pub(crate) fn run(command: &Command, target: &Target, output: OutputFormat) -> Result<()> {
     let Command::List { limit } = command;
-    let remote = Remote::new(target)?;
+    let remote = ServerClient::new(target)?;
     let mut table = Table::new("events", COLUMNS);
     let (mut left, mut cursor) = (*limit, None::<u64>);
     while left > 0 {
@@ -34,7 +34,7 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
         if let Some(cursor) = cursor {
             path.push_str(&format!("&cursor={cursor}"));
         }
-        let page: Value = remote.ask(Method::GET, &path, None)?;
+        let page: Value = remote.request(Method::GET, &path, None)?;
         let events = page["events"].as_array();
         let events = events.context("the server's response has no list of events")?;
         left -= events.len().min(left);

@@ -8,17 +8,19 @@ use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde_json::{Value, json};
 use steadfast::clock::{Clock, SystemClock};
-use steadfast::protocols::rest::Status;
-use steadfast::storage::backup::{BackupKey, Chain, Extent, Manifest, Order, Policy};
-use steadfast::storage::{Error, Kind};
+use steadfast::protocols::rest::NodeStatus;
+use steadfast::storage::backup::{
+    BackupChain, BackupKey, BackupOptions, Extent, Manifest, RestorePolicy,
+};
+use steadfast::storage::{Error, ErrorKind};
 
 use crate::context::Target;
-use crate::exit::Failure;
-use crate::place::{Address, Durability};
+use crate::exit::CommandError;
 use crate::progress::show;
-use crate::remote::Remote;
 use crate::result::{Facts, print, timed};
-use crate::table::{Output, shown};
+use crate::server_client::ServerClient;
+use crate::storage_address::{DurabilityArgument, StorageAddress};
+use crate::table::{OutputFormat, display_value};
 
 /// The time limit of a backup or restore; large state takes long.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
@@ -31,18 +33,18 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-pub(crate) struct Backup {
+pub(crate) struct BackupArguments {
     #[command(subcommand)]
-    command: Option<Check>,
+    command: Option<BackupSubcommand>,
     #[command(flatten)]
     target: Target,
     /// A data folder that is not in use, or
     /// postgres://user:password@host1,host2,host3/database, instead of a running server
     #[arg(long, value_name = "PLACE")]
-    data: Option<Address>,
+    data: Option<StorageAddress>,
     /// How the database keeps the second copy of an acknowledged commit
-    #[arg(long, value_enum, default_value_t = Durability::Quorum)]
-    durability: Durability,
+    #[arg(long, value_enum, default_value_t = DurabilityArgument::Quorum)]
+    durability: DurabilityArgument,
     /// The folder of backups, created if missing. With a running server, below its
     /// `backup.root`
     #[arg(long, value_name = "DIR", required = true)]
@@ -60,7 +62,7 @@ pub(crate) struct Backup {
 }
 
 #[derive(Subcommand)]
-enum Check {
+enum BackupSubcommand {
     /// Verify a backup and all backups it builds on, byte by byte
     Verify {
         /// A backup, or a folder of backups for the newest one
@@ -73,7 +75,7 @@ enum Check {
 }
 
 #[derive(Args)]
-pub(crate) struct Restore {
+pub(crate) struct RestoreArguments {
     /// A backup, or a folder of backups for the newest one. With a running server,
     /// below its `backup.root`
     #[arg(long, value_name = "DIR")]
@@ -84,10 +86,10 @@ pub(crate) struct Restore {
     /// postgres://user:password@host1,host2,host3/database, without any state; instead
     /// of a running server
     #[arg(long, value_name = "PLACE")]
-    data: Option<Address>,
+    data: Option<StorageAddress>,
     /// How the database keeps the second copy of an acknowledged commit
-    #[arg(long, value_enum, default_value_t = Durability::Quorum)]
-    durability: Durability,
+    #[arg(long, value_enum, default_value_t = DurabilityArgument::Quorum)]
+    durability: DurabilityArgument,
     /// Overwrite any state in the target
     #[arg(long)]
     force: bool,
@@ -98,24 +100,25 @@ pub(crate) struct Restore {
 }
 
 /// Takes or verifies a backup.
-pub(crate) fn run(arguments: &Backup, output: Output) -> Result<()> {
-    if let Some(Check::Verify { from, key }) = &arguments.command {
+pub(crate) fn run(arguments: &BackupArguments, output: OutputFormat) -> Result<()> {
+    if let Some(BackupSubcommand::Verify { from, key }) = &arguments.command {
         return verify(from, key.as_deref(), output);
     }
     let to = arguments.to.as_ref().context("--to is missing")?;
     let Some(data) = &arguments.data else {
         return back_up_remote(arguments, to, output);
     };
-    let extent = match arguments.incremental {
-        true => Extent::Incremental,
-        false => Extent::Full,
+    let extent = if arguments.incremental {
+        Extent::Incremental
+    } else {
+        Extent::Full
     };
-    let mut order = Order::new(to, extent);
+    let mut order = BackupOptions::new(to, extent);
     if !arguments.plain {
         let key = key(arguments.key.as_deref(), data)?;
         order = order.sealed(&key.ok_or_else(|| unsealed(to))?);
     }
-    let place = data.place(arguments.durability);
+    let place = data.location(arguments.durability);
     let (taken, seconds) = timed(async |progress| {
         let taken = Box::pin(place.take(&order, progress));
         show(progress, taken).await
@@ -127,14 +130,15 @@ pub(crate) fn run(arguments: &Backup, output: Output) -> Result<()> {
 }
 
 /// Restores a backup.
-pub(crate) fn run_restore(arguments: &Restore, output: Output) -> Result<()> {
+pub(crate) fn run_restore(arguments: &RestoreArguments, output: OutputFormat) -> Result<()> {
     let Some(data) = &arguments.data else {
         return restore_remote(arguments, output);
     };
-    let place = data.place(arguments.durability);
-    let policy = match arguments.force {
-        true => Policy::Force,
-        false => Policy::Safe,
+    let place = data.location(arguments.durability);
+    let policy = if arguments.force {
+        RestorePolicy::Force
+    } else {
+        RestorePolicy::Safe
     };
     let (from, key) = (&arguments.from, key(arguments.key.as_deref(), data)?);
     let (restored, seconds) = timed(async |progress| {
@@ -153,10 +157,10 @@ pub(crate) fn run_restore(arguments: &Restore, output: Output) -> Result<()> {
 }
 
 /// The key in a file, or the key of the server that owns the data folder.
-fn key(file: Option<&Path>, data: &Address) -> Result<Option<BackupKey>> {
+fn key(file: Option<&Path>, data: &StorageAddress) -> Result<Option<BackupKey>> {
     let own = match data {
-        Address::Folder(path) => Some(path.join(SECRET_FILE)),
-        Address::Database(_) => None,
+        StorageAddress::Folder(path) => Some(path.join(SECRET_FILE)),
+        StorageAddress::Database(_) => None,
     };
     let file = match file {
         Some(file) => Some(file.to_path_buf()),
@@ -166,7 +170,7 @@ fn key(file: Option<&Path>, data: &Address) -> Result<Option<BackupKey>> {
 }
 
 fn unsealed(to: &Path) -> Error {
-    Error::new(Kind::BackupKey {
+    Error::new(ErrorKind::BackupKey {
         path: to.to_path_buf(),
         what: "there is no key to seal the backup with; name the file of the server's key by \
                --key, or have it written in plain text by --plain"
@@ -175,22 +179,22 @@ fn unsealed(to: &Path) -> Error {
 }
 
 /// Backs up a running server.
-fn back_up_remote(arguments: &Backup, to: &Path, output: Output) -> Result<()> {
-    let remote = Remote::new(&arguments.target)?;
+fn back_up_remote(arguments: &BackupArguments, to: &Path, output: OutputFormat) -> Result<()> {
+    let remote = ServerClient::new(&arguments.target)?;
     let order = json!({"to": to, "incremental": arguments.incremental});
-    let saved: Value = remote.ask_within(PATIENCE, Method::POST, "/v1/backup", Some(&order))?;
+    let saved: Value = remote.request_within(PATIENCE, Method::POST, "/v1/backup", Some(&order))?;
     print_object(&saved, output)
 }
 
 /// Restores a running server, and waits until it serves again.
-fn restore_remote(arguments: &Restore, output: Output) -> Result<()> {
-    let remote = Remote::new(&arguments.target)?;
+fn restore_remote(arguments: &RestoreArguments, output: OutputFormat) -> Result<()> {
+    let remote = ServerClient::new(&arguments.target)?;
     let order = json!({"from": arguments.from, "force": arguments.force});
-    let accepted: Value = remote.ask(Method::POST, "/v1/restore", Some(&order))?;
+    let accepted: Value = remote.request(Method::POST, "/v1/restore", Some(&order))?;
     let clock = SystemClock::new();
     while clock.monotonic() < PATIENCE {
         // The server does not answer while it restarts.
-        let status: Result<Status> = remote.ask(Method::GET, "/v1/status", None);
+        let status: Result<NodeStatus> = remote.request(Method::GET, "/v1/status", None);
         let done = status.ok().and_then(|status| status.restore);
         match done.filter(|done| json!(done.number) == accepted["number"]) {
             Some(done) => {
@@ -200,27 +204,27 @@ fn restore_remote(arguments: &Restore, output: Output) -> Result<()> {
             None => std::thread::sleep(PAUSE),
         }
     }
-    Err(Failure::TimedOut("the server did not restart in time".to_owned()).into())
+    Err(CommandError::TimedOut("the server did not restart in time".to_owned()).into())
 }
 
-fn print_object(object: &Value, output: Output) -> Result<()> {
-    if output == Output::Json {
+fn print_object(object: &Value, output: OutputFormat) -> Result<()> {
+    if output == OutputFormat::Json {
         println!("{}", serde_json::to_string_pretty(object)?);
         return Ok(());
     }
     for (name, value) in object.as_object().into_iter().flatten() {
-        println!("{name:12}  {}", shown(value));
+        println!("{name:12}  {}", display_value(value));
     }
     Ok(())
 }
 
-fn verify(from: &Path, key: Option<&Path>, output: Output) -> Result<()> {
+fn verify(from: &Path, key: Option<&Path>, output: OutputFormat) -> Result<()> {
     let key = key.map(BackupKey::read).transpose()?;
     let (chain, seconds) = timed(async |progress| {
         let verify = async {
             let (from, key, progress) = (from.to_path_buf(), key.clone(), progress.clone());
             let work = move || {
-                let chain = Chain::open(&from, key.as_ref())?;
+                let chain = BackupChain::open(&from, key.as_ref())?;
                 chain.verify(&progress)?;
                 Ok(chain)
             };

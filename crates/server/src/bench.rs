@@ -10,69 +10,69 @@ use steadfast_bench::{
     cluster, collections, durable, events, jobs, postgres, realtime, runtime, storage,
 };
 
-use crate::table::Output;
+use crate::table::OutputFormat;
 
 #[derive(Subcommand)]
-pub(crate) enum Area {
+pub(crate) enum Benchmark {
     /// Measure commits, event streams, recovery and reopen of the local engine
     ///
     /// Measures the disk's limits, fjall and Steadfast in turn, several times, and
     /// shows medians. A goal that is not met is shown as MISSED. Takes minutes and
     /// a few gigabytes of disk, which are freed.
-    Storage(Measure),
+    Storage(MeasureArguments),
     /// Measure transactions, reads and scans of reliable collections
     ///
     /// Measures the disk's limits, the bare ledger and the collections in turn,
     /// durable and volatile, several times, and shows medians. A goal that is not
     /// met is shown as MISSED. Takes minutes and a few gigabytes of disk, which are
     /// freed.
-    Collections(Measure),
+    Collections(MeasureArguments),
     /// Measure commands, timers and messages of the partition runtime
     ///
     /// Measures the machine's limits and Steadfast in turn, several times, and shows
     /// medians. A goal that is not met is shown as MISSED. Takes minutes and a few
     /// gigabytes of disk, which are freed.
-    Runtime(Measure),
+    Runtime(MeasureArguments),
     /// Measure entities, locked transfers, activities and restart of task hubs
     ///
     /// Measures with workers in the same process and over gRPC, everything durable,
     /// and, where Restate is installed (NODE_PATH), its server with the same counter.
     /// A goal that is not met is shown as MISSED. Takes minutes and a few gigabytes of
     /// disk, which are freed.
-    Durable(Measure),
+    Durable(MeasureArguments),
     /// Measure events in and out by AMQP, idle consumers and restart
     ///
     /// Measures the limits of disk and loopback, Steadfast in a process of its own
     /// and, where redis-server is installed, Redis Streams in turn, several times,
     /// and shows medians. A goal that is not met is shown as MISSED. Takes minutes
     /// and a few gigabytes of disk, which are freed.
-    Events(Measure),
+    Events(MeasureArguments),
     /// Measure dispatch, lateness, bursts and restart of jobs
     ///
     /// Measures with a receiver on the same machine and durable claims and, where
     /// redis-server and BullMQ are installed (NODE_PATH), BullMQ beside it. A goal
     /// that is not met is shown as MISSED. Takes minutes and a few gigabytes of disk,
     /// which are freed.
-    Jobs(Measure),
+    Jobs(MeasureArguments),
     /// Measure idle connections, broadcasts, calls and moves of SignalR clients
     ///
     /// Measures with the service and its app servers in processes of their own and,
     /// where node is installed with socket.io and ws (NODE_PATH), both beside it. A
     /// goal that is not met is shown as MISSED. Takes minutes, and as many open files
     /// as there are clients.
-    Realtime(Measure),
+    Realtime(MeasureArguments),
     /// Measure commits, events and takeover of the engine on PostgreSQL
     ///
     /// Measures the bare commit statement and Steadfast in turn, several times, on
     /// a cluster that is running already, in two schemas of its own, which it drops
     /// before and after. A goal that is not met is shown as MISSED.
-    Postgres(Postgres),
+    Postgres(PostgresArguments),
     /// Measure commits over three nodes, the cost of a hop, and tails across nodes
     ///
     /// Measures the bare commit statement, loopback and three nodes of one process in
     /// turn, several times, on a cluster of PostgreSQL that is running already, in two
     /// schemas of its own, which it drops before and after.
-    Cluster(Postgres),
+    Cluster(PostgresArguments),
     /// Fill a folder, print READY and wait to be killed
     #[command(hide = true)]
     StorageChild {
@@ -134,7 +134,7 @@ pub(crate) enum Area {
 }
 
 #[derive(Args)]
-pub(crate) struct Measure {
+pub(crate) struct MeasureArguments {
     /// Run briefly to check that everything works; the numbers are not reliable
     #[arg(long)]
     quick: bool,
@@ -147,7 +147,7 @@ pub(crate) struct Measure {
 }
 
 #[derive(Args)]
-pub(crate) struct Postgres {
+pub(crate) struct PostgresArguments {
     /// The cluster: postgres://user:password@host1,host2,host3/database
     #[arg(long, value_name = "URL")]
     url: String,
@@ -160,48 +160,53 @@ pub(crate) struct Postgres {
 }
 
 /// Runs one area and prints its report.
-pub(crate) fn run(area: &Area, output: Output) -> Result<()> {
+pub(crate) fn run(area: &Benchmark, output: OutputFormat) -> Result<()> {
     match area {
-        Area::Storage(arguments) => run_storage(arguments, output),
-        Area::Runtime(arguments) => run_runtime(arguments, output),
-        Area::Postgres(arguments) => run_postgres(arguments, output),
-        Area::Cluster(arguments) => run_cluster(arguments, output),
-        Area::Collections(arguments) => run_collections(arguments, output),
-        Area::CollectionsChild { rows, folder } => {
-            let volatile = collections::Place::Volatile;
-            let place = folder.clone().map_or(volatile, collections::Place::Durable);
+        Benchmark::Storage(arguments) => run_storage(arguments, output),
+        Benchmark::Runtime(arguments) => run_runtime(arguments, output),
+        Benchmark::Postgres(arguments) => run_postgres(arguments, output),
+        Benchmark::Cluster(arguments) => run_cluster(arguments, output),
+        Benchmark::Collections(arguments) => run_collections(arguments, output),
+        Benchmark::CollectionsChild { rows, folder } => {
+            let volatile = collections::RowStorage::Volatile;
+            let place = folder
+                .clone()
+                .map_or(volatile, collections::RowStorage::Durable);
             collections::hold(&place, *rows, std::io::stdout())
         }
-        Area::StorageChild { folder, keys } => {
+        Benchmark::StorageChild { folder, keys } => {
             storage::fill(folder, *keys, std::io::stdin(), std::io::stdout())
         }
-        Area::Durable(arguments) => run_durable(arguments, output),
-        Area::DurableChild { folder } => {
+        Benchmark::Durable(arguments) => run_durable(arguments, output),
+        Benchmark::DurableChild { folder } => {
             durable::serve(folder, std::io::stdin(), std::io::stdout())
         }
-        Area::DurableServer { folder } => {
+        Benchmark::DurableServer { folder } => {
             durable::serve_grpc(folder, std::io::stdin(), std::io::stdout())
         }
-        Area::Events(arguments) => run_events(arguments, output),
-        Area::EventsChild { folder } => events::serve(folder, std::io::stdin(), std::io::stdout()),
-        Area::Jobs(arguments) => run_jobs(arguments, output),
-        Area::JobsChild { folder } => jobs::serve(folder, std::io::stdin(), std::io::stdout()),
-        Area::Realtime(arguments) => run_realtime(arguments, output),
-        Area::RealtimeChild => realtime::serve(std::io::stdin(), std::io::stdout()),
-        Area::RealtimeApp { service, name } => {
+        Benchmark::Events(arguments) => run_events(arguments, output),
+        Benchmark::EventsChild { folder } => {
+            events::serve(folder, std::io::stdin(), std::io::stdout())
+        }
+        Benchmark::Jobs(arguments) => run_jobs(arguments, output),
+        Benchmark::JobsChild { folder } => jobs::serve(folder, std::io::stdin(), std::io::stdout()),
+        Benchmark::Realtime(arguments) => run_realtime(arguments, output),
+        Benchmark::RealtimeChild => realtime::serve(std::io::stdin(), std::io::stdout()),
+        Benchmark::RealtimeApp { service, name } => {
             realtime::serve_app(service, name, std::io::stdin(), std::io::stdout())
         }
-        Area::RuntimeChild { folder } => {
+        Benchmark::RuntimeChild { folder } => {
             runtime::serve(folder, std::io::stdin(), std::io::stdout())
         }
     }
 }
 
-fn run_storage(arguments: &Measure, output: Output) -> Result<()> {
+fn run_storage(arguments: &MeasureArguments, output: OutputFormat) -> Result<()> {
     let executable = std::env::current_exe().context("find this executable")?;
-    let mut settings = match arguments.quick {
-        true => storage::Settings::quick(&arguments.dir, &executable),
-        false => storage::Settings::full(&arguments.dir, &executable),
+    let mut settings = if arguments.quick {
+        storage::Settings::quick(&arguments.dir, &executable)
+    } else {
+        storage::Settings::full(&arguments.dir, &executable)
     };
     if let Some(duration) = arguments.seconds {
         settings.duration = duration;
@@ -209,11 +214,12 @@ fn run_storage(arguments: &Measure, output: Output) -> Result<()> {
     show(&storage::run(&settings)?, output, arguments.quick)
 }
 
-fn run_collections(arguments: &Measure, output: Output) -> Result<()> {
+fn run_collections(arguments: &MeasureArguments, output: OutputFormat) -> Result<()> {
     let executable = std::env::current_exe().context("find this executable")?;
-    let mut settings = match arguments.quick {
-        true => collections::Settings::quick(&arguments.dir, &executable),
-        false => collections::Settings::full(&arguments.dir, &executable),
+    let mut settings = if arguments.quick {
+        collections::Settings::quick(&arguments.dir, &executable)
+    } else {
+        collections::Settings::full(&arguments.dir, &executable)
     };
     if let Some(duration) = arguments.seconds {
         settings.duration = duration;
@@ -222,11 +228,12 @@ fn run_collections(arguments: &Measure, output: Output) -> Result<()> {
     show(&report, output, arguments.quick)
 }
 
-fn run_runtime(arguments: &Measure, output: Output) -> Result<()> {
+fn run_runtime(arguments: &MeasureArguments, output: OutputFormat) -> Result<()> {
     let executable = std::env::current_exe().context("find this executable")?;
-    let mut settings = match arguments.quick {
-        true => runtime::Settings::quick(&arguments.dir, &executable),
-        false => runtime::Settings::full(&arguments.dir, &executable),
+    let mut settings = if arguments.quick {
+        runtime::Settings::quick(&arguments.dir, &executable)
+    } else {
+        runtime::Settings::full(&arguments.dir, &executable)
     };
     if let Some(duration) = arguments.seconds {
         settings.duration = duration;
@@ -235,11 +242,12 @@ fn run_runtime(arguments: &Measure, output: Output) -> Result<()> {
     show(&report, output, arguments.quick)
 }
 
-fn run_durable(arguments: &Measure, output: Output) -> Result<()> {
+fn run_durable(arguments: &MeasureArguments, output: OutputFormat) -> Result<()> {
     let executable = std::env::current_exe().context("find this executable")?;
-    let mut settings = match arguments.quick {
-        true => durable::Settings::quick(&arguments.dir, &executable),
-        false => durable::Settings::full(&arguments.dir, &executable),
+    let mut settings = if arguments.quick {
+        durable::Settings::quick(&arguments.dir, &executable)
+    } else {
+        durable::Settings::full(&arguments.dir, &executable)
     };
     if let Some(duration) = arguments.seconds {
         settings.duration = duration;
@@ -247,11 +255,12 @@ fn run_durable(arguments: &Measure, output: Output) -> Result<()> {
     show(&durable::run(&settings)?, output, arguments.quick)
 }
 
-fn run_events(arguments: &Measure, output: Output) -> Result<()> {
+fn run_events(arguments: &MeasureArguments, output: OutputFormat) -> Result<()> {
     let executable = std::env::current_exe().context("find this executable")?;
-    let mut settings = match arguments.quick {
-        true => events::Settings::quick(&arguments.dir, &executable),
-        false => events::Settings::full(&arguments.dir, &executable),
+    let mut settings = if arguments.quick {
+        events::Settings::quick(&arguments.dir, &executable)
+    } else {
+        events::Settings::full(&arguments.dir, &executable)
     };
     if let Some(duration) = arguments.seconds {
         settings.duration = duration;
@@ -259,11 +268,12 @@ fn run_events(arguments: &Measure, output: Output) -> Result<()> {
     show(&events::run(&settings)?, output, arguments.quick)
 }
 
-fn run_jobs(arguments: &Measure, output: Output) -> Result<()> {
+fn run_jobs(arguments: &MeasureArguments, output: OutputFormat) -> Result<()> {
     let executable = std::env::current_exe().context("find this executable")?;
-    let mut settings = match arguments.quick {
-        true => jobs::Settings::quick(&arguments.dir, &executable),
-        false => jobs::Settings::full(&arguments.dir, &executable),
+    let mut settings = if arguments.quick {
+        jobs::Settings::quick(&arguments.dir, &executable)
+    } else {
+        jobs::Settings::full(&arguments.dir, &executable)
     };
     if let Some(duration) = arguments.seconds {
         settings.duration = duration;
@@ -271,11 +281,12 @@ fn run_jobs(arguments: &Measure, output: Output) -> Result<()> {
     show(&jobs::run(&settings)?, output, arguments.quick)
 }
 
-fn run_realtime(arguments: &Measure, output: Output) -> Result<()> {
+fn run_realtime(arguments: &MeasureArguments, output: OutputFormat) -> Result<()> {
     let executable = std::env::current_exe().context("find this executable")?;
-    let mut settings = match arguments.quick {
-        true => realtime::Settings::quick(&arguments.dir, &executable),
-        false => realtime::Settings::full(&arguments.dir, &executable),
+    let mut settings = if arguments.quick {
+        realtime::Settings::quick(&arguments.dir, &executable)
+    } else {
+        realtime::Settings::full(&arguments.dir, &executable)
     };
     if let Some(duration) = arguments.seconds {
         settings.duration = duration;
@@ -283,24 +294,26 @@ fn run_realtime(arguments: &Measure, output: Output) -> Result<()> {
     show(&realtime::run(&settings)?, output, arguments.quick)
 }
 
-fn run_postgres(arguments: &Postgres, output: Output) -> Result<()> {
-    let settings = match arguments.quick {
-        true => postgres::Settings::quick(&arguments.url, arguments.single),
-        false => postgres::Settings::full(&arguments.url, arguments.single),
+fn run_postgres(arguments: &PostgresArguments, output: OutputFormat) -> Result<()> {
+    let settings = if arguments.quick {
+        postgres::Settings::quick(&arguments.url, arguments.single)
+    } else {
+        postgres::Settings::full(&arguments.url, arguments.single)
     };
     show(&postgres::run(&settings)?, output, arguments.quick)
 }
 
-fn run_cluster(arguments: &Postgres, output: Output) -> Result<()> {
-    let settings = match arguments.quick {
-        true => cluster::Settings::quick(&arguments.url, arguments.single),
-        false => cluster::Settings::full(&arguments.url, arguments.single),
+fn run_cluster(arguments: &PostgresArguments, output: OutputFormat) -> Result<()> {
+    let settings = if arguments.quick {
+        cluster::Settings::quick(&arguments.url, arguments.single)
+    } else {
+        cluster::Settings::full(&arguments.url, arguments.single)
     };
     show(&cluster::run(&settings)?, output, arguments.quick)
 }
 
-fn show(report: &Report, output: Output, is_quick: bool) -> Result<()> {
-    if output == Output::Json {
+fn show(report: &Report, output: OutputFormat, is_quick: bool) -> Result<()> {
+    if output == OutputFormat::Json {
         println!("{}", report.json()?);
         return Ok(());
     }

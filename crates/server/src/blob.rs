@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use crate::context::Target;
 use crate::eventhub::rows;
-use crate::remote::Remote;
 use crate::result::print;
-use crate::table::{Output, Table};
+use crate::server_client::ServerClient;
+use crate::table::{OutputFormat, Table};
 use crate::taskhub::encoded;
 
 /// The time limit for deleting a container or a page of blobs.
@@ -48,13 +48,13 @@ pub(crate) enum Command {
 }
 
 /// Runs the command.
-pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<()> {
-    let remote = Remote::new(target)?;
+pub(crate) fn run(command: &Command, target: &Target, output: OutputFormat) -> Result<()> {
+    let remote = ServerClient::new(target)?;
     match command {
         Command::List {
             container: None, ..
         } => {
-            let answer: Value = remote.ask(Method::GET, "/v1/blobs", None)?;
+            let answer: Value = remote.request(Method::GET, "/v1/blobs", None)?;
             let mut table = Table::new("containers", &["name", "modified"]);
             for container in rows(&answer, "containers")? {
                 table.row(container.clone());
@@ -73,7 +73,7 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
         } => {
             let body = json!({"name": blob});
             let path = format!("{}/delete", place(container));
-            let _: Value = remote.ask(Method::POST, &path, Some(&body))?;
+            let _: Value = remote.request(Method::POST, &path, Some(&body))?;
             print(&[("deleted", json!(blob))], output)
         }
         Command::Delete {
@@ -86,7 +86,7 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
         }
         Command::Delete { container, .. } => {
             let path = place(container);
-            let _: Value = remote.ask_within(PATIENCE, Method::DELETE, &path, None)?;
+            let _: Value = remote.request_within(PATIENCE, Method::DELETE, &path, None)?;
             print(&[("deleted", json!(container))], output)
         }
     }
@@ -98,11 +98,11 @@ fn place(container: &str) -> String {
 }
 
 fn list(
-    remote: &Remote,
+    remote: &ServerClient,
     container: &str,
     prefix: Option<&str>,
     limit: usize,
-    output: Output,
+    output: OutputFormat,
 ) -> Result<()> {
     let columns = &["name", "bytes", "content_type", "modified"];
     let mut table = Table::new("blobs", columns);
@@ -114,7 +114,7 @@ fn list(
             encoded(prefix.unwrap_or_default()),
             encoded(&from)
         );
-        let answer: Value = remote.ask(Method::GET, &path, None)?;
+        let answer: Value = remote.request(Method::GET, &path, None)?;
         let blobs = rows(&answer, "blobs")?;
         left = left.saturating_sub(blobs.len());
         for blob in blobs {
@@ -133,14 +133,14 @@ fn list(
 }
 
 /// Deletes page by page. Returns the number of blobs deleted.
-fn delete_all(remote: &Remote, container: &str, prefix: &str) -> Result<u64> {
+fn delete_all(remote: &ServerClient, container: &str, prefix: &str) -> Result<u64> {
     let (body, path) = (
         json!({"prefix": prefix}),
         format!("{}/delete", place(container)),
     );
     let mut count = 0;
     loop {
-        let answer: Value = remote.ask_within(PATIENCE, Method::POST, &path, Some(&body))?;
+        let answer: Value = remote.request_within(PATIENCE, Method::POST, &path, Some(&body))?;
         count += answer["deleted"].as_u64().unwrap_or_default();
         if answer["has_more"] != json!(true) {
             return Ok(count);

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use crate::context::Target;
 use crate::eventhub::rows;
 use crate::out::out;
-use crate::remote::{Remote, segment};
-use crate::table::{Output, Table};
+use crate::server_client::{ServerClient, segment};
+use crate::table::{OutputFormat, Table};
 
 const COLUMNS: &[&str] = &[
     "id",
@@ -73,12 +73,12 @@ pub(crate) enum Command {
 }
 
 /// Runs the command.
-pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<()> {
-    let remote = Remote::new(target)?;
+pub(crate) fn run(command: &Command, target: &Target, output: OutputFormat) -> Result<()> {
+    let remote = ServerClient::new(target)?;
     match command {
         Command::List { hub } => {
             let path = format!("/v1/hubs/{}/clients", segment(hub)?);
-            let answer: Value = remote.ask(Method::GET, &path, None)?;
+            let answer: Value = remote.request(Method::GET, &path, None)?;
             let mut table = Table::new("clients", COLUMNS);
             for row in rows(&answer, "clients")? {
                 table.row(row.clone());
@@ -86,11 +86,11 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
             table.print(output)
         }
         Command::Show { hub, id } => {
-            let answer: Value = remote.ask(Method::GET, &place(hub, id)?, None)?;
+            let answer: Value = remote.request(Method::GET, &place(hub, id)?, None)?;
             out(&serde_json::to_string_pretty(&answer)?)
         }
         Command::Close { hub, id } => {
-            let _: Value = remote.ask(Method::DELETE, &place(hub, id)?, None)?;
+            let _: Value = remote.request(Method::DELETE, &place(hub, id)?, None)?;
             Ok(())
         }
         Command::Send {
@@ -107,7 +107,7 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
                 "user": user, "group": group, "connection": connection,
             });
             let path = format!("/v1/hubs/{}/send", segment(hub)?);
-            let _: Value = remote.ask(Method::POST, &path, Some(&body))?;
+            let _: Value = remote.request(Method::POST, &path, Some(&body))?;
             Ok(())
         }
         Command::Token {
@@ -117,8 +117,8 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
         } => {
             let body = json!({"user": user, "lifetime_s": lifetime});
             let path = format!("/v1/hubs/{}/tokens", segment(hub)?);
-            let answer: Value = remote.ask(Method::POST, &path, Some(&body))?;
-            if output == Output::Json {
+            let answer: Value = remote.request(Method::POST, &path, Some(&body))?;
+            if output == OutputFormat::Json {
                 return out(&serde_json::to_string_pretty(&answer)?);
             }
             let token = answer["token"]

@@ -7,16 +7,16 @@ use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde_json::{Value, json};
 use steadfast::id::Partition;
-use steadfast::storage::backup::{self, Relocation};
+use steadfast::storage::backup::{self, RelocationRequest};
 use steadfast::storage::postgres;
 
 use crate::context::Target;
 use crate::out::out;
-use crate::place::Durability;
 use crate::progress::show;
-use crate::remote::Remote;
 use crate::result::{print, timed};
-use crate::table::{Output, Table};
+use crate::server_client::ServerClient;
+use crate::storage_address::DurabilityArgument;
+use crate::table::{OutputFormat, Table};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -38,19 +38,19 @@ pub(crate) enum Command {
     /// The copy is compared before a partition switches to the new database. The next
     /// run completes an interrupted one. A new database at the end of the addresses
     /// joins the store; all nodes must then name it, too.
-    MoveShard(MoveShard),
+    MoveShard(MoveShardArguments),
     /// Verify log, rows and events on every server of every database
     Scrub,
 }
 
 #[derive(Args)]
-pub(crate) struct MoveShard {
+pub(crate) struct MoveShardArguments {
     /// All databases in order, separated by spaces
     #[arg(long, value_name = "ADDRESSES")]
     data: String,
     /// How the database keeps the second copy of an acknowledged commit
-    #[arg(long, value_enum, default_value_t = Durability::Quorum)]
-    durability: Durability,
+    #[arg(long, value_enum, default_value_t = DurabilityArgument::Quorum)]
+    durability: DurabilityArgument,
     /// Index of a partition to move; may be repeated
     #[arg(long, value_name = "INDEX", required_unless_present = "from")]
     partition: Vec<u16>,
@@ -65,8 +65,8 @@ pub(crate) struct MoveShard {
 /// The time limit of a scrub, which reads everything.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
-pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<()> {
-    let remote = || Remote::new(target);
+pub(crate) fn run(command: &Command, target: &Target, output: OutputFormat) -> Result<()> {
+    let remote = || ServerClient::new(target);
     match command {
         Command::Status => status(&remote()?, output),
         Command::MoveShard(arguments) => move_shard(arguments, output),
@@ -74,7 +74,7 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
         Command::Move { partition, to } => {
             let remote = remote()?;
             let body = json!({"partition": partition, "node": to});
-            let _: Value = remote.ask(Method::POST, "/v1/cluster/move", Some(&body))?;
+            let _: Value = remote.request(Method::POST, "/v1/cluster/move", Some(&body))?;
             print(
                 &[("partition", json!(partition)), ("node", json!(to))],
                 output,
@@ -83,11 +83,11 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
     }
 }
 
-fn move_shard(arguments: &MoveShard, output: Output) -> Result<()> {
+fn move_shard(arguments: &MoveShardArguments, output: OutputFormat) -> Result<()> {
     let mut options = postgres::Options::new(&arguments.data);
     options.durability = arguments.durability.into();
     let index = |index: &u16| Partition::new(0, *index);
-    let order = Relocation {
+    let order = RelocationRequest {
         partitions: arguments.partition.iter().map(index).collect(),
         from: arguments.from,
         to: arguments.to,
@@ -109,14 +109,14 @@ fn move_shard(arguments: &MoveShard, output: Output) -> Result<()> {
 }
 
 /// Verifies all replicas; fails if one is not fit to be promoted.
-fn scrub(remote: &Remote, output: Output) -> Result<()> {
-    let found: Value = remote.ask_within(PATIENCE, Method::POST, "/v1/cluster/scrub", None)?;
+fn scrub(remote: &ServerClient, output: OutputFormat) -> Result<()> {
+    let found: Value = remote.request_within(PATIENCE, Method::POST, "/v1/cluster/scrub", None)?;
     let replicas = found["replicas"].as_array().cloned().unwrap_or_default();
     let findings = |replica: &Value| replica["findings"].as_array().map_or(0, Vec::len);
     let unfit = replicas.iter().filter(|one| findings(one) > 0).count();
     match output {
-        Output::Json => out(&serde_json::to_string_pretty(&found)?)?,
-        Output::Table => {
+        OutputFormat::Json => out(&serde_json::to_string_pretty(&found)?)?,
+        OutputFormat::Table => {
             const COLUMNS: &[&str] = &["shard", "server", "role", "partitions", "findings"];
             let mut table = Table::new("replicas", COLUMNS);
             for replica in &replicas {
@@ -147,9 +147,9 @@ fn scrub(remote: &Remote, output: Output) -> Result<()> {
     }
 }
 
-fn status(remote: &Remote, output: Output) -> Result<()> {
-    let mut status: Value = remote.ask(Method::GET, "/v1/cluster", None)?;
-    if output == Output::Json {
+fn status(remote: &ServerClient, output: OutputFormat) -> Result<()> {
+    let mut status: Value = remote.request(Method::GET, "/v1/cluster", None)?;
+    if output == OutputFormat::Json {
         return out(&serde_json::to_string_pretty(&status)?);
     }
     const COLUMNS: &[&str] = &["node", "state", "partitions", "address", "version", "seen"];

@@ -13,7 +13,7 @@ use steadfast::Node;
 use steadfast::config::{Config, Layers, template};
 
 use crate::result::print;
-use crate::table::{Output, Table};
+use crate::table::{OutputFormat, Table};
 
 /// The default configuration file, which may be missing.
 const FILE: &str = "steadfast.toml";
@@ -77,7 +77,7 @@ impl Settings {
 }
 
 /// Writes, checks or shows a configuration.
-pub(crate) fn run(command: &Command, output: Output) -> Result<()> {
+pub(crate) fn run(command: &Command, output: OutputFormat) -> Result<()> {
     match command {
         Command::Init { file } => init(file, output),
         Command::Check(settings) => {
@@ -89,7 +89,7 @@ pub(crate) fn run(command: &Command, output: Output) -> Result<()> {
     }
 }
 
-fn init(file: &Path, output: Output) -> Result<()> {
+fn init(file: &Path, output: OutputFormat) -> Result<()> {
     // Keys may be added to the file, so only its owner can read it.
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
@@ -106,7 +106,7 @@ fn init(file: &Path, output: Output) -> Result<()> {
     print(&[("written", json!(file.display().to_string()))], output)
 }
 
-fn show(settings: &Settings, output: Output) -> Result<()> {
+fn show(settings: &Settings, output: OutputFormat) -> Result<()> {
     let layers = settings.layers()?;
     let mut table = Table::new("settings", &["key", "value", "layer"]);
     for (key, value, layer) in layers.shown() {

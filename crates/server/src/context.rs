@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use steadfast::protocols::connection_string::ConnectionString;
 
-use crate::exit::Failure;
+use crate::exit::CommandError;
 use crate::result::{Facts, print};
-use crate::table::{Output, Table};
+use crate::table::{OutputFormat, Table};
 
 /// The address and key of the development server.
 const DEVELOPMENT_URL: &str = "http://127.0.0.1:7070";
@@ -89,7 +89,7 @@ pub(crate) enum Command {
 /// A server and how to reach it.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Server {
+pub(crate) struct ServerContext {
     pub(crate) url: String,
     pub(crate) key: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -102,14 +102,14 @@ struct Contexts {
     #[serde(skip_serializing_if = "Option::is_none")]
     current: Option<String>,
     #[serde(default)]
-    server: BTreeMap<String, Server>,
+    server: BTreeMap<String, ServerContext>,
 }
 
 impl Target {
     /// Resolves the server.
-    pub(crate) fn server(&self) -> Result<Server> {
+    pub(crate) fn server(&self) -> Result<ServerContext> {
         let mut server = match (&self.url, &self.context) {
-            (Some(url), _) => Server {
+            (Some(url), _) => ServerContext {
                 url: url.clone(),
                 key: DEVELOPMENT_KEY.to_owned(),
                 ca: None,
@@ -125,17 +125,22 @@ impl Target {
 }
 
 /// Fetches the key name of a context and the connection strings of that key.
-pub(crate) type AskStrings = fn(Server) -> Result<(String, Vec<ConnectionString>)>;
+pub(crate) type ConnectionStringLookup =
+    fn(ServerContext) -> Result<(String, Vec<ConnectionString>)>;
 
 /// Changes or shows the list of servers.
-pub(crate) fn run(command: &Command, ask: AskStrings, output: Output) -> Result<()> {
+pub(crate) fn run(
+    command: &Command,
+    ask: ConnectionStringLookup,
+    output: OutputFormat,
+) -> Result<()> {
     let mut contexts = load()?;
     match command {
         Command::Add { name, url, key, ca } => {
             if !url.starts_with("http://") && !url.starts_with("https://") {
                 bail!("'{url}' is no address such as https://host:7070");
             }
-            let server = Server {
+            let server = ServerContext {
                 url: url.trim_end_matches('/').to_owned(),
                 key: secret(key)?,
                 ca: ca.clone(),
@@ -171,7 +176,7 @@ pub(crate) fn run(command: &Command, ask: AskStrings, output: Output) -> Result<
     print(&[(done.0, json!(done.1))], output)
 }
 
-fn list(contexts: &Contexts, output: Output) -> Result<()> {
+fn list(contexts: &Contexts, output: OutputFormat) -> Result<()> {
     let mut table = Table::new("contexts", &["name", "url", "current"]);
     for (name, server) in &contexts.server {
         let is_current = contexts.current.as_ref() == Some(name);
@@ -183,8 +188,8 @@ fn list(contexts: &Contexts, output: Output) -> Result<()> {
 fn show(
     mut contexts: Contexts,
     name: Option<String>,
-    ask: Option<AskStrings>,
-    output: Output,
+    ask: Option<ConnectionStringLookup>,
+    output: OutputFormat,
 ) -> Result<()> {
     let name = name.or_else(|| contexts.current.clone());
     let server = match &name {
@@ -202,8 +207,8 @@ fn show(
     facts.push(("key", json!(key)));
     let strings = strings.into_iter();
     match output {
-        Output::Table => facts.extend(strings.map(|(name, text)| (name, json!(text)))),
-        Output::Json => {
+        OutputFormat::Table => facts.extend(strings.map(|(name, text)| (name, json!(text)))),
+        OutputFormat::Json => {
             let object = strings.map(|(name, text)| (name.to_owned(), json!(text)));
             let object: serde_json::Map<_, _> = object.collect();
             facts.push(("connection_strings", object.into()));
@@ -212,7 +217,7 @@ fn show(
     print(&facts, output)
 }
 
-fn current() -> Result<Server> {
+fn current() -> Result<ServerContext> {
     let mut contexts = load()?;
     let named = contexts.current.as_ref();
     let found = named.and_then(|name| contexts.server.remove(name));
@@ -220,16 +225,16 @@ fn current() -> Result<Server> {
 }
 
 /// The development server on this machine.
-fn development() -> Server {
-    Server {
+fn development() -> ServerContext {
+    ServerContext {
         url: DEVELOPMENT_URL.to_owned(),
         key: DEVELOPMENT_KEY.to_owned(),
         ca: None,
     }
 }
 
-fn missing(name: &str) -> Failure {
-    Failure::NotFound(format!(
+fn missing(name: &str) -> CommandError {
+    CommandError::NotFound(format!(
         "there is no context '{name}': see `steadfast context list`"
     ))
 }

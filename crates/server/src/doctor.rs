@@ -11,11 +11,11 @@ use clap::Args;
 use rustix::process::{Resource, getrlimit};
 use serde_json::json;
 use steadfast::clock::{Clock, SystemClock};
-use steadfast::config::{Config, Engine};
+use steadfast::config::{Config, EngineKind};
 use steadfast::protocols::listen::holder_of;
 
 use crate::config::Settings;
-use crate::table::{Output, Table};
+use crate::table::{OutputFormat, Table};
 
 /// Free disk space below which the check warns.
 const LITTLE_SPACE: u64 = 1 << 30;
@@ -30,28 +30,28 @@ const SYNCS: usize = 50;
 const OTHER_FILES: u64 = 256;
 
 #[derive(Args)]
-pub(crate) struct Doctor {
+pub(crate) struct DoctorArguments {
     #[command(flatten)]
     settings: Settings,
 }
 
 /// The result of one check.
-struct Finding {
+struct DoctorFinding {
     subject: &'static str,
-    health: Health,
+    health: FindingLevel,
     what: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Health {
+enum FindingLevel {
     Well,
     Doubtful,
     Ill,
 }
 
-fn finding(subject: &'static str, health: Health, what: impl Into<String>) -> Finding {
+fn finding(subject: &'static str, health: FindingLevel, what: impl Into<String>) -> DoctorFinding {
     let what = what.into();
-    Finding {
+    DoctorFinding {
         subject,
         health,
         what,
@@ -59,10 +59,10 @@ fn finding(subject: &'static str, health: Health, what: impl Into<String>) -> Fi
 }
 
 /// Runs all checks; fails if a server could not run.
-pub(crate) fn run(arguments: &Doctor, output: Output) -> Result<()> {
+pub(crate) fn run(arguments: &DoctorArguments, output: OutputFormat) -> Result<()> {
     let config = arguments.settings.config()?;
     let mut findings = Vec::new();
-    if config.engine == Engine::Local {
+    if config.engine == EngineKind::Local {
         findings.extend(folder(&config.data));
     }
     findings.push(clock());
@@ -72,14 +72,16 @@ pub(crate) fn run(arguments: &Doctor, output: Output) -> Result<()> {
     let mut table = Table::new("findings", &["subject", "health", "what"]);
     for found in &findings {
         let health = match found.health {
-            Health::Well => "ok",
-            Health::Doubtful => "warn",
-            Health::Ill => "bad",
+            FindingLevel::Well => "ok",
+            FindingLevel::Doubtful => "warn",
+            FindingLevel::Ill => "bad",
         };
         table.row(json!({"subject": found.subject, "health": health, "what": found.what}));
     }
     table.print(output)?;
-    let ill = findings.iter().filter(|found| found.health == Health::Ill);
+    let ill = findings
+        .iter()
+        .filter(|found| found.health == FindingLevel::Ill);
     match ill.count() {
         0 => Ok(()),
         1 => bail!("one thing would keep a server from running"),
@@ -88,7 +90,7 @@ pub(crate) fn run(arguments: &Doctor, output: Output) -> Result<()> {
 }
 
 /// Whether the folder can be written, has room, and syncs quickly.
-fn folder(data: &Path) -> Vec<Finding> {
+fn folder(data: &Path) -> Vec<DoctorFinding> {
     // For a missing folder, check the one that will contain it.
     let place = data.ancestors().find(|place| place.is_dir());
     let place = place.map_or_else(|| PathBuf::from("."), Path::to_owned);
@@ -101,20 +103,20 @@ fn folder(data: &Path) -> Vec<Finding> {
         Ok(p50) => p50,
         Err(error) => {
             let what = format!("{shown} cannot be written: {error}");
-            return vec![finding("folder", Health::Ill, what)];
+            return vec![finding("folder", FindingLevel::Ill, what)];
         }
     };
     let mut findings = vec![finding(
         "folder",
-        Health::Well,
+        FindingLevel::Well,
         format!("{shown} can be written"),
     )];
     if let Ok(system) = rustix::fs::statvfs(&place) {
         let free = system.f_bavail * system.f_frsize;
         let health = if free < LITTLE_SPACE {
-            Health::Doubtful
+            FindingLevel::Doubtful
         } else {
-            Health::Well
+            FindingLevel::Well
         };
         findings.push(finding(
             "space",
@@ -123,9 +125,9 @@ fn folder(data: &Path) -> Vec<Finding> {
         ));
     }
     let health = if p50 > SLOW_SYNC {
-        Health::Doubtful
+        FindingLevel::Doubtful
     } else {
-        Health::Well
+        FindingLevel::Well
     };
     let what = format!("fdatasync takes {} us, half of the time", p50.as_micros());
     findings.push(finding("sync", health, what));
@@ -154,42 +156,46 @@ const CLOCK_KEEPERS: [&str; 4] = [
     "/run/ntpd.pid",
 ];
 
-fn clock() -> Finding {
+fn clock() -> DoctorFinding {
     let keeper = CLOCK_KEEPERS.iter().find(|file| Path::new(file).exists());
     match keeper {
-        Some(keeper) => finding("clock", Health::Well, format!("it is kept ({keeper})")),
+        Some(keeper) => finding(
+            "clock",
+            FindingLevel::Well,
+            format!("it is kept ({keeper})"),
+        ),
         None => finding(
             "clock",
-            Health::Doubtful,
+            FindingLevel::Doubtful,
             "nothing here seems to keep it: timers and tokens follow it",
         ),
     }
 }
 
-fn files(config: &Config) -> Finding {
+fn files(config: &Config) -> DoctorFinding {
     let wanted = config.connections as u64 + OTHER_FILES;
     // A server raises its own limit to the maximum.
     match getrlimit(Resource::Nofile).maximum {
         Some(limit) if limit < wanted => finding(
             "files",
-            Health::Doubtful,
+            FindingLevel::Doubtful,
             format!(
                 "{limit} may be open, {wanted} are wanted: raise `ulimit -n` or lower http.connections"
             ),
         ),
-        Some(limit) => finding("files", Health::Well, format!("{limit} may be open")),
-        None => finding("files", Health::Well, "any number may be open"),
+        Some(limit) => finding("files", FindingLevel::Well, format!("{limit} may be open")),
+        None => finding("files", FindingLevel::Well, "any number may be open"),
     }
 }
 
-fn memory(config: &Config) -> Finding {
+fn memory(config: &Config) -> DoctorFinding {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("MemAvailable:"));
     let kilobytes = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
     let Some(free) = kilobytes.map(|kilobytes| kilobytes * 1024) else {
         return finding(
             "memory",
-            Health::Doubtful,
+            FindingLevel::Doubtful,
             "the system does not say how much is free",
         );
     };
@@ -199,17 +205,21 @@ fn memory(config: &Config) -> Finding {
         config.memory >> 20
     );
     let health = if free < config.memory {
-        Health::Doubtful
+        FindingLevel::Doubtful
     } else {
-        Health::Well
+        FindingLevel::Well
     };
     finding("memory", health, what)
 }
 
-fn ports(config: &Config) -> Vec<Finding> {
+fn ports(config: &Config) -> Vec<DoctorFinding> {
     let check = |(name, port): (&str, u16)| {
         if TcpListener::bind(config.address(port)).is_ok() {
-            return finding("port", Health::Well, format!("{port} is free ({name})"));
+            return finding(
+                "port",
+                FindingLevel::Well,
+                format!("{port} is free ({name})"),
+            );
         }
         let holder = holder_of(port);
         let holder = holder.map_or_else(
@@ -217,7 +227,7 @@ fn ports(config: &Config) -> Vec<Finding> {
             |holder| holder.to_string(),
         );
         let what = format!("{port} is taken by {holder} ({name})");
-        finding("port", Health::Ill, what)
+        finding("port", FindingLevel::Ill, what)
     };
     config.ports().into_iter().map(check).collect()
 }

@@ -10,15 +10,15 @@ use serde_json::{Value, json};
 use crate::context::Target;
 use crate::out::out;
 use crate::result::print;
-use crate::table::{Output, Table};
-use crate::taskhub::{Hub, TaskHub, payload};
+use crate::table::{OutputFormat, Table};
+use crate::taskhub::{TaskHubArguments, TaskHubHttpClient, payload};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Send an operation to an entity without waiting for the result
     Signal {
         #[command(flatten)]
-        asked: Asked,
+        asked: OperationArguments,
         /// Earliest time, such as 2026-01-31T12:00:00Z
         #[arg(long, value_name = "TIME")]
         at: Option<String>,
@@ -26,7 +26,7 @@ pub(crate) enum Command {
     /// Call an operation of an entity and print its result
     Call {
         #[command(flatten)]
-        asked: Asked,
+        asked: OperationArguments,
         /// Time-out, in seconds
         #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(..=230))]
         wait: u64,
@@ -49,7 +49,7 @@ pub(crate) enum Command {
 }
 
 #[derive(clap::Args)]
-pub(crate) struct Asked {
+pub(crate) struct OperationArguments {
     /// The name of the entity
     name: String,
     /// The key of the entity; $ is the empty key
@@ -62,7 +62,7 @@ pub(crate) struct Asked {
 }
 
 #[derive(Subcommand)]
-pub(crate) enum Locks {
+pub(crate) enum LockSubcommand {
     /// Show all locks with holder, time and number of waiters
     List,
     /// Release a lock that its holder cannot release
@@ -82,8 +82,13 @@ pub(crate) enum Locks {
 }
 
 /// Runs a command on entities.
-pub(crate) fn run(command: &Command, hub: &Hub, target: &Target, output: Output) -> Result<()> {
-    let hub = TaskHub::new(hub, target)?;
+pub(crate) fn run(
+    command: &Command,
+    hub: &TaskHubArguments,
+    target: &Target,
+    output: OutputFormat,
+) -> Result<()> {
+    let hub = TaskHubHttpClient::new(hub, target)?;
     match command {
         Command::Signal { asked, at } => {
             let mut query = vec![("op", asked.operation.clone())];
@@ -104,7 +109,7 @@ pub(crate) fn run(command: &Command, hub: &Hub, target: &Target, output: Output)
             let input = payload(asked.input.as_ref())?;
             let path = ["entities", &asked.name, &asked.key, "call"];
             let patience = Duration::from_secs(*wait);
-            let result = hub.ask(patience, Method::POST, &path, &query, input.as_ref())?;
+            let result = hub.request(patience, Method::POST, &path, &query, input.as_ref())?;
             out(&serde_json::to_string_pretty(&result)?)
         }
         Command::Get { name, key } => {
@@ -115,7 +120,12 @@ pub(crate) fn run(command: &Command, hub: &Hub, target: &Target, output: Output)
     }
 }
 
-fn list(hub: &TaskHub, name: Option<&str>, top: usize, output: Output) -> Result<()> {
+fn list(
+    hub: &TaskHubHttpClient,
+    name: Option<&str>,
+    top: usize,
+    output: OutputFormat,
+) -> Result<()> {
     let path: Vec<_> = ["entities"].into_iter().chain(name).collect();
     let query = [("top", top.to_string()), ("fetchState", "true".to_owned())];
     let answer = hub.quick(Method::GET, &path, &query, None)?;
@@ -139,10 +149,15 @@ fn list(hub: &TaskHub, name: Option<&str>, top: usize, output: Output) -> Result
 }
 
 /// Runs a command on locks.
-pub(crate) fn locks(command: &Locks, hub: &Hub, target: &Target, output: Output) -> Result<()> {
-    let hub = TaskHub::new(hub, target)?;
+pub(crate) fn locks(
+    command: &LockSubcommand,
+    hub: &TaskHubArguments,
+    target: &Target,
+    output: OutputFormat,
+) -> Result<()> {
+    let hub = TaskHubHttpClient::new(hub, target)?;
     match command {
-        Locks::List => {
+        LockSubcommand::List => {
             let answer = hub.quick(Method::GET, &["locks"], &[], None)?;
             let columns = &[
                 "entityId",
@@ -157,7 +172,7 @@ pub(crate) fn locks(command: &Locks, hub: &Hub, target: &Target, output: Output)
             }
             table.print(output)
         }
-        Locks::Release { name, key, section } => {
+        LockSubcommand::Release { name, key, section } => {
             let query = [("section", section.clone())];
             let path = ["locks", name, key];
             let Value::Null = hub.quick(Method::DELETE, &path, &query, None)? else {

@@ -9,10 +9,10 @@ use reqwest::Method;
 use serde_json::{Map, Value, json};
 
 use crate::context::Target;
-use crate::remote::{Remote, segment};
 use crate::result::print;
-use crate::table::Output;
-use crate::tail::{self, Tail};
+use crate::server_client::{ServerClient, segment};
+use crate::table::OutputFormat;
+use crate::tail::{self, TailArguments};
 
 /// Maximum number of lines in one publication.
 const LINES: usize = 1000;
@@ -23,13 +23,13 @@ const LINE_BYTES: usize = 512 * 1024;
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Send an event, or one for each line of a file or of standard input
-    Send(Send),
+    Send(SendArguments),
     /// Show events and follow new ones
-    Tail(Tail),
+    Tail(TailArguments),
 }
 
 #[derive(Args)]
-pub(crate) struct Send {
+pub(crate) struct SendArguments {
     /// The event hub to send to
     hub: String,
     /// Body of the event; without it, each line of the file is an event
@@ -52,16 +52,16 @@ pub(crate) struct Send {
 }
 
 /// Runs the command.
-pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<()> {
-    let remote = Remote::new(target)?;
+pub(crate) fn run(command: &Command, target: &Target, output: OutputFormat) -> Result<()> {
+    let remote = ServerClient::new(target)?;
     match command {
         Command::Send(send) => send.run(&remote, output),
         Command::Tail(tail) => tail::run(tail, &remote, output),
     }
 }
 
-impl Send {
-    fn run(&self, remote: &Remote, output: Output) -> Result<()> {
+impl SendArguments {
+    fn run(&self, remote: &ServerClient, output: OutputFormat) -> Result<()> {
         if let Some(body) = &self.body {
             let sent = self.publish(remote, &[body])?;
             return print(
@@ -87,13 +87,13 @@ impl Send {
         print(&[("sent", json!(lines.len()))], output)
     }
 
-    fn publish(&self, remote: &Remote, bodies: &[impl AsRef<str>]) -> Result<Value> {
+    fn publish(&self, remote: &ServerClient, bodies: &[impl AsRef<str>]) -> Result<Value> {
         let properties: Map<_, _> = self.properties.iter().cloned().collect();
         let event = |body: &str| json!({"body": body, "content_type": self.content_type, "properties": properties});
         let events: Vec<_> = bodies.iter().map(|body| event(body.as_ref())).collect();
         let body = json!({"partition": self.partition, "key": self.key, "events": events});
         let path = format!("/v1/eventhubs/{}/events", segment(&self.hub)?);
-        remote.ask(Method::POST, &path, Some(&body))
+        remote.request(Method::POST, &path, Some(&body))
     }
 }
 

@@ -8,9 +8,9 @@ use steadfast::config::{duration, size};
 
 use crate::context::Target;
 use crate::out::out;
-use crate::remote::{Remote, segment};
 use crate::result::{Facts, print};
-use crate::table::{Output, Table, shown};
+use crate::server_client::{ServerClient, segment};
+use crate::table::{OutputFormat, Table, display_value};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -44,10 +44,10 @@ pub(crate) enum Command {
         name: String,
         /// Retention time of events, such as 7d, or `forever`
         #[arg(long, value_name = "TIME", value_parser = new_seconds)]
-        retention: Option<Bound>,
+        retention: Option<RetentionLimit>,
         /// Retention size of each partition, such as 1GiB, or `all`
         #[arg(long, value_name = "SIZE", value_parser = new_bytes)]
-        retention_size: Option<Bound>,
+        retention_size: Option<RetentionLimit>,
     },
     /// Create a policy and show its connection string, or change its rights
     PutPolicy {
@@ -75,11 +75,11 @@ pub(crate) enum Command {
 
 /// A limit of the retention; `None` is unlimited.
 #[derive(Clone, Copy)]
-pub(crate) struct Bound(Option<u64>);
+pub(crate) struct RetentionLimit(Option<u64>);
 
 /// Runs the command.
-pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<()> {
-    let remote = Remote::new(target)?;
+pub(crate) fn run(command: &Command, target: &Target, output: OutputFormat) -> Result<()> {
+    let remote = ServerClient::new(target)?;
     match command {
         Command::Create {
             name,
@@ -95,10 +95,10 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
                 "retention_s": retention,
                 "retention_bytes": retention_size,
             });
-            let made: Value = remote.ask(Method::POST, "/v1/eventhubs", Some(&body))?;
+            let made: Value = remote.request(Method::POST, "/v1/eventhubs", Some(&body))?;
             match output {
-                Output::Json => out(&serde_json::to_string_pretty(&made)?),
-                Output::Table => print(&facts(&made), output),
+                OutputFormat::Json => out(&serde_json::to_string_pretty(&made)?),
+                OutputFormat::Table => print(&facts(&made), output),
             }
         }
         Command::List => list(&remote, output),
@@ -114,16 +114,16 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
                 ("retention_bytes", retention_size),
             ];
             for (field, bound) in bounds {
-                if let Some(Bound(bound)) = bound {
+                if let Some(RetentionLimit(bound)) = bound {
                     body.insert(field.to_owned(), json!(bound));
                 }
             }
             let path = format!("/v1/eventhubs/{}", segment(name)?);
             let body = Value::Object(body);
-            let changed: Value = remote.ask(Method::PATCH, &path, Some(&body))?;
+            let changed: Value = remote.request(Method::PATCH, &path, Some(&body))?;
             match output {
-                Output::Json => out(&serde_json::to_string_pretty(&changed)?),
-                Output::Table => print(&facts(&changed), output),
+                OutputFormat::Json => out(&serde_json::to_string_pretty(&changed)?),
+                OutputFormat::Table => print(&facts(&changed), output),
             }
         }
         Command::PutPolicy {
@@ -143,8 +143,8 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
 }
 
 /// Deletes the resource at a path.
-pub(crate) fn delete(remote: &Remote, path: &str) -> Result<()> {
-    let Value::Null = remote.ask(Method::DELETE, path, None)? else {
+pub(crate) fn delete(remote: &ServerClient, path: &str) -> Result<()> {
+    let Value::Null = remote.request(Method::DELETE, path, None)? else {
         anyhow::bail!("the server answered more than it should");
     };
     Ok(())
@@ -156,21 +156,21 @@ fn policy_path(hub: &str, policy: &str) -> Result<String> {
 }
 
 fn put_policy(
-    remote: &Remote,
+    remote: &ServerClient,
     hub: &str,
     policy: &str,
     rights: &[String],
-    output: Output,
+    output: OutputFormat,
 ) -> Result<()> {
     let body = json!({"rights": rights});
     let path = policy_path(hub, policy)?;
-    let made: Value = remote.ask(Method::PUT, &path, Some(&body))?;
-    if output == Output::Json {
+    let made: Value = remote.request(Method::PUT, &path, Some(&body))?;
+    if output == OutputFormat::Json {
         return out(&serde_json::to_string_pretty(&made)?);
     }
     let facts: Facts = vec![
         ("policy", made["name"].clone()),
-        ("rights", json!(shown(&made["rights"]))),
+        ("rights", json!(display_value(&made["rights"]))),
         ("connect", made["connection_string"].clone()),
     ];
     print(&facts, output)
@@ -182,8 +182,8 @@ pub(crate) fn rows<'a>(answer: &'a Value, name: &str) -> Result<&'a Vec<Value>> 
     rows.ok_or_else(|| anyhow!("the server's answer has no '{name}'"))
 }
 
-fn list(remote: &Remote, output: Output) -> Result<()> {
-    let answer: Value = remote.ask(Method::GET, "/v1/eventhubs", None)?;
+fn list(remote: &ServerClient, output: OutputFormat) -> Result<()> {
+    let answer: Value = remote.request(Method::GET, "/v1/eventhubs", None)?;
     let columns = &[
         "name",
         "partitions",
@@ -199,10 +199,10 @@ fn list(remote: &Remote, output: Output) -> Result<()> {
     table.print(output)
 }
 
-fn show(remote: &Remote, name: &str, output: Output) -> Result<()> {
+fn show(remote: &ServerClient, name: &str, output: OutputFormat) -> Result<()> {
     let path = format!("/v1/eventhubs/{}", segment(name)?);
-    let hub: Value = remote.ask(Method::GET, &path, None)?;
-    if output == Output::Json {
+    let hub: Value = remote.request(Method::GET, &path, None)?;
+    if output == OutputFormat::Json {
         return out(&serde_json::to_string_pretty(&hub)?);
     }
     print(&facts(&hub), output)?;
@@ -225,7 +225,7 @@ fn facts(hub: &Value) -> Facts {
     let mut facts: Facts = vec![
         ("name", hub["name"].clone()),
         ("partitions", hub["partitions"].clone()),
-        ("groups", json!(shown(&hub["groups"]))),
+        ("groups", json!(display_value(&hub["groups"]))),
         ("created", hub["created"].clone()),
     ];
     if let Some(seconds) = hub["retention_s"].as_u64() {
@@ -251,17 +251,17 @@ fn seconds(text: &str) -> Result<u64, String> {
     found.ok_or_else(|| "write a time such as 90s, 12h or 7d".to_owned())
 }
 
-fn new_seconds(text: &str) -> Result<Bound, String> {
+fn new_seconds(text: &str) -> Result<RetentionLimit, String> {
     match text {
-        "forever" => Ok(Bound(None)),
-        text => seconds(text).map(|found| Bound(Some(found))),
+        "forever" => Ok(RetentionLimit(None)),
+        text => seconds(text).map(|found| RetentionLimit(Some(found))),
     }
 }
 
-fn new_bytes(text: &str) -> Result<Bound, String> {
+fn new_bytes(text: &str) -> Result<RetentionLimit, String> {
     match text {
-        "all" => Ok(Bound(None)),
-        text => bytes(text).map(|found| Bound(Some(found))),
+        "all" => Ok(RetentionLimit(None)),
+        text => bytes(text).map(|found| RetentionLimit(Some(found))),
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 /// Why a command failed.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum CommandError {
     /// The resource does not exist.
     NotFound(String),
     /// The command timed out.
@@ -14,21 +14,21 @@ pub(crate) enum Failure {
     Incomplete(String),
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self::NotFound(message) | Self::TimedOut(message) | Self::Incomplete(message)) = self;
         f.write_str(message)
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for CommandError {}
 
 /// The exit code of an error.
 pub(crate) fn code(error: &anyhow::Error) -> ExitCode {
-    match error.downcast_ref::<Failure>() {
-        Some(Failure::NotFound(_)) => ExitCode::from(3),
-        Some(Failure::TimedOut(_)) => ExitCode::from(4),
-        Some(Failure::Incomplete(_)) => ExitCode::from(5),
+    match error.downcast_ref::<CommandError>() {
+        Some(CommandError::NotFound(_)) => ExitCode::from(3),
+        Some(CommandError::TimedOut(_)) => ExitCode::from(4),
+        Some(CommandError::Incomplete(_)) => ExitCode::from(5),
         None => ExitCode::FAILURE,
     }
 }

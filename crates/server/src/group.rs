@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use crate::context::Target;
 use crate::eventhub::{delete, rows};
-use crate::origin::Origin;
-use crate::remote::{Remote, segment};
+use crate::position::PositionArgument;
 use crate::result::print;
-use crate::table::{Output, Table};
+use crate::server_client::{ServerClient, segment};
+use crate::table::{OutputFormat, Table};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -49,7 +49,7 @@ pub(crate) enum Command {
         group: String,
         /// The next event to read: start, end, a sequence number, or a time
         #[arg(long)]
-        to: Origin,
+        to: PositionArgument,
         /// Reset only this partition
         #[arg(long, value_name = "N")]
         partition: Option<u32>,
@@ -57,17 +57,17 @@ pub(crate) enum Command {
 }
 
 /// Runs the command.
-pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<()> {
-    let remote = Remote::new(target)?;
+pub(crate) fn run(command: &Command, target: &Target, output: OutputFormat) -> Result<()> {
+    let remote = ServerClient::new(target)?;
     match command {
         Command::List { hub } => {
             let path = format!("/v1/eventhubs/{}/groups", segment(hub)?);
-            let answer: Value = remote.ask(Method::GET, &path, None)?;
+            let answer: Value = remote.request(Method::GET, &path, None)?;
             let columns = &["name", "partitions", "owned", "lag", "created"];
             show(Table::new("groups", columns), &answer, output)
         }
         Command::Show { hub, group } => {
-            let answer: Value = remote.ask(Method::GET, &place(hub, group)?, None)?;
+            let answer: Value = remote.request(Method::GET, &group_path(hub, group)?, None)?;
             let columns = &[
                 "partition",
                 "store",
@@ -80,7 +80,7 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
             show(Table::new("partitions", columns), &answer, output)
         }
         Command::Create { hub, group } => {
-            let made: Value = remote.ask(Method::PUT, &place(hub, group)?, None)?;
+            let made: Value = remote.request(Method::PUT, &group_path(hub, group)?, None)?;
             let facts = [
                 ("group", made["name"].clone()),
                 ("created", made["created"].clone()),
@@ -88,7 +88,7 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
             print(&facts, output)
         }
         Command::Delete { hub, group } => {
-            delete(&remote, &place(hub, group)?)?;
+            delete(&remote, &group_path(hub, group)?)?;
             print(&[("deleted", json!(group))], output)
         }
         Command::Reset {
@@ -98,14 +98,14 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
             partition,
         } => {
             let mut body = match to {
-                Origin::Start => json!({"to": "start"}),
-                Origin::End => json!({"to": "end"}),
-                Origin::Sequence(sequence) => json!({"sequence": sequence}),
-                Origin::Time(time) => json!({"time": time}),
+                PositionArgument::Start => json!({"to": "start"}),
+                PositionArgument::End => json!({"to": "end"}),
+                PositionArgument::Sequence(sequence) => json!({"sequence": sequence}),
+                PositionArgument::Time(time) => json!({"time": time}),
             };
             body["partition"] = json!(partition);
-            let path = format!("{}/reset", place(hub, group)?);
-            let answer: Value = remote.ask(Method::POST, &path, Some(&body))?;
+            let path = format!("{}/reset", group_path(hub, group)?);
+            let answer: Value = remote.request(Method::POST, &path, Some(&body))?;
             let columns = &["partition", "next_sequence"];
             show(Table::new("partitions", columns), &answer, output)
         }
@@ -113,12 +113,12 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
 }
 
 /// The path of a group.
-pub(crate) fn place(hub: &str, group: &str) -> Result<String> {
+pub(crate) fn group_path(hub: &str, group: &str) -> Result<String> {
     let (hub, group) = (segment(hub)?, segment(group)?);
     Ok(format!("/v1/eventhubs/{hub}/groups/{group}"))
 }
 
-fn show(mut table: Table, answer: &Value, output: Output) -> Result<()> {
+fn show(mut table: Table, answer: &Value, output: OutputFormat) -> Result<()> {
     for row in rows(answer, table.name())? {
         table.row(row.clone());
     }

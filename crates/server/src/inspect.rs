@@ -14,33 +14,33 @@ use reqwest::Method;
 use serde_json::{Map, Value, json};
 use steadfast::collections::Inspector;
 use steadfast::id::{Owner, Partition};
-use steadfast::inspect::{Error as NotThere, Question, Sheet, look};
-use steadfast::storage::backup::{Hold, Place};
-use steadfast::storage::local::{self, Local};
+use steadfast::inspect::{Error as NotThere, InspectRequest, InspectTable, look};
+use steadfast::storage::backup::{ExclusiveAccess, StorageLocation};
+use steadfast::storage::local::{self, LocalEngine};
 use steadfast::storage::postgres;
 use steadfast::storage::{Options, Store};
 
 use crate::context::Target;
-use crate::exit::Failure;
+use crate::exit::CommandError;
 use crate::out::out;
-use crate::place::{Address, Durability};
-use crate::remote::Remote;
-use crate::table::Output;
+use crate::server_client::ServerClient;
+use crate::storage_address::{DurabilityArgument, StorageAddress};
+use crate::table::OutputFormat;
 
 /// The time limit; counting all rows takes long.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 #[derive(Args)]
-pub(crate) struct Inspect {
+pub(crate) struct InspectArguments {
     #[command(flatten)]
     target: Target,
     /// A data folder that is not in use, or
     /// postgres://user:password@host1,host2,host3/database, instead of a running server
     #[arg(long, value_name = "PLACE")]
-    data: Option<Address>,
+    data: Option<StorageAddress>,
     /// How the database keeps the second copy of an acknowledged commit
-    #[arg(long, value_enum, default_value_t = Durability::Quorum)]
-    durability: Durability,
+    #[arg(long, value_enum, default_value_t = DurabilityArgument::Quorum)]
+    durability: DurabilityArgument,
     /// `collections` to list all collections, or a name to show its entries
     #[arg(value_name = "collections|NAME")]
     what: Option<String>,
@@ -56,29 +56,29 @@ pub(crate) struct Inspect {
 }
 
 /// Shows partitions, collections or entries.
-pub(crate) fn run(arguments: &Inspect, output: Output) -> Result<()> {
+pub(crate) fn run(arguments: &InspectArguments, output: OutputFormat) -> Result<()> {
     let sheet = match &arguments.data {
         Some(address) => {
             let mut runtime = tokio::runtime::Builder::new_multi_thread();
             let runtime = runtime.enable_all().build().context("start a runtime")?;
             runtime.block_on(async {
-                match address.place(arguments.durability) {
-                    Place::Folder(folder) => look_inside(&folder, arguments).await,
-                    Place::Database(options) => look_into(&options, arguments).await,
+                match address.location(arguments.durability) {
+                    StorageLocation::Folder(folder) => look_inside(&folder, arguments).await,
+                    StorageLocation::Database(options) => look_into(&options, arguments).await,
                 }
             })?
         }
         None => ask(arguments)?,
     };
     match output {
-        Output::Json => print_json(&sheet),
-        Output::Table => print_table(&sheet),
+        OutputFormat::Json => print_json(&sheet),
+        OutputFormat::Table => print_table(&sheet),
     }
 }
 
 /// Opens the folder, acquires its partitions and inspects them.
-async fn look_inside(folder: &Path, arguments: &Inspect) -> Result<Sheet> {
-    let engine = Local::open_existing(folder, &local::Options::default())?;
+async fn look_inside(folder: &Path, arguments: &InspectArguments) -> Result<InspectTable> {
+    let engine = LocalEngine::open_existing(folder, &local::Options::default())?;
     let partitions = chosen(engine.partitions(), arguments)?;
     let owner = Owner {
         node: 0,
@@ -98,8 +98,11 @@ async fn look_inside(folder: &Path, arguments: &Inspect) -> Result<Sheet> {
 }
 
 /// Acquires the partitions of a database that no node uses, and inspects them.
-async fn look_into(options: &postgres::Options, arguments: &Inspect) -> Result<Sheet> {
-    let mut hold = Hold::begin(options).await?;
+async fn look_into(
+    options: &postgres::Options,
+    arguments: &InspectArguments,
+) -> Result<InspectTable> {
+    let mut hold = ExclusiveAccess::begin(options).await?;
     let sheet = async {
         let mut inspectors = Vec::new();
         for partition in chosen(hold.partitions().await?, arguments)? {
@@ -113,37 +116,37 @@ async fn look_into(options: &postgres::Options, arguments: &Inspect) -> Result<S
 }
 
 /// The selected partitions.
-fn chosen(mut partitions: Vec<Partition>, arguments: &Inspect) -> Result<Vec<Partition>> {
+fn chosen(mut partitions: Vec<Partition>, arguments: &InspectArguments) -> Result<Vec<Partition>> {
     let Some(only) = arguments.partition else {
         return Ok(partitions);
     };
     partitions.retain(|partition| *partition == only);
     if partitions.is_empty() {
         let message = format!("there is no partition {only}; list them first");
-        return Err(Failure::NotFound(message).into());
+        return Err(CommandError::NotFound(message).into());
     }
     Ok(partitions)
 }
 
-async fn answer(inspectors: &[Inspector], arguments: &Inspect) -> Result<Sheet> {
+async fn answer(inspectors: &[Inspector], arguments: &InspectArguments) -> Result<InspectTable> {
     let sheet = look(inspectors, &arguments.question()).await;
     sheet.map_err(|error| match error {
-        NotThere::NotFound(what) => Failure::NotFound(what).into(),
+        NotThere::NotFound(what) => CommandError::NotFound(what).into(),
         other => other.into(),
     })
 }
 
 /// Inspects a running server.
-fn ask(arguments: &Inspect) -> Result<Sheet> {
-    let remote = Remote::new(&arguments.target)?;
+fn ask(arguments: &InspectArguments) -> Result<InspectTable> {
+    let remote = ServerClient::new(&arguments.target)?;
     let mut body = serde_json::to_value(arguments.question())?;
     body["partition"] = json!(arguments.partition.map(|partition| partition.to_string()));
-    remote.ask_within(PATIENCE, Method::POST, "/v1/inspect", Some(&body))
+    remote.request_within(PATIENCE, Method::POST, "/v1/inspect", Some(&body))
 }
 
-impl Inspect {
-    fn question(&self) -> Question {
-        Question {
+impl InspectArguments {
+    fn question(&self) -> InspectRequest {
+        InspectRequest {
             what: self.what.clone(),
             key: self.key.clone(),
             limit: self.limit,
@@ -151,7 +154,7 @@ impl Inspect {
     }
 }
 
-fn print_json(sheet: &Sheet) -> Result<()> {
+fn print_json(sheet: &InspectTable) -> Result<()> {
     let mut whole = Map::new();
     whole.insert(sheet.name.clone(), json!(sheet.rows));
     if sheet.name == "entries" {
@@ -161,7 +164,7 @@ fn print_json(sheet: &Sheet) -> Result<()> {
 }
 
 /// Prints a table; leaves out scope and time where no row has one.
-fn print_table(sheet: &Sheet) -> Result<()> {
+fn print_table(sheet: &InspectTable) -> Result<()> {
     let cell = |row: &Map<String, Value>, column: &str| {
         let value = row.get(&column.replace(' ', "_"));
         match value {

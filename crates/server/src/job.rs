@@ -8,15 +8,15 @@ use reqwest::Method;
 use serde_json::{Map, Value, json};
 
 use crate::context::Target;
-use crate::remote::{Remote, segment};
 use crate::result::print;
-use crate::table::{Output, Table};
+use crate::server_client::{ServerClient, segment};
+use crate::table::{OutputFormat, Table};
 
 const VERSION: &str = "api-version=2016-03-01";
 
 /// The scope of a job collection.
 #[derive(Args)]
-pub(crate) struct Place {
+pub(crate) struct CollectionScope {
     /// The subscription, which may be any name
     #[arg(long, global = true, default_value = "main")]
     subscription: String,
@@ -26,7 +26,7 @@ pub(crate) struct Place {
 }
 
 #[derive(Subcommand)]
-pub(crate) enum Collections {
+pub(crate) enum CollectionSubcommand {
     /// Create a collection
     Create {
         /// Its name
@@ -63,28 +63,28 @@ pub(crate) enum Collections {
 }
 
 #[derive(Subcommand)]
-pub(crate) enum Jobs {
+pub(crate) enum JobSubcommand {
     /// Create or replace a job
-    Create(Create),
+    Create(CreateJobArguments),
     /// Show the jobs of a collection
     List {
         /// Which collection
         collection: String,
     },
     /// Show a job
-    Show(Which),
+    Show(JobName),
     /// Run a job now
-    Run(Which),
+    Run(JobName),
     /// Enable a job
-    Enable(Which),
+    Enable(JobName),
     /// Disable a job
-    Disable(Which),
+    Disable(JobName),
     /// Delete a job and its history
-    Delete(Which),
+    Delete(JobName),
     /// Show the attempts of a job, newest first
-    History(Which),
+    History(JobName),
     /// Show when a job would run, without creating it
-    Preview(Preview),
+    Preview(PreviewArguments),
     /// Import jobs that were exported from Azure Scheduler
     Import {
         /// The collection to import into
@@ -96,7 +96,7 @@ pub(crate) enum Jobs {
 
 /// A job.
 #[derive(Args)]
-pub(crate) struct Which {
+pub(crate) struct JobName {
     /// Its collection
     collection: String,
     /// Its name
@@ -105,9 +105,9 @@ pub(crate) struct Which {
 
 /// The action and the schedule of a job.
 #[derive(Args)]
-pub(crate) struct Create {
+pub(crate) struct CreateJobArguments {
     #[command(flatten)]
-    which: Which,
+    which: JobName,
     /// The address to call
     #[arg(long, value_name = "ADDRESS", required_unless_present_any = ["file", "publish"])]
     call: Option<String>,
@@ -127,12 +127,12 @@ pub(crate) struct Create {
     #[arg(long, value_name = "FILE", conflicts_with = "call")]
     file: Option<PathBuf>,
     #[command(flatten)]
-    timing: Timing,
+    timing: TimingArguments,
 }
 
 /// The schedule of a job.
 #[derive(Args)]
-pub(crate) struct Timing {
+pub(crate) struct TimingArguments {
     /// First run, such as 2030-01-01T05:00:00Z
     #[arg(long)]
     start: Option<String>,
@@ -152,15 +152,15 @@ pub(crate) struct Timing {
 
 /// A preview.
 #[derive(Args)]
-pub(crate) struct Preview {
+pub(crate) struct PreviewArguments {
     #[command(flatten)]
-    timing: Timing,
+    timing: TimingArguments,
     /// Number of runs to show
     #[arg(long, default_value_t = 10)]
     top: u32,
 }
 
-impl Place {
+impl CollectionScope {
     fn all(&self) -> Result<String> {
         let subscription = segment(&self.subscription)?;
         Ok(format!("/subscriptions/{subscription}"))
@@ -177,13 +177,13 @@ impl Place {
         Ok(format!("{}/{}", self.collections()?, segment(name)?))
     }
 
-    fn job(&self, which: &Which) -> Result<String> {
+    fn job(&self, which: &JobName) -> Result<String> {
         let home = self.collection(&which.collection)?;
         Ok(format!("{home}/jobs/{}", segment(&which.name)?))
     }
 }
 
-impl Timing {
+impl TimingArguments {
     /// The schedule as JSON members of a job or a preview.
     fn members(&self) -> Result<Map<String, Value>> {
         let mut members = Map::new();
@@ -232,14 +232,14 @@ fn every(text: &str) -> Result<Value> {
 
 /// Runs a command on job collections.
 pub(crate) fn collections(
-    command: &Collections,
-    place: &Place,
+    command: &CollectionSubcommand,
+    place: &CollectionScope,
     target: &Target,
-    output: Output,
+    output: OutputFormat,
 ) -> Result<()> {
-    let remote = Remote::new(target)?;
+    let remote = ServerClient::new(target)?;
     let (name, method, path, word) = match command {
-        Collections::Create {
+        CollectionSubcommand::Create {
             name,
             sku,
             max_jobs,
@@ -250,27 +250,31 @@ pub(crate) fn collections(
             }
             let path = format!("{}?{VERSION}", place.collection(name)?);
             let body = json!({"properties": properties});
-            let _: Value = remote.ask(Method::PUT, &path, Some(&body))?;
+            let _: Value = remote.request(Method::PUT, &path, Some(&body))?;
             return print(&[("created", json!(name))], output);
         }
-        Collections::List => return list_collections(&remote, place, output),
-        Collections::Show { name } => {
+        CollectionSubcommand::List => return list_collections(&remote, place, output),
+        CollectionSubcommand::Show { name } => {
             let path = format!("{}?{VERSION}", place.collection(name)?);
-            let found: Value = remote.ask(Method::GET, &path, None)?;
+            let found: Value = remote.request(Method::GET, &path, None)?;
             return show_collection(&found, output);
         }
-        Collections::Enable { name } => (name, Method::POST, "/enable", "enabled"),
-        Collections::Disable { name } => (name, Method::POST, "/disable", "disabled"),
-        Collections::Delete { name } => (name, Method::DELETE, "", "deleted"),
+        CollectionSubcommand::Enable { name } => (name, Method::POST, "/enable", "enabled"),
+        CollectionSubcommand::Disable { name } => (name, Method::POST, "/disable", "disabled"),
+        CollectionSubcommand::Delete { name } => (name, Method::DELETE, "", "deleted"),
     };
     let path = format!("{}{path}?{VERSION}", place.collection(name)?);
-    let _: Value = remote.ask(method, &path, None)?;
+    let _: Value = remote.request(method, &path, None)?;
     print(&[(word, json!(name))], output)
 }
 
-fn list_collections(remote: &Remote, place: &Place, output: Output) -> Result<()> {
+fn list_collections(
+    remote: &ServerClient,
+    place: &CollectionScope,
+    output: OutputFormat,
+) -> Result<()> {
     let path = format!("{}?{VERSION}", place.collections()?);
-    let found: Value = remote.ask(Method::GET, &path, None)?;
+    let found: Value = remote.request(Method::GET, &path, None)?;
     let mut table = Table::new("collections", &["name", "state", "sku", "max_jobs"]);
     for item in found["value"].as_array().into_iter().flatten() {
         let properties = &item["properties"];
@@ -284,7 +288,7 @@ fn list_collections(remote: &Remote, place: &Place, output: Output) -> Result<()
     table.print(output)
 }
 
-fn show_collection(found: &Value, output: Output) -> Result<()> {
+fn show_collection(found: &Value, output: OutputFormat) -> Result<()> {
     let properties = &found["properties"];
     let facts = [
         ("name", found["name"].clone()),
@@ -296,30 +300,35 @@ fn show_collection(found: &Value, output: Output) -> Result<()> {
 }
 
 /// Runs a command on jobs.
-pub(crate) fn jobs(command: &Jobs, place: &Place, target: &Target, output: Output) -> Result<()> {
-    let remote = Remote::new(target)?;
+pub(crate) fn jobs(
+    command: &JobSubcommand,
+    place: &CollectionScope,
+    target: &Target,
+    output: OutputFormat,
+) -> Result<()> {
+    let remote = ServerClient::new(target)?;
     match command {
-        Jobs::Create(create) => make(&remote, place, create, output),
-        Jobs::List { collection } => list(&remote, &place.collection(collection)?, output),
-        Jobs::Show(which) => {
+        JobSubcommand::Create(create) => make(&remote, place, create, output),
+        JobSubcommand::List { collection } => list(&remote, &place.collection(collection)?, output),
+        JobSubcommand::Show(which) => {
             let path = format!("{}?{VERSION}", place.job(which)?);
-            show(&remote.ask(Method::GET, &path, None)?, output)
+            show(&remote.request(Method::GET, &path, None)?, output)
         }
-        Jobs::Run(which) => {
+        JobSubcommand::Run(which) => {
             let path = format!("{}/run?{VERSION}", place.job(which)?);
-            let _: Value = remote.ask(Method::POST, &path, None)?;
+            let _: Value = remote.request(Method::POST, &path, None)?;
             print(&[("running", json!(which.name))], output)
         }
-        Jobs::Enable(which) => set_state(&remote, place, which, "Enabled", output),
-        Jobs::Disable(which) => set_state(&remote, place, which, "Disabled", output),
-        Jobs::Delete(which) => {
+        JobSubcommand::Enable(which) => set_state(&remote, place, which, "Enabled", output),
+        JobSubcommand::Disable(which) => set_state(&remote, place, which, "Disabled", output),
+        JobSubcommand::Delete(which) => {
             let path = format!("{}?{VERSION}", place.job(which)?);
-            let _: Value = remote.ask(Method::DELETE, &path, None)?;
+            let _: Value = remote.request(Method::DELETE, &path, None)?;
             print(&[("deleted", json!(which.name))], output)
         }
-        Jobs::History(which) => history(&remote, &place.job(which)?, output),
-        Jobs::Preview(wanted) => preview(&remote, place, wanted, output),
-        Jobs::Import { collection, file } => {
+        JobSubcommand::History(which) => history(&remote, &place.job(which)?, output),
+        JobSubcommand::Preview(wanted) => preview(&remote, place, wanted, output),
+        JobSubcommand::Import { collection, file } => {
             import(&remote, &place.collection(collection)?, file, output)
         }
     }
@@ -330,7 +339,12 @@ fn read(file: &PathBuf) -> Result<Value> {
     serde_json::from_str(&text).with_context(|| format!("{} is not JSON", file.display()))
 }
 
-fn make(remote: &Remote, place: &Place, create: &Create, output: Output) -> Result<()> {
+fn make(
+    remote: &ServerClient,
+    place: &CollectionScope,
+    create: &CreateJobArguments,
+    output: OutputFormat,
+) -> Result<()> {
     let mut properties = match &create.file {
         Some(file) => {
             let read = read(file)?;
@@ -343,20 +357,21 @@ fn make(remote: &Remote, place: &Place, create: &Create, output: Output) -> Resu
     }
     let path = format!("{}?{VERSION}", place.job(&create.which)?);
     let body = json!({"properties": properties});
-    show(&remote.ask(Method::PUT, &path, Some(&body))?, output)
+    show(&remote.request(Method::PUT, &path, Some(&body))?, output)
 }
 
 /// The action of the job, from the options.
-fn action(create: &Create) -> Value {
+fn action(create: &CreateJobArguments) -> Value {
     if let Some(hub) = &create.publish {
         let (body, key) = (&create.body, &create.key);
         let event = json!({"eventHub": hub, "body": body, "partitionKey": key});
         return json!({"type": "Internal", "internal": event});
     }
     let url = create.call.as_deref().unwrap_or_default();
-    let kind = match url.starts_with("https:") {
-        true => "Https",
-        false => "Http",
+    let kind = if url.starts_with("https:") {
+        "Https"
+    } else {
+        "Http"
     };
     let mut request = json!({"uri": url, "method": create.method});
     if let Some(body) = &create.body {
@@ -366,23 +381,23 @@ fn action(create: &Create) -> Value {
 }
 
 fn set_state(
-    remote: &Remote,
-    place: &Place,
-    which: &Which,
+    remote: &ServerClient,
+    place: &CollectionScope,
+    which: &JobName,
     state: &str,
-    output: Output,
+    output: OutputFormat,
 ) -> Result<()> {
     let path = format!("{}?{VERSION}", place.job(which)?);
     let body = json!({"properties": {"state": state}});
-    show(&remote.ask(Method::PATCH, &path, Some(&body))?, output)
+    show(&remote.request(Method::PATCH, &path, Some(&body))?, output)
 }
 
-fn list(remote: &Remote, home: &str, output: Output) -> Result<()> {
+fn list(remote: &ServerClient, home: &str, output: OutputFormat) -> Result<()> {
     let columns = &["name", "state", "next", "executions", "failures"];
     let mut table = Table::new("jobs", columns);
     let mut path = format!("{home}/jobs?{VERSION}");
     loop {
-        let page: Value = remote.ask(Method::GET, &path, None)?;
+        let page: Value = remote.request(Method::GET, &path, None)?;
         for job in page["value"].as_array().into_iter().flatten() {
             let (name, status) = (&job["name"], &job["properties"]["status"]);
             let name = name.as_str().and_then(|name| name.split_once('/'));
@@ -405,7 +420,7 @@ fn list(remote: &Remote, home: &str, output: Output) -> Result<()> {
     }
 }
 
-fn show(job: &Value, output: Output) -> Result<()> {
+fn show(job: &Value, output: OutputFormat) -> Result<()> {
     let (properties, status) = (&job["properties"], &job["properties"]["status"]);
     let request = &properties["action"]["request"];
     let facts = [
@@ -422,9 +437,9 @@ fn show(job: &Value, output: Output) -> Result<()> {
     print(&facts, output)
 }
 
-fn history(remote: &Remote, job: &str, output: Output) -> Result<()> {
+fn history(remote: &ServerClient, job: &str, output: OutputFormat) -> Result<()> {
     let path = format!("{job}/history?$top=100&{VERSION}");
-    let page: Value = remote.ask(Method::GET, &path, None)?;
+    let page: Value = remote.request(Method::GET, &path, None)?;
     let columns = &[
         "started", "expected", "action", "retry", "status", "message",
     ];
@@ -443,12 +458,17 @@ fn history(remote: &Remote, job: &str, output: Output) -> Result<()> {
     table.print(output)
 }
 
-fn preview(remote: &Remote, place: &Place, wanted: &Preview, output: Output) -> Result<()> {
+fn preview(
+    remote: &ServerClient,
+    place: &CollectionScope,
+    wanted: &PreviewArguments,
+    output: OutputFormat,
+) -> Result<()> {
     let mut body = wanted.timing.members()?;
     body.insert("top".into(), json!(wanted.top));
     let all = place.all()?;
     let path = format!("{all}/providers/Microsoft.Scheduler/previewRecurrence?{VERSION}");
-    let found: Value = remote.ask(Method::POST, &path, Some(&body.into()))?;
+    let found: Value = remote.request(Method::POST, &path, Some(&body.into()))?;
     let mut table = Table::new("runs", &["at"]);
     for at in found["value"].as_array().into_iter().flatten() {
         table.row(json!({"at": at}));
@@ -456,9 +476,9 @@ fn preview(remote: &Remote, place: &Place, wanted: &Preview, output: Output) -> 
     table.print(output)
 }
 
-fn import(remote: &Remote, home: &str, file: &PathBuf, output: Output) -> Result<()> {
+fn import(remote: &ServerClient, home: &str, file: &PathBuf, output: OutputFormat) -> Result<()> {
     let path = format!("{home}/import?{VERSION}");
-    let told: Value = remote.ask(Method::POST, &path, Some(&read(file)?))?;
+    let told: Value = remote.request(Method::POST, &path, Some(&read(file)?))?;
     let mut table = Table::new("jobs", &["name", "result", "target", "message"]);
     for item in told["value"].as_array().into_iter().flatten() {
         table.row(item.clone());

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use steadfast::protocols::rest::{KeyInfo, KeySecret};
 
 use crate::context::Target;
-use crate::remote::{Remote, segment};
 use crate::result::print;
-use crate::table::{Output, Table};
+use crate::server_client::{ServerClient, segment};
+use crate::table::{OutputFormat, Table};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -36,20 +36,23 @@ pub(crate) enum Command {
 }
 
 /// Runs the command.
-pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<()> {
-    let remote = Remote::new(target)?;
+pub(crate) fn run(command: &Command, target: &Target, output: OutputFormat) -> Result<()> {
+    let remote = ServerClient::new(target)?;
     match command {
         Command::Create { name, rights } => {
             let body = json!({"name": name, "rights": rights});
-            show(&remote.ask(Method::POST, "/v1/keys", Some(&body))?, output)
+            show(
+                &remote.request(Method::POST, "/v1/keys", Some(&body))?,
+                output,
+            )
         }
         Command::Rotate { name } => {
             let path = format!("/v1/keys/{}/rotate", segment(name)?);
-            show(&remote.ask(Method::POST, &path, None)?, output)
+            show(&remote.request(Method::POST, &path, None)?, output)
         }
         Command::Delete { name } => {
             let path = format!("/v1/keys/{}", segment(name)?);
-            let Value::Null = remote.ask(Method::DELETE, &path, None)? else {
+            let Value::Null = remote.request(Method::DELETE, &path, None)? else {
                 anyhow::bail!("the server answered more than it should");
             };
             print(&[("deleted", json!(name))], output)
@@ -58,15 +61,15 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
     }
 }
 
-fn show(made: &KeySecret, output: Output) -> Result<()> {
+fn show(made: &KeySecret, output: OutputFormat) -> Result<()> {
     print(
         &[("name", json!(made.name)), ("secret", json!(made.secret))],
         output,
     )
 }
 
-fn list(remote: &Remote, output: Output) -> Result<()> {
-    let keys: Vec<KeyInfo> = remote.ask(Method::GET, "/v1/keys", None)?;
+fn list(remote: &ServerClient, output: OutputFormat) -> Result<()> {
+    let keys: Vec<KeyInfo> = remote.request(Method::GET, "/v1/keys", None)?;
     let mut table = Table::new("keys", &["name", "rights", "secrets", "from"]);
     for key in keys {
         table.row(serde_json::to_value(key)?);

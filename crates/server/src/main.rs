@@ -1,6 +1,39 @@
 //! The `steadfast` command.
 //!
 //! Exit codes: 0 success, 1 failure, 2 invalid arguments, 3 resource not found, 4 time-out.
+//!
+//! # Tests
+//!
+//! `crates/server/tests` runs the binary as a user does: `server_*.rs` are real servers
+//! with real clients, signals, TLS, a collector of spans and a socket of systemd.
+//!
+//! - `tests/cluster_*.rs`: three nodes on PostgreSQL: they join, leave, are killed and
+//!   frozen; a bank; unauthenticated peers; every service through every node; hubs, readers
+//!   and processors over all of them; workers of one node for all; real SDKs at a node that
+//!   owns nothing, and at nodes that are drained and killed.
+//! - `tests/cluster_volatile.rs`: replicated volatile partitions with processes: a node
+//!   leaves, one joins, two are killed with -9 under load, one stands still, all are
+//!   killed.
+//! - `tests/cluster_isolated.rs`: a node that reaches the database and is not reached gives
+//!   up its partitions, and takes its share again.
+//! - `tests/cluster_metrics.rs`: replay that stands still, answers of the database that are
+//!   lost, entries that come too late: what a node counts.
+//! - `tests/cluster_shards.rs`: partitions over several databases: one of two loses its
+//!   primary under load; a move that is killed again and again; scrub and backup.
+//! - `tests/cluster_recipe.rs`: the guide's recipe with TLS; a node is reached at its
+//!   advertised address.
+//! - `tests/cluster_jobs.rs`: a node that is frozen with calls in progress makes none of
+//!   them when it continues.
+//! - `tests/cluster_stalled.rs`: peers of every kind stop reading under load for 30 s and
+//!   are killed: health is answered within 100 ms, everything else continues.
+//! - `tests/cluster_regions.rs`: two regions and a witness as processes: killed with their
+//!   disks, frozen, cut off; a home for each collection, and names that both request;
+//!   `jobs_46_..` to `jobs_50_..`.
+//! - `tests/cluster_takeover.rs`: a region that takes over runs every missed occurrence, in
+//!   order, behind one that waits.
+//! - `tests/durable_bank.rs`: server and workers as processes that are killed.
+//! - `tests/guard_rights.rs`, `tests/guard_hubs.rs` and `tests/guard_links.rs`: every route
+//!   with every proof and grant.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -30,15 +63,15 @@ mod key;
 mod migrate;
 mod node;
 mod orchestration;
-mod origin;
 mod out;
 mod parked;
-mod place;
+mod position;
 mod progress;
 mod region;
-mod remote;
 mod result;
 mod serve;
+mod server_client;
+mod storage_address;
 mod strings;
 mod table;
 mod tail;
@@ -49,7 +82,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use context::Target;
-use table::Output;
+use table::OutputFormat;
 
 /// Durable state, event streams and messaging in one server.
 #[derive(Parser)]
@@ -58,8 +91,8 @@ struct Arguments {
     #[command(subcommand)]
     command: Command,
     /// Output format
-    #[arg(short, long, global = true, value_enum, default_value_t = Output::Table)]
-    output: Output,
+    #[arg(short, long, global = true, value_enum, default_value_t = OutputFormat::Table)]
+    output: OutputFormat,
     /// Short for `--output json`
     #[arg(long, global = true)]
     json: bool,
@@ -71,17 +104,17 @@ enum Command {
     ///
     /// It listens on loopback only, keeps its data in ./steadfast-data, and prints
     /// every address and connection string, ready to paste.
-    Dev(serve::Serve),
+    Dev(serve::ServeArguments),
     /// Run a server
     ///
     /// It refuses to listen beyond loopback without keys, and without TLS unless
     /// tls.allow_plain is set. SIGTERM drains it, a second one ends it at once; SIGHUP
     /// reloads keys, certificate and log level.
-    Serve(serve::Serve),
+    Serve(serve::ServeArguments),
     /// Show server status
     Status(Target),
     /// Drain a server: finish in-flight work, hand over partitions, exit
-    Drain(node::Drain),
+    Drain(node::DrainArguments),
     /// Reload keys, certificate and log level of a running server
     Reload(Target),
     /// Show the nodes of a cluster and move partitions between them
@@ -99,7 +132,7 @@ enum Command {
         target: Target,
     },
     /// Check this machine for problems that affect a server
-    Doctor(doctor::Doctor),
+    Doctor(doctor::DoctorArguments),
     /// Create, list, rotate and delete access keys
     Key {
         #[command(subcommand)]
@@ -117,18 +150,18 @@ enum Command {
     /// Create, list, enable, disable and delete job collections
     Collection {
         #[command(subcommand)]
-        command: job::Collections,
+        command: job::CollectionSubcommand,
         #[command(flatten)]
-        place: job::Place,
+        place: job::CollectionScope,
         #[command(flatten)]
         target: Target,
     },
     /// Create, run, show and preview jobs
     Job {
         #[command(subcommand)]
-        command: job::Jobs,
+        command: job::JobSubcommand,
         #[command(flatten)]
-        place: job::Place,
+        place: job::CollectionScope,
         #[command(flatten)]
         target: Target,
     },
@@ -188,7 +221,7 @@ enum Command {
         #[command(subcommand)]
         command: orchestration::Command,
         #[command(flatten)]
-        hub: taskhub::Hub,
+        hub: taskhub::TaskHubArguments,
         #[command(flatten)]
         target: Target,
     },
@@ -197,16 +230,16 @@ enum Command {
         #[command(subcommand)]
         command: entity::Command,
         #[command(flatten)]
-        hub: taskhub::Hub,
+        hub: taskhub::TaskHubArguments,
         #[command(flatten)]
         target: Target,
     },
     /// Show and release locks of entities
     Lock {
         #[command(subcommand)]
-        command: entity::Locks,
+        command: entity::LockSubcommand,
         #[command(flatten)]
-        hub: taskhub::Hub,
+        hub: taskhub::TaskHubArguments,
         #[command(flatten)]
         target: Target,
     },
@@ -221,27 +254,27 @@ enum Command {
     /// A backup is a folder inside DIR; an incremental backup builds on the newest one
     /// there. A running server keeps serving; its DIR is on the server's machine. A data
     /// folder or database must not be in use.
-    Backup(backup::Backup),
+    Backup(backup::BackupArguments),
     /// Restore a backup into a running server, a data folder or a database
     ///
     /// A running server drains, restores and starts again. The backup is verified before
     /// anything is written, and the result is compared with it. An unfinished restore
     /// cannot be opened: run it again.
-    Restore(backup::Restore),
+    Restore(backup::RestoreArguments),
     /// Move a store between a data folder and PostgreSQL
     ///
     /// Copies everything into an empty target, reads it back and compares it. Neither
     /// store may be in use. The source is not changed.
-    Migrate(migrate::Migrate),
+    Migrate(migrate::MigrateArguments),
     /// Show what a running server or a data folder holds
     ///
     /// Without a name it shows the partitions. A data folder must not be in use.
-    Inspect(inspect::Inspect),
+    Inspect(inspect::InspectArguments),
     /// Measure this machine, a peer and Steadfast side by side
     #[command(subcommand)]
-    Bench(bench::Area),
+    Bench(bench::Benchmark),
     /// Print completions for a shell
-    Completions(completions::Completions),
+    Completions(completions::CompletionsArguments),
 }
 
 impl Command {
@@ -277,13 +310,14 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let output = match arguments.json {
-        true => Output::Json,
-        false => arguments.output,
+    let output = if arguments.json {
+        OutputFormat::Json
+    } else {
+        arguments.output
     };
     match &arguments.command {
-        Command::Dev(arguments) => serve::run(arguments, serve::Mode::Development, output),
-        Command::Serve(arguments) => serve::run(arguments, serve::Mode::Production, output),
+        Command::Dev(arguments) => serve::run(arguments, serve::ServerMode::Development, output),
+        Command::Serve(arguments) => serve::run(arguments, serve::ServerMode::Production, output),
         Command::Status(target) => node::status(target, output),
         Command::Drain(arguments) => node::drain(arguments, output),
         Command::Reload(target) => node::reload(target, output),

@@ -5,24 +5,24 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;
-use steadfast::storage::backup::{self, Migration};
+use steadfast::storage::backup::{self, StoreMigration};
 
-use crate::place::{Address, Durability};
 use crate::progress::show;
 use crate::result::{print, timed};
-use crate::table::Output;
+use crate::storage_address::{DurabilityArgument, StorageAddress};
+use crate::table::OutputFormat;
 
 #[derive(Args)]
-pub(crate) struct Migrate {
+pub(crate) struct MigrateArguments {
     /// The source: local:DIR or postgres://user:password@host1,host2,host3/database
     #[arg(long, value_name = "PLACE")]
-    from: Address,
+    from: StorageAddress,
     /// The target, in the same form; it must be empty
     #[arg(long, value_name = "PLACE")]
-    to: Address,
+    to: StorageAddress,
     /// How the database keeps the second copy of an acknowledged commit
-    #[arg(long, value_enum, default_value_t = Durability::Quorum)]
-    durability: Durability,
+    #[arg(long, value_enum, default_value_t = DurabilityArgument::Quorum)]
+    durability: DurabilityArgument,
     /// The folder for a temporary copy, as large as the state
     ///
     /// By default beside the data folder, or the current folder if there is none.
@@ -31,10 +31,10 @@ pub(crate) struct Migrate {
 }
 
 /// Copies a store to another engine and compares the copy.
-pub(crate) fn run(arguments: &Migrate, output: Output) -> Result<()> {
-    let migration = Migration {
-        from: arguments.from.place(arguments.durability),
-        to: arguments.to.place(arguments.durability),
+pub(crate) fn run(arguments: &MigrateArguments, output: OutputFormat) -> Result<()> {
+    let migration = StoreMigration {
+        from: arguments.from.location(arguments.durability),
+        to: arguments.to.location(arguments.durability),
         scratch: scratch(arguments),
     };
     let (moved, seconds) = timed(async |progress| {
@@ -55,10 +55,10 @@ pub(crate) fn run(arguments: &Migrate, output: Output) -> Result<()> {
 }
 
 /// A temporary folder of this run.
-fn scratch(arguments: &Migrate) -> PathBuf {
-    let beside = |address: &Address| match address {
-        Address::Folder(path) => path.parent().map(Path::to_path_buf),
-        Address::Database(_) => None,
+fn scratch(arguments: &MigrateArguments) -> PathBuf {
+    let beside = |address: &StorageAddress| match address {
+        StorageAddress::Folder(path) => path.parent().map(Path::to_path_buf),
+        StorageAddress::Database(_) => None,
     };
     let chosen = arguments.scratch.clone();
     let folder = chosen

@@ -6,20 +6,20 @@ use anyhow::Result;
 use clap::Args;
 use reqwest::Method;
 use serde_json::{Value, json};
-use steadfast::protocols::rest::{DrainSheet, Status};
+use steadfast::protocols::rest::{DrainReport, NodeStatus};
 
 use crate::context::Target;
-use crate::exit::Failure;
+use crate::exit::CommandError;
 use crate::out::out;
-use crate::remote::Remote;
 use crate::result::{Facts, print};
-use crate::table::Output;
+use crate::server_client::ServerClient;
+use crate::table::OutputFormat;
 
 /// Time that is added to the limit of a drain for its response.
 const MARGIN: Duration = Duration::from_secs(15);
 
 #[derive(Args)]
-pub(crate) struct Drain {
+pub(crate) struct DrainArguments {
     #[command(flatten)]
     target: Target,
     /// The node to drain; by default the one that receives the request
@@ -31,10 +31,10 @@ pub(crate) struct Drain {
 }
 
 /// Shows the status of a server.
-pub(crate) fn status(target: &Target, output: Output) -> Result<()> {
-    let remote = Remote::new(target)?;
-    let status: Status = remote.ask(Method::GET, "/v1/status", None)?;
-    if output == Output::Json {
+pub(crate) fn status(target: &Target, output: OutputFormat) -> Result<()> {
+    let remote = ServerClient::new(target)?;
+    let status: NodeStatus = remote.request(Method::GET, "/v1/status", None)?;
+    if output == OutputFormat::Json {
         return out(&serde_json::to_string_pretty(&status)?);
     }
     let sum = |value: fn(&steadfast::protocols::rest::StatusPartition) -> u64| {
@@ -60,18 +60,18 @@ pub(crate) fn status(target: &Target, output: Output) -> Result<()> {
 }
 
 /// Drains a server and shows the report.
-pub(crate) fn drain(arguments: &Drain, output: Output) -> Result<()> {
-    let remote = Remote::new(&arguments.target)?;
+pub(crate) fn drain(arguments: &DrainArguments, output: OutputFormat) -> Result<()> {
+    let remote = ServerClient::new(&arguments.target)?;
     let body = json!({"limit_s": arguments.limit, "node": arguments.node});
     let limit = arguments
         .limit
         .map_or(Duration::from_secs(600), Duration::from_secs);
-    let sheet: DrainSheet =
-        remote.ask_within(limit + MARGIN, Method::POST, "/v1/drain", Some(&body))?;
+    let sheet: DrainReport =
+        remote.request_within(limit + MARGIN, Method::POST, "/v1/drain", Some(&body))?;
     print(&facts(&sheet), output)?;
     match (sheet.cut_off, sheet.left) {
         (0, 0) => Ok(()),
-        (commands, partitions) => Err(Failure::TimedOut(format!(
+        (commands, partitions) => Err(CommandError::TimedOut(format!(
             "at the limit {commands} commands and {partitions} partitions were cut off; \
              nothing durable is lost"
         ))
@@ -80,17 +80,20 @@ pub(crate) fn drain(arguments: &Drain, output: Output) -> Result<()> {
 }
 
 /// Reloads keys, certificate and log level of a server.
-pub(crate) fn reload(target: &Target, output: Output) -> Result<()> {
-    let remote = Remote::new(target)?;
-    let read: Value = remote.ask(Method::POST, "/v1/reload", None)?;
+pub(crate) fn reload(target: &Target, output: OutputFormat) -> Result<()> {
+    let remote = ServerClient::new(target)?;
+    let read: Value = remote.request(Method::POST, "/v1/reload", None)?;
     print(
-        &[("reloaded", json!(crate::table::shown(&read["reloaded"])))],
+        &[(
+            "reloaded",
+            json!(crate::table::display_value(&read["reloaded"])),
+        )],
         output,
     )
 }
 
 /// The report of a drain, as it is printed.
-pub(crate) fn facts(sheet: &DrainSheet) -> Facts {
+pub(crate) fn facts(sheet: &DrainReport) -> Facts {
     vec![
         ("moved", json!(sheet.moved)),
         ("completed", json!(sheet.completed)),

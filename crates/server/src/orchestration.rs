@@ -8,11 +8,11 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::context::Target;
-use crate::exit::Failure;
+use crate::exit::CommandError;
 use crate::out::out;
 use crate::result::{Facts, print};
-use crate::table::{Output, Table, shown};
-use crate::taskhub::{Hub, TaskHub, payload};
+use crate::table::{OutputFormat, Table, display_value};
+use crate::taskhub::{TaskHubArguments, TaskHubHttpClient, payload};
 
 const START_CODES: &str = "\
 Exit codes with --wait:
@@ -81,11 +81,11 @@ pub(crate) enum Command {
         recursive: bool,
     },
     /// Suspend an orchestration
-    Suspend(Reasoned),
+    Suspend(ReasonArguments),
     /// Resume an orchestration
-    Resume(Reasoned),
+    Resume(ReasonArguments),
     /// Rewind a failed orchestration to before its failures
-    Rewind(Reasoned),
+    Rewind(ReasonArguments),
     /// Purge an orchestration that has ended
     Purge {
         /// Its id
@@ -102,7 +102,7 @@ pub(crate) enum Command {
 }
 
 #[derive(clap::Args)]
-pub(crate) struct Reasoned {
+pub(crate) struct ReasonArguments {
     /// Its id
     id: String,
     /// Why
@@ -111,8 +111,13 @@ pub(crate) struct Reasoned {
 }
 
 /// Runs the command.
-pub(crate) fn run(command: &Command, hub: &Hub, target: &Target, output: Output) -> Result<()> {
-    let hub = TaskHub::new(hub, target)?;
+pub(crate) fn run(
+    command: &Command,
+    hub: &TaskHubArguments,
+    target: &Target,
+    output: OutputFormat,
+) -> Result<()> {
+    let hub = TaskHubHttpClient::new(hub, target)?;
     match command {
         Command::Start {
             name,
@@ -129,8 +134,8 @@ pub(crate) fn run(command: &Command, hub: &Hub, target: &Target, output: Output)
         Command::Why { id } => {
             let why = hub.quick(Method::GET, &["instances", id, "why"], &[], None)?;
             match output {
-                Output::Json => out(&serde_json::to_string_pretty(&why)?),
-                Output::Table => out(&shown(&why["text"])),
+                OutputFormat::Json => out(&serde_json::to_string_pretty(&why)?),
+                OutputFormat::Table => out(&display_value(&why["text"])),
             }
         }
         Command::Raise { id, event, data } => {
@@ -147,13 +152,13 @@ pub(crate) fn run(command: &Command, hub: &Hub, target: &Target, output: Output)
             let query = [("recursive", recursive.to_string())];
             steer(&hub, id, "terminate", reason.as_ref(), &query, output)
         }
-        Command::Suspend(Reasoned { id, reason }) => {
+        Command::Suspend(ReasonArguments { id, reason }) => {
             steer(&hub, id, "suspend", reason.as_ref(), &[], output)
         }
-        Command::Resume(Reasoned { id, reason }) => {
+        Command::Resume(ReasonArguments { id, reason }) => {
             steer(&hub, id, "resume", reason.as_ref(), &[], output)
         }
-        Command::Rewind(Reasoned { id, reason }) => {
+        Command::Rewind(ReasonArguments { id, reason }) => {
             steer(&hub, id, "rewind", reason.as_ref(), &[], output)
         }
         Command::Purge { id, recursive } => {
@@ -166,35 +171,35 @@ pub(crate) fn run(command: &Command, hub: &Hub, target: &Target, output: Output)
 }
 
 fn start(
-    hub: &TaskHub,
+    hub: &TaskHubHttpClient,
     name: &str,
     input: Option<&String>,
     id: Option<&str>,
     wait: Option<u64>,
-    output: Output,
+    output: OutputFormat,
 ) -> Result<()> {
     let input = payload(input)?;
     let path: Vec<_> = ["orchestrators", name].into_iter().chain(id).collect();
     let said = hub.quick(Method::POST, &path, &[], input.as_ref())?;
     match wait {
-        Some(seconds) => wait_for(hub, &shown(&said["id"]), seconds, output),
+        Some(seconds) => wait_for(hub, &display_value(&said["id"]), seconds, output),
         None => print(&[("started", said["id"].clone())], output),
     }
 }
 
 /// Waits for the end of an orchestration and prints its output, or its status if it did
 /// not complete.
-fn wait_for(hub: &TaskHub, id: &str, seconds: u64, output: Output) -> Result<()> {
+fn wait_for(hub: &TaskHubHttpClient, id: &str, seconds: u64, output: OutputFormat) -> Result<()> {
     let query = [("timeout", seconds.to_string())];
     let patience = Duration::from_secs(seconds);
-    let found = hub.ask(patience, Method::GET, &["instances", id], &query, None)?;
-    let status = shown(&found["runtimeStatus"]);
+    let found = hub.request(patience, Method::GET, &["instances", id], &query, None)?;
+    let status = display_value(&found["runtimeStatus"]);
     match status.as_str() {
         "Completed" => out(&serde_json::to_string_pretty(&found["output"])?),
         "Failed" | "Terminated" | "Canceled" => {
             out(&serde_json::to_string_pretty(&found)?)?;
             let message = format!("the orchestration {id:?} did not complete: it is {status}");
-            Err(Failure::Incomplete(message).into())
+            Err(CommandError::Incomplete(message).into())
         }
         _ => {
             print(&[("started", json!(id))], output)?;
@@ -202,17 +207,17 @@ fn wait_for(hub: &TaskHub, id: &str, seconds: u64, output: Output) -> Result<()>
                 "the orchestration {id:?} has not ended within {seconds} s: it is {status} and \
                  goes on; ask for it with `steadfast orchestration show {id}`"
             );
-            Err(Failure::TimedOut(message).into())
+            Err(CommandError::TimedOut(message).into())
         }
     }
 }
 
 fn list(
-    hub: &TaskHub,
+    hub: &TaskHubHttpClient,
     status: Option<&String>,
     prefix: Option<&String>,
     top: usize,
-    output: Output,
+    output: OutputFormat,
 ) -> Result<()> {
     let mut query = vec![("top", top.to_string()), ("showInput", "false".to_owned())];
     query.extend(status.map(|status| ("runtimeStatus", status.clone())));
@@ -232,15 +237,15 @@ fn list(
     table.print(output)
 }
 
-fn whole(hub: &TaskHub, id: &str) -> Result<Value> {
+fn whole(hub: &TaskHubHttpClient, id: &str) -> Result<Value> {
     let yes = || "true".to_owned();
     let query = [("showHistory", yes()), ("showHistoryOutput", yes())];
     hub.quick(Method::GET, &["instances", id], &query, None)
 }
 
-fn show(hub: &TaskHub, id: &str, output: Output) -> Result<()> {
+fn show(hub: &TaskHubHttpClient, id: &str, output: OutputFormat) -> Result<()> {
     let mut found = whole(hub, id)?;
-    if output == Output::Json {
+    if output == OutputFormat::Json {
         return out(&serde_json::to_string_pretty(&found)?);
     }
     let events = found["historyEvents"].take();
@@ -259,9 +264,10 @@ fn show(hub: &TaskHub, id: &str, output: Output) -> Result<()> {
     }
     print(&facts, output)?;
     let lines: Vec<_> = events.as_array().into_iter().flatten().map(line).collect();
-    match lines.is_empty() {
-        true => Ok(()),
-        false => out(&format!("\n{}", lines.join("\n"))),
+    if lines.is_empty() {
+        Ok(())
+    } else {
+        out(&format!("\n{}", lines.join("\n")))
     }
 }
 
@@ -271,25 +277,25 @@ fn line(event: &Value) -> String {
     for (name, value) in event.as_object().into_iter().flatten() {
         let is_head = matches!(name.as_str(), "Timestamp" | "EventType" | "EventId");
         if !is_head && !value.is_null() {
-            told.push(format!("{name}={}", shown(value)));
+            told.push(format!("{name}={}", display_value(value)));
         }
     }
-    let time = shown(&event["Timestamp"]);
+    let time = display_value(&event["Timestamp"]);
     let line = format!(
         "{time:<25} {} {}",
-        shown(&event["EventType"]),
+        display_value(&event["EventType"]),
         told.join(" ")
     );
     line.trim_end().to_owned()
 }
 
 fn steer(
-    hub: &TaskHub,
+    hub: &TaskHubHttpClient,
     id: &str,
     verb: &'static str,
     reason: Option<&String>,
     query: &[(&str, String)],
-    output: Output,
+    output: OutputFormat,
 ) -> Result<()> {
     let mut query = query.to_vec();
     query.extend(reason.map(|reason| ("reason", reason.clone())));

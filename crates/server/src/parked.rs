@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use crate::context::Target;
 use crate::eventhub::rows;
-use crate::group::place;
-use crate::remote::Remote;
-use crate::table::{Output, Table};
+use crate::group::group_path;
+use crate::server_client::ServerClient;
+use crate::table::{OutputFormat, Table};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -38,8 +38,8 @@ pub(crate) enum Command {
 }
 
 /// Runs the command.
-pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<()> {
-    let remote = Remote::new(target)?;
+pub(crate) fn run(command: &Command, target: &Target, output: OutputFormat) -> Result<()> {
+    let remote = ServerClient::new(target)?;
     match command {
         Command::List {
             hub,
@@ -47,8 +47,12 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
             partition,
         } => {
             let which = partition.map(|partition| format!("?partition={partition}"));
-            let path = format!("{}/parked{}", place(hub, group)?, which.unwrap_or_default());
-            let answer: Value = remote.ask(Method::GET, &path, None)?;
+            let path = format!(
+                "{}/parked{}",
+                group_path(hub, group)?,
+                which.unwrap_or_default()
+            );
+            let answer: Value = remote.request(Method::GET, &path, None)?;
             let columns = &["partition", "sequence", "key", "attempts", "reason", "body"];
             let mut table = Table::new("parked", columns);
             for row in rows(&answer, "parked")? {
@@ -65,9 +69,9 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
             group,
             partition,
         } => {
-            let path = format!("{}/parked/replay", place(hub, group)?);
+            let path = format!("{}/parked/replay", group_path(hub, group)?);
             let body = json!({"partition": partition});
-            let answer: Value = remote.ask(Method::POST, &path, Some(&body))?;
+            let answer: Value = remote.request(Method::POST, &path, Some(&body))?;
             let partitions = rows(&answer, "partitions")?;
             let columns = &["partition", "parked", "has_processor"];
             let mut table = Table::new("partitions", columns);
@@ -75,12 +79,13 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
                 table.row(row.clone());
             }
             table.print(output)?;
-            match partitions
+            if partitions
                 .iter()
                 .all(|row| row["has_processor"] == json!(true))
             {
-                true => Ok(()),
-                false => bail!("some partitions have no processor on this node: start one"),
+                Ok(())
+            } else {
+                bail!("some partitions have no processor on this node: start one")
             }
         }
     }

@@ -8,14 +8,14 @@ use std::io::{IsTerminal, Write};
 use std::pin::pin;
 use std::time::Duration;
 
-use steadfast::storage::backup::{Phase, Progress};
+use steadfast::storage::backup::{BackupPhase, BackupProgress};
 use tokio::sync::watch;
 
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// Shows the progress of an operation until it is complete.
 pub(crate) async fn show<T>(
-    progress: &watch::Sender<Progress>,
+    progress: &watch::Sender<BackupProgress>,
     work: impl Future<Output = T>,
 ) -> T {
     if !std::io::stderr().is_terminal() {
@@ -43,16 +43,16 @@ pub(crate) fn draw(line: &str) {
     let _ = terminal.flush();
 }
 
-fn line(progress: &Progress) -> String {
+fn line(progress: &BackupProgress) -> String {
     let phase = match progress.phase {
-        Phase::Starting => "starting",
-        Phase::Checking => "checking the chain",
-        Phase::Reading => "reading",
-        Phase::Digesting => "reading back",
-        Phase::Writing => "writing",
-        Phase::Comparing => "comparing",
+        BackupPhase::Starting => "starting",
+        BackupPhase::Checking => "checking the chain",
+        BackupPhase::Reading => "reading",
+        BackupPhase::Digesting => "reading back",
+        BackupPhase::Writing => "writing",
+        BackupPhase::Comparing => "comparing",
     };
-    let Progress {
+    let BackupProgress {
         done,
         partitions,
         rows,
@@ -61,8 +61,8 @@ fn line(progress: &Progress) -> String {
     } = progress;
     let megabytes = progress.bytes / 1_000_000;
     match progress.phase {
-        Phase::Starting => phase.to_string(),
-        Phase::Checking => format!("{phase}: {megabytes} MB"),
+        BackupPhase::Starting => phase.to_string(),
+        BackupPhase::Checking => format!("{phase}: {megabytes} MB"),
         _ => format!(
             "{phase}: {done} of {partitions} partitions, {rows} rows, {events} events, {megabytes} MB"
         ),

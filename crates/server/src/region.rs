@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use crate::context::Target;
 use crate::out::out;
-use crate::remote::Remote;
 use crate::result::print;
-use crate::table::{Output, Table};
+use crate::server_client::ServerClient;
+use crate::table::{OutputFormat, Table};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -37,8 +37,8 @@ pub(crate) enum Command {
     },
 }
 
-pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<()> {
-    let remote = Remote::new(target)?;
+pub(crate) fn run(command: &Command, target: &Target, output: OutputFormat) -> Result<()> {
+    let remote = ServerClient::new(target)?;
     match command {
         Command::Status => status(&remote, output),
         Command::Failover { home, accept_loss } => {
@@ -56,14 +56,14 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
 /// The time limit of a move: calls in flight complete before the other region takes over.
 const MOVING: Duration = Duration::from_secs(40);
 
-fn moved(remote: &Remote, path: &str, body: &Value) -> Result<()> {
-    let _: Value = remote.ask_within(MOVING, Method::POST, path, Some(body))?;
+fn moved(remote: &ServerClient, path: &str, body: &Value) -> Result<()> {
+    let _: Value = remote.request_within(MOVING, Method::POST, path, Some(body))?;
     Ok(())
 }
 
-fn status(remote: &Remote, output: Output) -> Result<()> {
-    let mut status: Value = remote.ask(Method::GET, "/v1/region", None)?;
-    if output == Output::Json {
+fn status(remote: &ServerClient, output: OutputFormat) -> Result<()> {
+    let mut status: Value = remote.request(Method::GET, "/v1/region", None)?;
+    if output == OutputFormat::Json {
         return out(&serde_json::to_string_pretty(&status)?);
     }
     let mut take = |name: &str| status[name].take();

@@ -5,31 +5,31 @@ use std::fmt::Display;
 use anyhow::{Context, Result};
 use serde_json::Value;
 use steadfast::clock::{Clock, SystemClock};
-use steadfast::storage::backup::Progress;
+use steadfast::storage::backup::BackupProgress;
 use tokio::sync::watch;
 
 use crate::out::out;
-use crate::table::Output;
+use crate::table::OutputFormat;
 
 /// Named values.
 pub(crate) type Facts = Vec<(&'static str, Value)>;
 
 /// Runs a future on a new runtime and measures its duration.
 pub(crate) fn timed<T>(
-    work: impl AsyncFnOnce(&watch::Sender<Progress>) -> steadfast::storage::Result<T>,
+    work: impl AsyncFnOnce(&watch::Sender<BackupProgress>) -> steadfast::storage::Result<T>,
 ) -> Result<(T, f64)> {
     let clock = SystemClock::new();
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.enable_all().build().context("start a runtime")?;
-    let (progress, _) = watch::channel(Progress::default());
+    let (progress, _) = watch::channel(BackupProgress::default());
     let done = runtime.block_on(work(&progress))?;
     let seconds = clock.monotonic().as_secs_f64();
     Ok((done, (seconds * 1000.0).round() / 1000.0))
 }
 
 /// Prints a result.
-pub(crate) fn print(facts: &[(&'static str, Value)], output: Output) -> Result<()> {
-    if output == Output::Json {
+pub(crate) fn print(facts: &[(&'static str, Value)], output: OutputFormat) -> Result<()> {
+    if output == OutputFormat::Json {
         let name = |name: &str| name.replace(' ', "_");
         let object = facts.iter().map(|(key, value)| (name(key), value.clone()));
         let object: serde_json::Map<_, _> = object.collect();

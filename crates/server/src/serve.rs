@@ -13,30 +13,30 @@ use sd_notify::NotifyState;
 use serde_json::json;
 use steadfast::Node;
 use steadfast::config::{Config, LogFormat};
-use steadfast::protocols::rest::DrainSheet;
+use steadfast::protocols::rest::DrainReport;
 use steadfast::protocols::telemetry::{Format, Telemetry};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::allocator;
 use crate::config::Settings;
-use crate::exit::Failure;
+use crate::exit::CommandError;
 use crate::node::facts;
 use crate::out::out;
 use crate::result::print;
-use crate::table::Output;
+use crate::table::OutputFormat;
 
 /// The time limit for closing connections after the drain.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
-pub(crate) struct Serve {
+pub(crate) struct ServeArguments {
     #[command(flatten)]
     settings: Settings,
 }
 
 /// The kind of server.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum ServerMode {
     /// Well-known keys, loopback only.
     Development,
     /// Configured keys.
@@ -44,7 +44,11 @@ pub(crate) enum Mode {
 }
 
 /// Runs a node until it is stopped.
-pub(crate) fn run(arguments: &Serve, mode: Mode, output: Output) -> Result<()> {
+pub(crate) fn run(
+    arguments: &ServeArguments,
+    mode: ServerMode,
+    output: OutputFormat,
+) -> Result<()> {
     allocator::set_up();
     let config = arguments.settings.config()?;
     allow_files();
@@ -80,13 +84,13 @@ fn format(config: &Config) -> Format {
 }
 
 async fn serve(
-    arguments: &Serve,
+    arguments: &ServeArguments,
     config: Config,
     telemetry: &Arc<Telemetry>,
-    mode: Mode,
-    output: Output,
+    mode: ServerMode,
+    output: OutputFormat,
 ) -> Result<()> {
-    let mut signals = Signals::new()?;
+    let mut signals = ServerSignals::new()?;
     let limit = config.drain_limit;
     let settings = arguments.settings.clone();
     let reread = move || settings.config().map_err(|error| format!("{error:#}"));
@@ -95,7 +99,7 @@ async fn serve(
     loop {
         let mut builder = Node::builder().config(config.clone()).serve();
         builder = builder.reread(reread.clone()).restored(restored);
-        if mode == Mode::Development {
+        if mode == ServerMode::Development {
             builder = builder.development();
         }
         let node = tokio::select! {
@@ -118,10 +122,10 @@ async fn live(
     node: &Node,
     limit: Duration,
     telemetry: &Arc<Telemetry>,
-    signals: &mut Signals,
-    mode: Mode,
-    output: Output,
-) -> Result<DrainSheet> {
+    signals: &mut ServerSignals,
+    mode: ServerMode,
+    output: OutputFormat,
+) -> Result<DrainReport> {
     let level = Arc::clone(telemetry);
     node.on_reload("log level", move |config| {
         level.set_level(&config.log_level)
@@ -156,7 +160,7 @@ async fn live(
         () = tokio::time::sleep(limit + 2 * LAST_WORDS) => {
             let seconds = limit.as_secs();
             let message = format!("ended after {seconds} s, {NOT_LOST}");
-            Err(Failure::TimedOut(message).into())
+            Err(CommandError::TimedOut(message).into())
         }
     }
 }
@@ -164,21 +168,21 @@ async fn live(
 /// The end of every message about an early stop.
 const NOT_LOST: &str = "before everything was handed over; nothing durable is lost";
 
-struct Signals {
-    ends: Ends,
+struct ServerSignals {
+    ends: StopSignals,
     hangup: Signal,
 }
 
 /// The signals that stop the server.
-struct Ends {
+struct StopSignals {
     term: Signal,
     interrupt: Signal,
 }
 
-impl Signals {
+impl ServerSignals {
     fn new() -> Result<Self> {
         let listen = |kind| signal(kind).context("listen for signals");
-        let ends = Ends {
+        let ends = StopSignals {
             term: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
         };
@@ -189,7 +193,7 @@ impl Signals {
     }
 }
 
-impl Ends {
+impl StopSignals {
     async fn next(&mut self) {
         tokio::select! {
             _ = self.term.recv() => {}
@@ -220,12 +224,12 @@ fn tell_systemd(state: &[NotifyState<'_>]) {
 }
 
 /// Prints every address and connection string.
-fn greet(node: &Node, mode: Mode, output: Output) -> Result<()> {
+fn greet(node: &Node, mode: ServerMode, output: OutputFormat) -> Result<()> {
     let strings = match mode {
-        Mode::Development => node.connection_strings(),
-        Mode::Production => Vec::new(),
+        ServerMode::Development => node.connection_strings(),
+        ServerMode::Production => Vec::new(),
     };
-    if output == Output::Json {
+    if output == OutputFormat::Json {
         let object = |(name, text): (&str, String)| (name.to_owned(), json!(text));
         let addresses = node.addresses().into_iter();
         let addresses = addresses.map(|own| object((own.name, own.url)));

@@ -7,16 +7,17 @@ use anyhow::{Context as _, Result};
 use reqwest::Method;
 use steadfast::protocols::access::{Grant, Key, ROOT, Secret, development_ring};
 use steadfast::protocols::connection_string::{ClientKeys, ConnectionString, Endpoint};
-use steadfast::protocols::rest::Identity;
+use steadfast::protocols::rest::CallerIdentity;
 
-use crate::context::Server;
-use crate::remote::Remote;
+use crate::context::ServerContext;
+use crate::server_client::ServerClient;
 
 /// The name of a context's key and its connection strings.
-pub(crate) fn strings(server: Server) -> Result<(String, Vec<ConnectionString>)> {
+pub(crate) fn strings(server: ServerContext) -> Result<(String, Vec<ConnectionString>)> {
     let (url, secret) = (server.url.clone(), server.key.clone());
-    let identity: Identity = Remote::of(server)?.ask(Method::GET, "/v1/me", None)?;
-    let Identity {
+    let identity: CallerIdentity =
+        ServerClient::of(server)?.request(Method::GET, "/v1/me", None)?;
+    let CallerIdentity {
         name,
         rights,
         development,

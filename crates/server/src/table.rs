@@ -9,7 +9,7 @@ use crate::out::out;
 
 /// The output format of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Output {
+pub(crate) enum OutputFormat {
     /// A table
     #[default]
     Table,
@@ -45,8 +45,8 @@ impl Table {
     }
 
     /// Prints all rows.
-    pub(crate) fn print(&self, output: Output) -> Result<()> {
-        if output == Output::Json {
+    pub(crate) fn print(&self, output: OutputFormat) -> Result<()> {
+        if output == OutputFormat::Json {
             let object = json!({self.name: self.rows});
             return out(&serde_json::to_string_pretty(&object)?);
         }
@@ -54,7 +54,11 @@ impl Table {
         table.load_preset(NOTHING);
         table.set_header(self.columns.iter().map(|name| name.to_uppercase()));
         for row in &self.rows {
-            table.add_row(self.columns.iter().map(|column| shown(&row[*column])));
+            table.add_row(
+                self.columns
+                    .iter()
+                    .map(|column| display_value(&row[*column])),
+            );
         }
         let text = table.to_string();
         let lines: Vec<_> = text.lines().map(str::trim).collect();
@@ -63,11 +67,15 @@ impl Table {
 }
 
 /// A value in a table cell.
-pub(crate) fn shown(value: &Value) -> String {
+pub(crate) fn display_value(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
         Value::String(text) => text.clone(),
-        Value::Array(parts) => parts.iter().map(shown).collect::<Vec<_>>().join(", "),
+        Value::Array(parts) => parts
+            .iter()
+            .map(display_value)
+            .collect::<Vec<_>>()
+            .join(", "),
         other => other.to_string(),
     }
 }

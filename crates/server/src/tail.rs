@@ -13,10 +13,10 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 
 use crate::eventhub::rows;
-use crate::origin::Origin;
 use crate::out::out;
-use crate::remote::{Remote, segment};
-use crate::table::Output;
+use crate::position::PositionArgument;
+use crate::server_client::{ServerClient, segment};
+use crate::table::OutputFormat;
 
 /// How long the server waits for events, in seconds.
 const WAIT: u64 = 20;
@@ -25,7 +25,7 @@ const WAIT: u64 = 20;
 const MARGIN: Duration = Duration::from_secs(15);
 
 #[derive(Args)]
-pub(crate) struct Tail {
+pub(crate) struct TailArguments {
     /// Which event hub
     hub: String,
     /// Follow only this partition; may be repeated
@@ -33,10 +33,10 @@ pub(crate) struct Tail {
     partitions: Vec<u32>,
     /// Position to start at: start, end, a sequence number, or a time
     #[arg(long, default_value = "end")]
-    from: Origin,
+    from: PositionArgument,
     /// Format of events; JSON if the output is JSON
     #[arg(long, value_enum)]
-    format: Option<Form>,
+    format: Option<EventFormat>,
     /// Stop after this many events
     #[arg(long, value_name = "N")]
     count: Option<u64>,
@@ -47,7 +47,7 @@ pub(crate) struct Tail {
 
 /// The format of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Form {
+pub(crate) enum EventFormat {
     /// One line of JSON with all fields
     Json,
     /// Position, key and body
@@ -57,30 +57,31 @@ pub(crate) enum Form {
 }
 
 /// Shows events until a limit is reached.
-pub(crate) fn run(tail: &Tail, remote: &Remote, output: Output) -> Result<()> {
+pub(crate) fn run(tail: &TailArguments, remote: &ServerClient, output: OutputFormat) -> Result<()> {
     let form = tail.format.unwrap_or(match output {
-        Output::Json => Form::Json,
-        Output::Table => Form::Text,
+        OutputFormat::Json => EventFormat::Json,
+        OutputFormat::Table => EventFormat::Text,
     });
     let hub = segment(&tail.hub)?;
     let path = format!("/v1/eventhubs/{hub}");
-    let known: Value = remote.ask(Method::GET, &path, None)?;
+    let known: Value = remote.request(Method::GET, &path, None)?;
     let all = known["partitions"]
         .as_u64()
         .context("the server's answer has no partitions")?;
-    let partitions = match tail.partitions.is_empty() {
-        true => (0..all as u32).collect(),
-        false => tail.partitions.clone(),
+    let partitions = if tail.partitions.is_empty() {
+        (0..all as u32).collect()
+    } else {
+        tail.partitions.clone()
     };
     remote.block(follow(tail, remote, &path, &partitions, form))
 }
 
 async fn follow(
-    tail: &Tail,
-    remote: &Remote,
+    tail: &TailArguments,
+    remote: &ServerClient,
     hub: &str,
     partitions: &[u32],
-    form: Form,
+    form: EventFormat,
 ) -> Result<()> {
     let wait = tail.wait.unwrap_or(WAIT);
     let ask = |partition: u32, place: String| {
@@ -116,14 +117,14 @@ async fn follow(
     Ok(())
 }
 
-impl Tail {
+impl TailArguments {
     /// The start position of the first request.
     fn first(&self) -> String {
         match &self.from {
-            Origin::Start => "&from=start".to_owned(),
-            Origin::End => "&from=end".to_owned(),
-            Origin::Sequence(sequence) => format!("&from_sequence={sequence}"),
-            Origin::Time(_) => self.time(),
+            PositionArgument::Start => "&from=start".to_owned(),
+            PositionArgument::End => "&from=end".to_owned(),
+            PositionArgument::Sequence(sequence) => format!("&from_sequence={sequence}"),
+            PositionArgument::Time(_) => self.time(),
         }
     }
 
@@ -134,7 +135,7 @@ impl Tail {
 
     fn time(&self) -> String {
         match &self.from {
-            Origin::Time(time) => {
+            PositionArgument::Time(time) => {
                 format!("&from_time={}", time.replace('+', "%2B").replace(' ', "T"))
             }
             _ => String::new(),
@@ -142,8 +143,8 @@ impl Tail {
     }
 }
 
-fn line(event: &Value, form: Form) -> Result<String> {
-    if form == Form::Json {
+fn line(event: &Value, form: EventFormat) -> Result<String> {
+    if form == EventFormat::Json {
         return Ok(event.to_string());
     }
     let mut line = format!("{}/{}  ", event["partition"], event["sequence"]);
@@ -152,10 +153,10 @@ fn line(event: &Value, form: Form) -> Result<String> {
         write!(line, "  {key}")?;
     }
     let body = match (&event["body"], event["encoding"].as_str()) {
-        (Value::String(text), Some("text")) if form == Form::Text => text.clone(),
+        (Value::String(text), Some("text")) if form == EventFormat::Text => text.clone(),
         (Value::String(text), Some("text")) => hex(text.as_bytes()),
         (Value::String(text), Some("base64")) => hex(&decode(text)?),
-        (value, _) if form == Form::Text => value.to_string(),
+        (value, _) if form == EventFormat::Text => value.to_string(),
         (value, _) => hex(value.to_string().as_bytes()),
     };
     write!(line, "  {body}")?;
@@ -189,9 +190,21 @@ mod tests {
                 "body": body, "encoding": encoding})
         };
         let show = |event: Value, form| line(&event, form).unwrap();
-        assert_eq!(show(event("hi", "text"), Form::Text), "1/7  T  k  hi");
-        assert_eq!(show(event("hi", "text"), Form::Hex), "1/7  T  k  6869");
-        assert_eq!(show(event("/w==", "base64"), Form::Text), "1/7  T  k  ff");
-        assert_eq!(show(event("/w==", "base64"), Form::Hex), "1/7  T  k  ff");
+        assert_eq!(
+            show(event("hi", "text"), EventFormat::Text),
+            "1/7  T  k  hi"
+        );
+        assert_eq!(
+            show(event("hi", "text"), EventFormat::Hex),
+            "1/7  T  k  6869"
+        );
+        assert_eq!(
+            show(event("/w==", "base64"), EventFormat::Text),
+            "1/7  T  k  ff"
+        );
+        assert_eq!(
+            show(event("/w==", "base64"), EventFormat::Hex),
+            "1/7  T  k  ff"
+        );
     }
 }

@@ -9,7 +9,7 @@ use reqwest::Method;
 use serde_json::Value;
 
 use crate::context::Target;
-use crate::remote::Remote;
+use crate::server_client::ServerClient;
 
 /// The base path of the interface.
 const BASE: &str = "/runtime/webhooks/durabletask";
@@ -19,30 +19,30 @@ const MARGIN: Duration = Duration::from_secs(10);
 
 /// The task hub to use.
 #[derive(Args)]
-pub(crate) struct Hub {
+pub(crate) struct TaskHubArguments {
     /// The task hub
     #[arg(long, value_name = "NAME", default_value = "default", global = true)]
     hub: String,
 }
 
 /// A task hub of a running server.
-pub(crate) struct TaskHub {
-    remote: Remote,
+pub(crate) struct TaskHubHttpClient {
+    remote: ServerClient,
     name: String,
 }
 
-impl TaskHub {
+impl TaskHubHttpClient {
     /// Creates a client of the task hub, without connecting.
-    pub(crate) fn new(hub: &Hub, target: &Target) -> Result<Self> {
+    pub(crate) fn new(hub: &TaskHubArguments, target: &Target) -> Result<Self> {
         Ok(Self {
-            remote: Remote::new(target)?,
+            remote: ServerClient::new(target)?,
             name: hub.hub.clone(),
         })
     }
 
     /// Sends a request with the time-out `patience`. The segments of the path may contain any
     /// characters.
-    pub(crate) fn ask(
+    pub(crate) fn request(
         &self,
         patience: Duration,
         method: Method,
@@ -59,7 +59,7 @@ impl TaskHub {
             address += &format!("&{name}={}", encoded(value));
         }
         let limit = patience + MARGIN;
-        self.remote.ask_within(limit, method, &address, body)
+        self.remote.request_within(limit, method, &address, body)
     }
 
     /// Sends a request with a short time-out.
@@ -70,7 +70,7 @@ impl TaskHub {
         query: &[(&str, String)],
         body: Option<&Value>,
     ) -> Result<Value> {
-        self.ask(Duration::ZERO, method, path, query, body)
+        self.request(Duration::ZERO, method, path, query, body)
     }
 }
 

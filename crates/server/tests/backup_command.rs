@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use steadfast::id::{Owner, Partition, Sequence, Stream, Table};
-use steadfast::storage::engine::{Scan, Start};
-use steadfast::storage::local::{self, Local};
+use steadfast::id::{Owner, Partition, Sequence, StreamId, TableId};
+use steadfast::storage::engine::{ReadPosition, Scan};
+use steadfast::storage::local::{self, LocalEngine};
 use steadfast::storage::{Options, Store, Writes};
 use steadfast_harness::Process;
 
@@ -26,7 +26,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 }
 
 fn open(folder: &Path) -> Store {
-    let engine = Local::open(folder, &local::Options::default()).unwrap();
+    let engine = LocalEngine::open(folder, &local::Options::default()).unwrap();
     let owner = Owner {
         node: 1,
         incarnation: fastrand(),
@@ -51,9 +51,9 @@ fn write(folder: &Path, rows: std::ops::Range<u32>) {
                 .unwrap();
             for number in rows.clone() {
                 let mut writes = Writes::new();
-                writes.put(Table(1), &number.to_be_bytes(), &[number as u8; 40]);
+                writes.put(TableId(1), &number.to_be_bytes(), &[number as u8; 40]);
                 if number.is_multiple_of(5) {
-                    writes.publish(Stream(1), 1, number.to_string().into());
+                    writes.publish(StreamId(1), 1, number.to_string().into());
                 }
                 ledger.commit(writes).await.unwrap();
             }
@@ -73,10 +73,11 @@ fn content(folder: &Path) -> Vec<(Vec<u8>, Vec<u8>)> {
                 .await
                 .unwrap();
             let snapshot = ledger.snapshot().unwrap();
-            for row in snapshot.scan(Table(1), Scan::all(10_000)).await.unwrap() {
+            for row in snapshot.scan(TableId(1), Scan::all(10_000)).await.unwrap() {
                 found.push((row.key.to_vec(), row.value.to_vec()));
             }
-            let read = ledger.read_events(Stream(1), Start::Sequence(Sequence(0)), usize::MAX);
+            let read =
+                ledger.read_events(StreamId(1), ReadPosition::Sequence(Sequence(0)), usize::MAX);
             for batch in read.await.unwrap() {
                 let place = [batch.first.0, batch.offset.0, batch.time.0 as u64];
                 let place = place.map(u64::to_be_bytes).concat();
@@ -299,8 +300,8 @@ fn a_sealed_backup_is_verified_with_and_without_its_key() {
     succeed(root, &[&more[..], &["--key", "key"]].concat());
 }
 
-fn open_folder(folder: &Path) -> Local {
-    Local::open(folder, &local::Options::default()).unwrap()
+fn open_folder(folder: &Path) -> LocalEngine {
+    LocalEngine::open(folder, &local::Options::default()).unwrap()
 }
 
 /// The commands themselves, killed at some moment and run again.

@@ -9,7 +9,7 @@ use running::{finish, said, steadfast};
 use serde_json::{Value, json};
 use steadfast::Node;
 use steadfast::config::{Config, Layers};
-use steadfast::events::{Conditions, LeaseAction, Put};
+use steadfast::events::{Conditions, LeaseAction, PutBlobRequest};
 
 /// What a command says of a server: exit code, JSON, words.
 fn ask(folder: &Path, url: &str, arguments: &[&str]) -> (i32, Value, String) {
@@ -24,10 +24,10 @@ fn ask(folder: &Path, url: &str, arguments: &[&str]) -> (i32, Value, String) {
 }
 
 async fn put(node: &Node, container: &str, name: &str, body: &[u8]) {
-    let put = Put {
+    let put = PutBlobRequest {
         name: name.to_owned(),
         body: body.to_vec().into(),
-        ..Put::default()
+        ..PutBlobRequest::default()
     };
     let blobs = node.blobs();
     blobs

@@ -222,9 +222,10 @@ fn c62_unknown_transfers_happen_once_or_not_at_all() {
         }
         for number in 0..rounds {
             // By hand a frozen primary would have to be thawed by hand, too: T2 does that.
-            let blow = match is_managed && random.bool() {
-                true => Blow::Freeze,
-                false => Blow::Kill,
+            let blow = if is_managed && random.bool() {
+                Blow::Freeze
+            } else {
+                Blow::Kill
             };
             let mut roles = [0, 1, 2];
             random.shuffle(&mut roles);

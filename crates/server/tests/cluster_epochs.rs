@@ -10,10 +10,10 @@ use nodes::{database, now, settled, three};
 use reqwest::StatusCode;
 use running::{KNOWN, PATIENCE, Server, said};
 use rustix::process::Signal;
-use steadfast_protocols::amqp::client::{Client, Reading};
+use steadfast_protocols::amqp::client::{AmqpClient, ReaderLinkOptions};
 use steadfast_wire::amqp::performative::{self, Performative};
 use steadfast_wire::amqp::sasl;
-use steadfast_wire::blob::place::parameters;
+use steadfast_wire::blob::path::parameters;
 use steadfast_wire::blob::shared_key::{self, Request};
 use steadfast_wire::sas;
 use tokio::net::TcpStream;
@@ -28,7 +28,7 @@ const ACCOUNT_KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UV
 
 /// A reader at a node.
 struct Reader {
-    client: Client<TcpStream>,
+    client: AmqpClient<TcpStream>,
 }
 
 impl Reader {
@@ -36,20 +36,20 @@ impl Reader {
         let address = ("127.0.0.1", server.port_of("amqp"));
         server.block(async {
             let stream = TcpStream::connect(address).await.unwrap();
-            let anonymous = sasl::Init {
+            let anonymous = sasl::SaslInit {
                 mechanism: "ANONYMOUS",
                 response: b"",
             };
-            let mut client = Client::connect(stream, &anonymous).await.unwrap();
+            let mut client = AmqpClient::connect(stream, &anonymous).await.unwrap();
             let audience = "sb://localhost/houses";
             let key = "RootManageSharedAccessKey";
             let token = sas::token(audience, 4_000_000_000, key, KNOWN);
             assert_eq!(client.put_token(0, audience, &token).await.unwrap(), 202);
             client.begin(1).await.unwrap();
             let place = format!("houses/ConsumerGroups/$Default/Partitions/{partition}");
-            let reading = Reading {
+            let reading = ReaderLinkOptions {
                 epoch: Some(epoch),
-                ..Reading::default()
+                ..ReaderLinkOptions::default()
             };
             client.attach_reader(1, 0, &format!("epoch-{epoch}"), &place, &reading);
             client.flush().await.unwrap();
@@ -68,7 +68,7 @@ impl Reader {
             match performative {
                 Performative::Attach(_) => return "attach".to_owned(),
                 Performative::Detach(detach) => {
-                    let problem = detach.problem;
+                    let problem = detach.error;
                     return problem.map_or(String::new(), |own| own.condition.to_owned());
                 }
                 _ => {}

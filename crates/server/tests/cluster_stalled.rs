@@ -25,7 +25,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use steadfast_harness::clients::python;
 use steadfast_harness::{FaultProxy, Process};
-use steadfast_protocols::amqp::client::{Client as Amqp, Reading, payload};
+use steadfast_protocols::amqp::client::{AmqpClient as Amqp, ReaderLinkOptions, payload};
 use steadfast_wire::amqp::sasl;
 use steadfast_wire::sas;
 use tokio::net::TcpStream;
@@ -208,7 +208,7 @@ async fn press(mut sink: SplitSink<Socket, Message>) {
 /// Reads every event of a partition as it comes, or nothing at all.
 async fn reader(amqp: u16, name: &str) -> Amqp<TcpStream> {
     let stream = TcpStream::connect(("127.0.0.1", amqp)).await.unwrap();
-    let anonymous = sasl::Init {
+    let anonymous = sasl::SaslInit {
         mechanism: "ANONYMOUS",
         response: b"",
     };
@@ -218,7 +218,7 @@ async fn reader(amqp: u16, name: &str) -> Amqp<TcpStream> {
     assert_eq!(client.put_token(0, audience, &token).await.unwrap(), 202);
     client.begin(1).await.unwrap();
     let place = "read/ConsumerGroups/$Default/Partitions/0";
-    client.attach_reader(1, 0, name, place, &Reading::default());
+    client.attach_reader(1, 0, name, place, &ReaderLinkOptions::default());
     client.grant(1, 0, 0, 1_000_000, 0);
     client.flush().await.unwrap();
     client

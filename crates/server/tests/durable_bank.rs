@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bank::{ACCOUNTS, Account, MONEY, TRANSFERS, operation, the_transfers, transfer};
 use running::{PATIENCE, Server, Start, said};
-use steadfast::durable::{Client, Status, Worker};
+use steadfast::durable::{InstanceStatus, TaskHubClient, TaskHubWorker};
 use steadfast_harness::{Process, reserve_port};
 use tokio::task::JoinSet;
 
@@ -45,7 +45,7 @@ fn durable_40_60_money_is_conserved_with_workers_over_grpc_under_kills() {
         .set("partitions=8")
         .ready();
     let mut workers = [spawn(&connection), spawn(&connection)];
-    let client = Client::connect(&connection).unwrap();
+    let client = TaskHubClient::connect(&connection).unwrap();
     let steps = Arc::new(AtomicU64::new(0));
     let all = tasks.spawn(all_transfers(client.clone(), Arc::clone(&steps)));
     for round in 0..rounds() {
@@ -78,7 +78,7 @@ fn kill(server: &mut Server, workers: &mut [Process; 2]) {
     }
 }
 
-async fn all_transfers(client: Client, steps: Arc<AtomicU64>) {
+async fn all_transfers(client: TaskHubClient, steps: Arc<AtomicU64>) {
     for key in 0..ACCOUNTS {
         let fund = operation(&format!("@account@{key}"), "fund", &MONEY.to_string(), key);
         client.call(fund).await.unwrap().unwrap();
@@ -94,7 +94,7 @@ async fn all_transfers(client: Client, steps: Arc<AtomicU64>) {
             drop(started);
             steps.fetch_add(1, Ordering::Relaxed);
             let end = client.ended(&id, true).await.unwrap();
-            assert_eq!(end.status, Status::Completed, "{:?}", end.failure);
+            assert_eq!(end.status, InstanceStatus::Completed, "{:?}", end.failure);
             steps.fetch_add(1, Ordering::Relaxed);
         });
     }
@@ -104,7 +104,7 @@ async fn all_transfers(client: Client, steps: Arc<AtomicU64>) {
 }
 
 /// The money, the touches and the violations of all accounts, when nothing waits.
-async fn accounts(client: &Client) -> (i64, u64, u64) {
+async fn accounts(client: &TaskHubClient) -> (i64, u64, u64) {
     loop {
         let (mut sum, mut touched, mut violations, mut waiting) = (0, 0, 0, 0);
         for key in 0..ACCOUNTS {
@@ -138,7 +138,7 @@ fn spawn(connection: &str) -> Process {
 }
 
 async fn be_a_worker(connection: &str) {
-    let worker = Worker::connect(connection).unwrap();
+    let worker = TaskHubWorker::connect(connection).unwrap();
     let worker = worker.functions(|functions| {
         let functions = functions.entities::<Account>();
         functions.orchestration("transfer", transfer)

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use running::{Server, Start, said};
 use serde_json::{Value, json};
-use steadfast::durable::{Context, Failure, Worker};
+use steadfast::durable::{Context, FailureDetails, TaskHubWorker};
 
 /// What a command prints, if it does what it is asked for.
 fn ok(server: &Server, arguments: &[&str]) -> String {
@@ -94,12 +94,12 @@ fn start_with_wait_says_by_its_exit_code_how_it_ended() {
     let server = Start::new("dev").ready();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let _entered = runtime.enter();
-    let worker = Worker::connect(&format!("Endpoint={};TaskHub=default", server.url))
+    let worker = TaskHubWorker::connect(&format!("Endpoint={};TaskHub=default", server.url))
         .unwrap()
         .functions(|all| {
             all.orchestration("double", |_: Context, n: u64| async move { Ok(2 * n) })
                 .orchestration("fail", |_: Context, _: u64| async move {
-                    Err::<u64, _>(Failure::new("Planned", "as planned"))
+                    Err::<u64, _>(FailureDetails::new("Planned", "as planned"))
                 })
         })
         .start()

@@ -183,10 +183,7 @@ fn only_a_key_that_manages_an_event_hub_changes_it() {
     };
     let rights = || Some(json!({"rights": ["send"]}));
     for (hub, allowed) in [("houses", true), ("cars", false)] {
-        let status = |done: StatusCode| match allowed {
-            true => done,
-            false => StatusCode::FORBIDDEN,
-        };
+        let status = |done: StatusCode| if allowed { done } else { StatusCode::FORBIDDEN };
         let at = |path: &str| format!("/{hub}{path}");
         let kept = Some(json!({"retention_s": 60}));
         let (put, gone) = (Method::PUT, Method::DELETE);

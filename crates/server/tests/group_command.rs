@@ -7,7 +7,7 @@ use running::{finish, said, steadfast};
 use serde_json::{Value, json};
 use steadfast::Node;
 use steadfast::config::{Config, Layers};
-use steadfast::events::{Batch, Conditions, Definition, Put};
+use steadfast::events::{Conditions, EventDataBatch, EventHubDefinition, PutBlobRequest};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ownerships_and_checkpoints_of_sdks_are_shown() {
@@ -21,13 +21,13 @@ async fn ownerships_and_checkpoints_of_sdks_are_shown() {
         .memory()
         .serve()
         .development()
-        .event_hub(Definition::new("houses", 2))
+        .event_hub(EventHubDefinition::new("houses", 2))
         .start()
         .await
         .unwrap();
     let sender = node.event_hubs().sender("houses", Some(0)).await.unwrap();
     for _ in 0..5 {
-        let mut batch = Batch::new();
+        let mut batch = EventDataBatch::new();
         batch.push(b"x").unwrap();
         sender.send(batch).await.unwrap();
     }
@@ -38,10 +38,10 @@ async fn ownerships_and_checkpoints_of_sdks_are_shown() {
         ("ownership", "ownerid", "me"),
         ("checkpoint", "sequencenumber", "2"),
     ] {
-        let put = Put {
+        let put = PutBlobRequest {
             name: format!("localhost/houses/$default/{what}/0"),
             metadata: vec![(name.to_owned(), value.to_owned())],
-            ..Put::default()
+            ..PutBlobRequest::default()
         };
         blobs.put(place, put, Conditions::default()).await.unwrap();
     }

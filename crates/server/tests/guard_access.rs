@@ -6,7 +6,7 @@ mod running;
 use reqwest::{Method, StatusCode};
 use running::{Server, Start, said, steadfast};
 use serde_json::{Value, json};
-use steadfast_protocols::amqp::client::Client;
+use steadfast_protocols::amqp::client::AmqpClient;
 use steadfast_wire::amqp::sasl;
 use steadfast_wire::{jwt, sas};
 
@@ -60,11 +60,13 @@ fn put_web_token(server: &Server, token: &str) -> i64 {
     let port = server.port_of_with("amqp", ROOT);
     server.block(async {
         let stream = tokio::net::TcpStream::connect(("127.0.0.1", port));
-        let init = sasl::Init {
+        let init = sasl::SaslInit {
             mechanism: "ANONYMOUS",
             response: b"",
         };
-        let mut client = Client::connect(stream.await.unwrap(), &init).await.unwrap();
+        let mut client = AmqpClient::connect(stream.await.unwrap(), &init)
+            .await
+            .unwrap();
         let put = client.put_proof(0, "jwt", "sb://localhost/houses", token);
         put.await.unwrap()
     })
@@ -407,9 +409,10 @@ fn an_unknown_key_name_is_answered_like_a_wrong_secret() {
     let server = serve(&[]);
     let refused = |path: &str, name: &str| {
         let token = sas::token(&format!("{}{path}", server.url), LATER, name, "wrong");
-        let method = match path.starts_with("/v1") {
-            true => Method::GET,
-            false => Method::POST,
+        let method = if path.starts_with("/v1") {
+            Method::GET
+        } else {
+            Method::POST
         };
         let (status, answer) = server.ask(method, path, &token, None);
         (status, answer.to_string())

@@ -49,13 +49,12 @@ fn backups(server: &Server) -> PathBuf {
 fn holds(folder: &Path, text: &str) -> bool {
     fs::read_dir(folder).unwrap().any(|entry| {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => holds(&path, text),
-            false => {
-                let bytes = fs::read(&path).unwrap();
-                let mut parts = bytes.windows(text.len());
-                parts.any(|part| part == text.as_bytes())
-            }
+        if path.is_dir() {
+            holds(&path, text)
+        } else {
+            let bytes = fs::read(&path).unwrap();
+            let mut parts = bytes.windows(text.len());
+            parts.any(|part| part == text.as_bytes())
         }
     })
 }

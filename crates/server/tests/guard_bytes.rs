@@ -6,7 +6,7 @@ mod strangers;
 
 use reqwest::StatusCode;
 use running::{KNOWN, Server, Start, said, steadfast, until};
-use steadfast_wire::amqp::link::Role;
+use steadfast_wire::amqp::link::LinkRole;
 use strangers::{MIB, Script, Stranger, attacks, resident, within};
 
 /// Asserts that an attack left little behind, while it lasts and at its end.
@@ -87,7 +87,7 @@ fn many_small_links_without_a_key_are_refused() {
     let mut script = Script::anonymous();
     script.begin(0);
     for link in 0..33 {
-        script.attach(0, link, &link.to_string(), Role::Sender);
+        script.attach(0, link, &link.to_string(), LinkRole::Sender);
     }
     script.close();
     assert!(stranger.write(&script.0));

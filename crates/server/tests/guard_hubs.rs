@@ -77,9 +77,10 @@ fn every_route_of_clients_and_app_servers_asks_for_its_right() {
     let client_token = client_token(&server);
     for path in realtime::CLIENTS {
         let audience = "http://127.0.0.1/client/?hub=mine".to_owned();
-        let method = match path.ends_with("negotiate") {
-            true => Method::POST,
-            false => Method::GET,
+        let method = if path.ends_with("negotiate") {
+            Method::POST
+        } else {
+            Method::GET
         };
         let route = hub(method, format!("{path}?hub=mine"), vec!["listen"], audience);
         try_token(&server, &client_token, &route, true);

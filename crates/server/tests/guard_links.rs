@@ -18,9 +18,9 @@ use rights::{
 use running::Server;
 use serde_json::json;
 use steadfast_protocols::amqp::WEBSOCKETS;
-use steadfast_protocols::amqp::client::{self, Reading};
+use steadfast_protocols::amqp::client::{self, ReaderLinkOptions};
 use steadfast_protocols::blob;
-use steadfast_wire::amqp::address::{self, Node};
+use steadfast_wire::amqp::address::{self, NodeAddress};
 use steadfast_wire::amqp::performative::{self, Performative};
 use steadfast_wire::amqp::sasl;
 use steadfast_wire::blob::shared_key;
@@ -258,11 +258,11 @@ fn amqp(server: &Server, way: Way, login: Login<'_>, to: &str) -> Verdict {
                 ("PLAIN", plain.as_bytes())
             }
         };
-        let init = sasl::Init {
+        let init = sasl::SaslInit {
             mechanism,
             response,
         };
-        let mut peer = match client::Client::connect(way.connect().await, &init).await {
+        let mut peer = match client::AmqpClient::connect(way.connect().await, &init).await {
             Ok(peer) => peer,
             Err(error) if error.kind() == ErrorKind::PermissionDenied => return Unauthenticated,
             Err(error) => panic!("{error}"),
@@ -275,7 +275,7 @@ fn amqp(server: &Server, way: Way, login: Login<'_>, to: &str) -> Verdict {
                 other => panic!("{other}"),
             }
         }
-        if let Some(Node::Management) = address::parse(to) {
+        if let Some(NodeAddress::Management) = address::parse(to) {
             let wishes = [
                 ("operation", "READ"),
                 ("type", "com.microsoft:eventhub"),
@@ -286,7 +286,9 @@ fn amqp(server: &Server, way: Way, login: Login<'_>, to: &str) -> Verdict {
         }
         peer.begin(1).await.unwrap();
         match address::parse(to) {
-            Some(Node::Reader { .. }) => peer.attach_reader(1, 0, "l", to, &Reading::default()),
+            Some(NodeAddress::Reader { .. }) => {
+                peer.attach_reader(1, 0, "l", to, &ReaderLinkOptions::default())
+            }
             _ => peer.attach_sender(1, 0, "l", to),
         }
         peer.flush().await.unwrap();
@@ -294,7 +296,7 @@ fn amqp(server: &Server, way: Way, login: Login<'_>, to: &str) -> Verdict {
             let frame = peer.next().await.unwrap();
             // There is no event hub: who may look for it hears that.
             if let Ok((Performative::Detach(detach), _)) = performative::read(&frame.body) {
-                let problem = detach.problem.unwrap();
+                let problem = detach.error.unwrap();
                 let is_refused = problem.condition == "amqp:unauthorized-access";
                 return if is_refused { Forbidden } else { Allowed };
             }
@@ -303,13 +305,15 @@ fn amqp(server: &Server, way: Way, login: Login<'_>, to: &str) -> Verdict {
 }
 
 /// What a link to a node needs. A kind of node that is not here does not compile.
-fn needs(node: &Node<'_>) -> &'static [&'static str] {
+fn needs(node: &NodeAddress<'_>) -> &'static [&'static str] {
     match node {
         // Tokens are put there: by every row below.
-        Node::Cbs => &GRANTS,
-        Node::Management => &["send", "listen", "read"],
-        Node::Hub(_) | Node::Partition { .. } | Node::Publisher { .. } => &["send"],
-        Node::Reader { .. } => &["listen"],
+        NodeAddress::Cbs => &GRANTS,
+        NodeAddress::Management => &["send", "listen", "read"],
+        NodeAddress::Hub(_) | NodeAddress::Partition { .. } | NodeAddress::Publisher { .. } => {
+            &["send"]
+        }
+        NodeAddress::Reader { .. } => &["listen"],
     }
 }
 
@@ -332,9 +336,10 @@ fn try_keys(name: &str, to: &str, by: &dyn Fn(&str, &str) -> Verdict) {
     assert_eq!(other, Forbidden, "{name}: other entity");
     for grant in GRANTS {
         let key = format!("events{grant}");
-        let expected = match needed.contains(&grant) || grant == "manage" {
-            true => Allowed,
-            false => Forbidden,
+        let expected = if needed.contains(&grant) || grant == "manage" {
+            Allowed
+        } else {
+            Forbidden
         };
         assert_eq!(by(&key, &secret(&key)), expected, "{name}: {grant}");
     }

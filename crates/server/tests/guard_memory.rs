@@ -14,10 +14,10 @@ use futures_util::future::join_all;
 use running::{KNOWN, PATIENCE, Server, Start, said};
 use serde_json::json;
 use steadfast::durable::{
-    Client, Context, Error, ErrorKind, Failure, NewInstance, Operation, Status, Task, Worker,
-    entity,
+    Context, EntityOperation, Error, ErrorKind, FailureDetails, InstanceStatus, NewInstance, Task,
+    TaskHubClient, TaskHubWorker, entity,
 };
-use steadfast_protocols::amqp::client::{Client as Amqp, Reading, payload};
+use steadfast_protocols::amqp::client::{AmqpClient as Amqp, ReaderLinkOptions, payload};
 use steadfast_wire::amqp::sasl;
 use steadfast_wire::sas;
 use tokio::net::TcpStream;
@@ -115,7 +115,7 @@ async fn start(server: &Server, count: usize) {
 /// Reads so many events of the event hub.
 async fn read(amqp: u16, number: usize, count: usize) {
     let stream = TcpStream::connect(("127.0.0.1", amqp)).await.unwrap();
-    let anonymous = sasl::Init {
+    let anonymous = sasl::SaslInit {
         mechanism: "ANONYMOUS",
         response: b"",
     };
@@ -126,9 +126,9 @@ async fn read(amqp: u16, number: usize, count: usize) {
     client.begin(1).await.unwrap();
     let place = "burst/ConsumerGroups/$Default/Partitions/0";
     let name = format!("reader {number}");
-    let from_the_start = Reading {
+    let from_the_start = ReaderLinkOptions {
         start: Some("amqp.annotation.x-opt-offset > '-1'"),
-        ..Reading::default()
+        ..ReaderLinkOptions::default()
     };
     client.attach_reader(1, 0, &name, place, &from_the_start);
     client.grant(1, 0, 0, 1000, 0);
@@ -172,7 +172,7 @@ impl Shelf {
 }
 
 /// Has a text go through an activity and a child.
-async fn through(context: Context, text: String) -> Result<usize, Failure> {
+async fn through(context: Context, text: String) -> Result<usize, FailureDetails> {
     let text: String = context.activity("echo", &text).await?;
     let length: usize = context.child("count", &text).await?;
     Ok(length)
@@ -194,7 +194,7 @@ const EACH: usize = 24;
 
 /// Runs instances and entities with large payloads in one task hub.
 async fn work(connection: String) {
-    let worker = Worker::connect(&connection).unwrap();
+    let worker = TaskHubWorker::connect(&connection).unwrap();
     let worker = worker.functions(|functions| {
         let functions = functions.entities::<Shelf>();
         let functions = functions.orchestration("through", through);
@@ -203,17 +203,17 @@ async fn work(connection: String) {
     });
     let worker = worker.start().unwrap();
     worker.ready().await;
-    let client = Client::connect(&connection).unwrap();
+    let client = TaskHubClient::connect(&connection).unwrap();
     let text = "x".repeat(TEXT);
     let all = (0..EACH).map(|number| {
         let (client, text) = (&client, &text);
         async move {
-            let fill = Operation {
+            let fill = EntityOperation {
                 request: format!("00000000-0000-4000-8000-{number:012x}"),
                 name: "fill".into(),
                 input: Some(json!(text).to_string()),
                 target: format!("@shelf@{number}"),
-                ..Operation::default()
+                ..EntityOperation::default()
             };
             patient(async || client.call(fill.clone()).await)
                 .await
@@ -222,7 +222,7 @@ async fn work(connection: String) {
             let new = NewInstance::of(task);
             let id = patient(async || client.start(new.clone()).await).await;
             let end = client.ended(&id, true).await.unwrap();
-            assert_eq!(end.status, Status::Completed, "{:?}", end.failure);
+            assert_eq!(end.status, InstanceStatus::Completed, "{:?}", end.failure);
         }
     });
     join_all(all).await;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use reqwest::{Client, Method};
 use running::{KNOWN, PATIENCE, Server, Start};
 use serde_json::{Value, json};
-use steadfast_protocols::amqp::client::{Client as Amqp, Reading};
+use steadfast_protocols::amqp::client::{AmqpClient as Amqp, ReaderLinkOptions};
 use steadfast_wire::amqp::performative::Performative;
 use steadfast_wire::amqp::sasl;
 use steadfast_wire::amqp::session::{Begin, Flow};
@@ -436,7 +436,7 @@ fn numbers_of_amqp_are_bounded() {
         let ends = [0, 1, u32::MAX / 2, u32::MAX / 2 + 1, u32::MAX - 1, u32::MAX];
         for (index, one) in ends.into_iter().enumerate() {
             let stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
-            let init = sasl::Init {
+            let init = sasl::SaslInit {
                 mechanism: "PLAIN",
                 response: response.as_bytes(),
             };
@@ -451,7 +451,7 @@ fn numbers_of_amqp_are_bounded() {
             peer.put(0, &Performative::Begin(begin), &[]);
             let address = "h/ConsumerGroups/$Default/Partitions/0";
             for (handle, start) in starts.iter().enumerate().skip(index * 16).take(16) {
-                let reading = Reading {
+                let reading = ReaderLinkOptions {
                     start: Some(start),
                     epoch: Some(i64::from(one) << 31),
                     desired: None,

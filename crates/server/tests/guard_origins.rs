@@ -20,9 +20,10 @@ fn send(
     body: Option<Value>,
 ) -> Response {
     let request = server.client.request(method, url);
-    let request = match headers.iter().any(|(name, _)| *name == "authorization") {
-        true => request,
-        false => request.bearer_auth(KNOWN),
+    let request = if headers.iter().any(|(name, _)| *name == "authorization") {
+        request
+    } else {
+        request.bearer_auth(KNOWN)
     };
     let request = headers.iter().fold(request, |request, (name, value)| {
         request.header(*name, *value)

@@ -11,7 +11,7 @@ use reqwest::{Client, Method, Response, StatusCode};
 use running::{Server, Start, said};
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use steadfast_protocols::amqp::client::{Client as Amqp, Reading};
+use steadfast_protocols::amqp::client::{AmqpClient as Amqp, ReaderLinkOptions};
 use steadfast_wire::amqp::performative::{self, Performative};
 use steadfast_wire::amqp::sasl;
 use steadfast_wire::{jwt, sas};
@@ -166,14 +166,14 @@ fn follows<C: Connection>(
 struct Link(Amqp<TcpStream>);
 
 impl Link {
-    async fn connect(server: &Server, init: &sasl::Init<'_>) -> Self {
+    async fn connect(server: &Server, init: &sasl::SaslInit<'_>) -> Self {
         let address = ("127.0.0.1", port(server, "amqp").await);
         let stream = TcpStream::connect(address).await.unwrap();
         Self(Amqp::connect(stream, init).await.unwrap())
     }
 
     async fn anonymous(server: &Server) -> Self {
-        let init = sasl::Init {
+        let init = sasl::SaslInit {
             mechanism: "ANONYMOUS",
             response: b"",
         };
@@ -191,7 +191,7 @@ impl Link {
         self.0.begin(1).await.unwrap();
         let place = format!("{HUB}/ConsumerGroups/$Default/Partitions/0");
         let client = &mut self.0;
-        client.attach_reader(1, 0, "reader", &place, &Reading::default());
+        client.attach_reader(1, 0, "reader", &place, &ReaderLinkOptions::default());
         self.attached().await;
     }
 
@@ -222,7 +222,7 @@ impl Connection for Link {
                 continue;
             }
             if let Performative::Detach(detach) = performative::read(&frame.body).unwrap().0 {
-                let problem = detach.problem.unwrap();
+                let problem = detach.error.unwrap();
                 return problem.condition.to_owned();
             }
         }
@@ -244,7 +244,7 @@ fn an_amqp_receiver_is_detached_when_its_key_no_longer_counts() {
 fn an_amqp_sender_is_detached_when_its_key_no_longer_counts() {
     let open = async |server: &Server, key: &Key| {
         let response = format!("\0{}\0{}", key.name, key.secret);
-        let init = sasl::Init {
+        let init = sasl::SaslInit {
             mechanism: "PLAIN",
             response: response.as_bytes(),
         };

@@ -11,7 +11,7 @@ use steadfast::Record;
 use steadfast::collections::schema::Unknown;
 use steadfast::collections::{ConcurrentQueue, Dictionary, Log, Queue, Replica};
 use steadfast::id::{Owner, Partition};
-use steadfast::storage::local::{self, Local};
+use steadfast::storage::local::{self, LocalEngine};
 use steadfast::storage::{Options, Store};
 
 #[derive(Record)]
@@ -44,7 +44,7 @@ fn with<T>(data: &Path, work: impl AsyncFnOnce([Replica; 2]) -> T) -> T {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_time().build().unwrap();
     runtime.block_on(async {
-        let engine = Local::open(data, &local::Options::default()).unwrap();
+        let engine = LocalEngine::open(data, &local::Options::default()).unwrap();
         let owner = Owner {
             node: 1,
             incarnation: 1,

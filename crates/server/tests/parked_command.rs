@@ -11,7 +11,10 @@ use running::{finish, said, steadfast, until};
 use serde_json::{Value, json};
 use steadfast::Node;
 use steadfast::config::{Config, Layers};
-use steadfast::events::{Batch, Context, Definition, Handled, Handler, ProcessorOptions, Received};
+use steadfast::events::{
+    Context, EventDataBatch, EventHubDefinition, Handler, HandlerResult, ProcessorOptions,
+    ReceivedEvent,
+};
 use tokio::sync::mpsc;
 
 /// Fails at what is bad, until it has learnt better.
@@ -21,7 +24,7 @@ struct Stubborn {
 }
 
 impl Handler for Stubborn {
-    async fn handle(&self, events: &[Received], _: &mut Context<'_>) -> Handled {
+    async fn handle(&self, events: &[ReceivedEvent], _: &mut Context<'_>) -> HandlerResult {
         for event in events {
             if event.body.ends_with(b"bad") && !self.has_learnt.load(Ordering::SeqCst) {
                 return Err("it is bad".into());
@@ -70,7 +73,7 @@ async fn a_parked_event_is_listed_and_replayed() {
         .memory()
         .serve()
         .development()
-        .event_hub(Definition::new("houses", 1))
+        .event_hub(EventHubDefinition::new("houses", 1))
         .processor_with("houses", "$Default", options, handler)
         .start()
         .await
@@ -78,7 +81,7 @@ async fn a_parked_event_is_listed_and_replayed() {
     let url = node.addresses()[0].url.clone();
     let sender = node.event_hubs().sender("houses", None).await.unwrap();
     for text in ["good", "bad", "good again"] {
-        let mut batch = Batch::new();
+        let mut batch = EventDataBatch::new();
         let mut event = Vec::new();
         steadfast::protocols::amqp::client::write_event(&mut event, text.as_bytes());
         batch.push(&event).unwrap();

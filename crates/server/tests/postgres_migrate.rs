@@ -9,19 +9,19 @@ use std::time::Duration;
 
 use serde_json::Value;
 use steadfast::collections::{Dictionary, Replica};
-use steadfast::id::{Owner, Partition, Sequence, Stream, Table};
+use steadfast::id::{Owner, Partition, Sequence, StreamId, TableId};
 use steadfast::storage::Engine;
-use steadfast::storage::engine::{Scan, Start, Swap};
-use steadfast::storage::local::{self, Local};
-use steadfast::storage::postgres::{self, Postgres};
+use steadfast::storage::engine::{CasOutcome, ReadPosition, Scan};
+use steadfast::storage::local::{self, LocalEngine};
+use steadfast::storage::postgres::{self, PostgresEngine};
 use steadfast::storage::{Options, Store, Writes};
 use steadfast_harness::Process;
 use steadfast_harness::postgres::PostgresServer;
 
 const PARTITIONS: u32 = 3;
-const TABLES: [Table; 2] = [Table(1), Table(900)];
+const TABLES: [TableId; 2] = [TableId(1), TableId(900)];
 /// One that is read from its begin, one whose begin is trimmed, one that is empty.
-const STREAMS: [Stream; 3] = [Stream(1), Stream(2), Stream(3)];
+const STREAMS: [StreamId; 3] = [StreamId(1), StreamId(2), StreamId(3)];
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
@@ -55,13 +55,13 @@ async fn open(place: &str) -> Arc<dyn Engine> {
     if place.starts_with("postgres://") {
         return Arc::new(postgres(place).await);
     }
-    Arc::new(Local::open(Path::new(place), &local::Options::default()).unwrap())
+    Arc::new(LocalEngine::open(Path::new(place), &local::Options::default()).unwrap())
 }
 
-async fn postgres(url: &str) -> Postgres {
+async fn postgres(url: &str) -> PostgresEngine {
     let mut options = postgres::Options::new(url);
     options.durability = postgres::Durability::Single;
-    Postgres::open(options).await.unwrap()
+    PostgresEngine::open(options).await.unwrap()
 }
 
 fn partitions() -> impl Iterator<Item = Partition> {
@@ -76,7 +76,7 @@ fn write(place: &str, rows: std::ops::Range<u32>) {
         let version = record.first().map_or(0, |record| record.version);
         let value = format!("up to {}", rows.end).into();
         let swap = engine.cas("test/record", version, value).await.unwrap();
-        assert!(matches!(swap, Swap::Done(_)));
+        assert!(matches!(swap, CasOutcome::Done(_)));
         let store = Store::start(engine, Options::new(owner()));
         for partition in partitions() {
             let ledger = store.acquire(partition).await.unwrap();
@@ -94,7 +94,7 @@ fn write(place: &str, rows: std::ops::Range<u32>) {
                 if number == rows.start + rows.len() as u32 / 2 {
                     let mut writes = Writes::new();
                     let head = ledger.stream(STREAMS[1]).unwrap().unwrap();
-                    let last = Start::Sequence(Sequence(head.next.0 - 1));
+                    let last = ReadPosition::Sequence(Sequence(head.next.0 - 1));
                     let last = ledger.read_events(STREAMS[1], last, 1).await.unwrap();
                     writes.trim(STREAMS[1], last[0].first, last[0].offset);
                     writes.delete(TABLES[0], &rows.start.to_be_bytes());
@@ -136,7 +136,7 @@ fn content(place: &str) -> Vec<String> {
             }
             for stream in STREAMS {
                 found.push(format!("{:?}", ledger.stream(stream).unwrap()));
-                let from = Start::Sequence(Sequence(0));
+                let from = ReadPosition::Sequence(Sequence(0));
                 let batches = ledger.read_events(stream, from, usize::MAX).await.unwrap();
                 found.extend(batches.iter().map(|batch| format!("{partition} {batch:?}")));
             }
@@ -244,7 +244,7 @@ fn what_cannot_be_moved_is_said_with_a_code() {
         &["migrate", "--from", "data", "--to", &empty],
         "STF-2030",
     );
-    let open = Local::open(&root.join("data"), &local::Options::default()).unwrap();
+    let open = LocalEngine::open(&root.join("data"), &local::Options::default()).unwrap();
     fail(root, &migrate("local:data", &empty), "STF-2001");
     drop(open);
 
@@ -302,7 +302,9 @@ fn a_killed_migration_is_run_again() {
     // Either the last kill came too late to matter, or the last run was whole.
     assert_eq!(content(&url), expected);
     block_on(async {
-        let left = Postgres::open(schema("steadfast_restoring")).await.unwrap();
+        let left = PostgresEngine::open(schema("steadfast_restoring"))
+            .await
+            .unwrap();
         assert_eq!(left.partitions().await.unwrap(), [], "something is left");
     });
 }

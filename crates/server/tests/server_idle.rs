@@ -45,12 +45,11 @@ fn files(folder: &Path, found: &mut BTreeMap<String, (SystemTime, u64)>) {
     for entry in fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();
         let about = entry.metadata().unwrap();
-        match about.is_dir() {
-            true => files(&entry.path(), found),
-            false => {
-                let path = entry.path().display().to_string();
-                found.insert(path, (about.modified().unwrap(), about.len()));
-            }
+        if about.is_dir() {
+            files(&entry.path(), found)
+        } else {
+            let path = entry.path().display().to_string();
+            found.insert(path, (about.modified().unwrap(), about.len()));
         }
     }
 }

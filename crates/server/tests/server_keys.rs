@@ -6,7 +6,7 @@ mod running;
 use reqwest::{Method, StatusCode};
 use running::{KNOWN, Server, Start, said};
 use serde_json::{Value, json};
-use steadfast::protocols::access::{Access, Grant, Key, Ring, Secret};
+use steadfast::protocols::access::{AccessControl, Grant, Key, KeyRing, Secret};
 
 const DECLARED: &str = "declared-secret-0123456789";
 const SECOND: &str = "second-secret-0123456789";
@@ -243,14 +243,14 @@ fn no_secret_is_in_any_log() {
 
 #[test]
 fn whoever_embeds_a_server_sees_no_secret_either() {
-    let mut ring = Ring::new();
+    let mut ring = KeyRing::new();
     ring.add(Key {
         name: "a".to_owned(),
         grants: vec![Grant::everything()],
         primary: Secret::new(DECLARED),
         secondary: None,
     });
-    let access = Access::new(
+    let access = AccessControl::new(
         ring,
         std::sync::Arc::new(steadfast::clock::SystemClock::new()),
     );

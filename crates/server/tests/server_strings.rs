@@ -12,7 +12,7 @@ use running::{KNOWN, PATIENCE, run, said};
 use serde_json::{Value, json};
 use steadfast::durable;
 use steadfast_harness::Process;
-use steadfast_protocols::amqp::client::Client as Amqp;
+use steadfast_protocols::amqp::client::AmqpClient as Amqp;
 use steadfast_wire::amqp::sasl;
 use steadfast_wire::sas;
 use tempfile::TempDir;
@@ -131,7 +131,7 @@ fn part<'a>(string: &'a str, name: &str) -> &'a str {
 async fn connects_by_amqp(string: &str) {
     let host = part(string, "Endpoint").strip_prefix("sb://").unwrap();
     let stream = TcpStream::connect(host).await.unwrap();
-    let anonymous = sasl::Init {
+    let anonymous = sasl::SaslInit {
         mechanism: "ANONYMOUS",
         response: b"",
     };
@@ -149,7 +149,7 @@ async fn connects_by_amqp(string: &str) {
 
 /// Asks for an orchestration by a string of task hubs.
 async fn connects_by_grpc(string: &str) {
-    let client = durable::Client::connect(string).unwrap();
+    let client = durable::TaskHubClient::connect(string).unwrap();
     assert!(client.get("nothing", false).await.unwrap().is_none());
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use steadfast_core::clock::{Clock, SystemClock};
-use steadfast_core::task::named;
-use steadfast_protocols::realtime::{DialOptions, Dialed};
+use steadfast_core::task::name_task;
+use steadfast_protocols::realtime::{AppServerRuntime, DialOptions};
 use steadfast_realtime::{Clients, Hub, HubOptions, ShutdownMode};
 use uuid::Uuid;
 
@@ -13,8 +13,8 @@ use crate::config::Error as ConfigError;
 use crate::node::{Error, Result};
 
 /// A hook that runs with the clients of a hub when the server shuts down.
-type Hook = Box<dyn FnOnce(Clients) -> Pending<()> + Send>;
-type Pending<T> = std::pin::Pin<Box<dyn Future<Output = T> + Send>>;
+type ShutdownHook = Box<dyn FnOnce(Clients) -> PendingShutdown<()> + Send>;
+type PendingShutdown<T> = std::pin::Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Hubs of this process, linked to a service that holds the client connections.
 ///
@@ -56,37 +56,45 @@ type Pending<T> = std::pin::Pin<Box<dyn Future<Output = T> + Send>>;
 /// ```
 pub struct AppServer {
     limit: Duration,
-    hubs: Vec<Running>,
+    hubs: Vec<HostedHub>,
 }
 
-struct Running {
+struct HostedHub {
     name: String,
-    dialed: Box<dyn Linked>,
-    hooks: Vec<Hook>,
+    dialed: Box<dyn LinkedHub>,
+    hooks: Vec<ShutdownHook>,
 }
 
 /// A linked hub of any type.
-trait Linked: Send + Sync {
+trait LinkedHub: Send + Sync {
     fn clients(&self) -> Clients;
     fn count(&self) -> usize;
     fn ready(&self) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + '_>>;
-    fn leave(self: Box<Self>, limit: Duration, hooks: Pending<()>) -> Pending<usize>;
+    fn leave(
+        self: Box<Self>,
+        limit: Duration,
+        hooks: PendingShutdown<()>,
+    ) -> PendingShutdown<usize>;
 }
 
-impl<H: Hub> Linked for Dialed<H> {
+impl<H: Hub> LinkedHub for AppServerRuntime<H> {
     fn clients(&self) -> Clients {
-        Dialed::clients(self)
+        AppServerRuntime::clients(self)
     }
 
     fn count(&self) -> usize {
-        Dialed::count(self)
+        AppServerRuntime::count(self)
     }
 
     fn ready(&self) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(Dialed::ready(self))
+        Box::pin(AppServerRuntime::ready(self))
     }
 
-    fn leave(self: Box<Self>, limit: Duration, hooks: Pending<()>) -> Pending<usize> {
+    fn leave(
+        self: Box<Self>,
+        limit: Duration,
+        hooks: PendingShutdown<()>,
+    ) -> PendingShutdown<usize> {
         Box::pin((*self).shutdown(limit, hooks))
     }
 }
@@ -133,12 +141,12 @@ impl AppServer {
         let limit = self.limit;
         let leaving = self.hubs.into_iter().map(|hub| {
             let clients = hub.dialed.clients();
-            let hooks: Pending<()> = Box::pin(async move {
+            let hooks: PendingShutdown<()> = Box::pin(async move {
                 for hook in hub.hooks {
                     hook(clients.clone()).await;
                 }
             });
-            tokio::spawn(named(hub.dialed.leave(limit, hooks)))
+            tokio::spawn(name_task(hub.dialed.leave(limit, hooks)))
         });
         let leaving: Vec<_> = leaving.collect();
         let mut left = 0;
@@ -157,14 +165,14 @@ pub struct AppServerBuilder {
     limit: Duration,
     links: usize,
     authorities: Option<Vec<u8>>,
-    hubs: Vec<(String, Start)>,
-    hooks: Vec<(String, Hook)>,
+    hubs: Vec<(String, HubDialer)>,
+    hooks: Vec<(String, ShutdownHook)>,
     clock: Arc<dyn Clock>,
 }
 
 /// Starts the links of one hub.
-type Start =
-    Box<dyn FnOnce(DialOptions, Arc<dyn Clock>) -> std::result::Result<Box<dyn Linked>, String>>;
+type HubDialer =
+    Box<dyn FnOnce(DialOptions, Arc<dyn Clock>) -> std::result::Result<Box<dyn LinkedHub>, String>>;
 
 impl AppServerBuilder {
     /// Sets the name, which must be unique among the servers; random unless set.
@@ -213,9 +221,9 @@ impl AppServerBuilder {
     /// Like [`AppServerBuilder::hub`], with an existing hub value and explicit options.
     #[must_use]
     pub fn hub_with<H: Hub>(mut self, name: &str, hub: H, options: HubOptions) -> Self {
-        let start: Start = Box::new(move |dial, clock| {
-            let dialed = Dialed::start(hub, dial, options, clock)?;
-            Ok(Box::new(dialed) as Box<dyn Linked>)
+        let start: HubDialer = Box::new(move |dial, clock| {
+            let dialed = AppServerRuntime::start(hub, dial, options, clock)?;
+            Ok(Box::new(dialed) as Box<dyn LinkedHub>)
         });
         self.hubs.push((name.to_ascii_lowercase(), start));
         self
@@ -229,7 +237,7 @@ impl AppServerBuilder {
         F: FnOnce(Clients) -> T + Send + 'static,
         T: Future<Output = ()> + Send + 'static,
     {
-        let hook: Hook = Box::new(move |clients| Box::pin(hook(clients)));
+        let hook: ShutdownHook = Box::new(move |clients| Box::pin(hook(clients)));
         self.hooks.push((hub.to_ascii_lowercase(), hook));
         self
     }
@@ -252,7 +260,7 @@ impl AppServerBuilder {
             let wrong =
                 |why: String| Error::Config(ConfigError::value("authorities", "the program", why));
             let dialed = start(options, Arc::clone(&self.clock)).map_err(wrong)?;
-            hubs.push(Running {
+            hubs.push(HostedHub {
                 name,
                 dialed,
                 hooks: Vec::new(),
@@ -272,14 +280,14 @@ impl AppServerBuilder {
 
 /// A parsed connection string.
 #[derive(Debug, PartialEq, Eq)]
-struct Service {
+struct ServiceConnectionString {
     /// Host and port.
     address: String,
     is_encrypted: bool,
     secret: String,
 }
 
-fn service(text: &str) -> Result<Service> {
+fn service(text: &str) -> Result<ServiceConnectionString> {
     let parts = text.split(';').filter_map(|part| part.split_once('='));
     let parts: Vec<_> = parts
         .map(|(name, value)| (name.trim(), value.trim()))
@@ -307,11 +315,12 @@ fn service(text: &str) -> Result<Service> {
     let has_port = host
         .rsplit_once(':')
         .is_some_and(|(_, port)| !port.contains(']'));
-    let address = match has_port {
-        true => host.to_owned(),
-        false => format!("{host}:{port}"),
+    let address = if has_port {
+        host.to_owned()
+    } else {
+        format!("{host}:{port}")
     };
-    Ok(Service {
+    Ok(ServiceConnectionString {
         address,
         is_encrypted,
         secret: secret.to_owned(),
@@ -325,7 +334,7 @@ mod tests {
     #[test]
     fn a_connection_string_is_read_in_any_order() {
         let text = "AccessKey=ab==;Endpoint=http://localhost;Version=1.0;Port=8888;";
-        let mut expected = Service {
+        let mut expected = ServiceConnectionString {
             address: "localhost:8888".to_owned(),
             is_encrypted: false,
             secret: "ab==".to_owned(),

@@ -57,10 +57,10 @@
 //! # }
 //! ```
 //!
-//! The same functions can run in another process, as a [`Worker`] of a server; there a
-//! [`Client`] takes the place of the [`TaskHub`].
+//! The same functions can run in another process, as a [`TaskHubWorker`] of a server; there a
+//! [`TaskHubClient`] takes the place of the [`TaskHub`].
 
 pub use steadfast_durable::native::*;
 pub use steadfast_durable::*;
 pub use steadfast_macros::entity;
-pub use steadfast_protocols::durabletask::remote::{Client, Worker, WorkerBuilder};
+pub use steadfast_protocols::durabletask::remote::{TaskHubClient, TaskHubWorker, WorkerBuilder};

@@ -6,11 +6,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use steadfast_collections::{Entry, Error as CollectionError, Inspector, Summary};
+use steadfast_collections::{CollectionSummary, Entry, Error as CollectionError, Inspector};
 
 /// What to inspect.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Question {
+pub struct InspectRequest {
     /// `collections` lists them all, a name shows what one holds; without it the
     /// partitions are listed.
     pub what: Option<String>,
@@ -25,7 +25,7 @@ pub(crate) const ENTRIES: &str = "entries";
 
 /// Rows of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Sheet {
+pub struct InspectTable {
     /// What the rows are.
     pub name: String,
     /// In the order in which people are shown them.
@@ -65,12 +65,12 @@ impl From<CollectionError> for Error {
 type Result<T> = std::result::Result<T, Error>;
 
 /// Inspects these partitions.
-pub async fn look(inspectors: &[Inspector], question: &Question) -> Result<Sheet> {
+pub async fn look(inspectors: &[Inspector], question: &InspectRequest) -> Result<InspectTable> {
     whole(look_at_part(inspectors, question).await?, question)
 }
 
 /// Completes the result of all partitions: a key that none of them has is an error.
-pub(crate) fn whole(sheet: Sheet, question: &Question) -> Result<Sheet> {
+pub(crate) fn whole(sheet: InspectTable, question: &InspectRequest) -> Result<InspectTable> {
     match (&question.what, &question.key) {
         (Some(name), Some(key)) if sheet.rows.is_empty() => {
             not_found(format!("collection {name} has no key {key}"))
@@ -80,7 +80,10 @@ pub(crate) fn whole(sheet: Sheet, question: &Question) -> Result<Sheet> {
 }
 
 /// Inspects some of the partitions; other partitions may have the key.
-pub(crate) async fn look_at_part(inspectors: &[Inspector], question: &Question) -> Result<Sheet> {
+pub(crate) async fn look_at_part(
+    inspectors: &[Inspector],
+    question: &InspectRequest,
+) -> Result<InspectTable> {
     match (question.what.as_deref(), &question.key) {
         (None, _) => list_partitions(inspectors).await,
         (Some("collections"), None) => list_collections(inspectors).await,
@@ -93,11 +96,11 @@ fn names(columns: &[&str]) -> Vec<String> {
     columns.iter().map(|name| (*name).to_owned()).collect()
 }
 
-async fn list_partitions(inspectors: &[Inspector]) -> Result<Sheet> {
+async fn list_partitions(inspectors: &[Inspector]) -> Result<InspectTable> {
     let mut rows = Vec::new();
     for inspector in inspectors.iter().filter(|found| found.lsn().0 > 0) {
         let collections = inspector.collections().await?;
-        let count = |of: fn(&Summary) -> u64| collections.iter().map(of).sum::<u64>();
+        let count = |of: fn(&CollectionSummary) -> u64| collections.iter().map(of).sum::<u64>();
         rows.push(object([
             ("partition", json!(inspector.partition().to_string())),
             ("lsn", json!(inspector.lsn().0)),
@@ -106,7 +109,7 @@ async fn list_partitions(inspectors: &[Inspector]) -> Result<Sheet> {
             ("bytes", json!(count(|found| found.bytes))),
         ]));
     }
-    Ok(Sheet {
+    Ok(InspectTable {
         name: "partitions".to_owned(),
         columns: names(&["partition", "lsn", "collections", "entries", "bytes"]),
         rows,
@@ -114,7 +117,7 @@ async fn list_partitions(inspectors: &[Inspector]) -> Result<Sheet> {
     })
 }
 
-async fn list_collections(inspectors: &[Inspector]) -> Result<Sheet> {
+async fn list_collections(inspectors: &[Inspector]) -> Result<InspectTable> {
     let mut rows = Vec::new();
     for inspector in inspectors {
         for found in inspector.collections().await? {
@@ -122,7 +125,7 @@ async fn list_collections(inspectors: &[Inspector]) -> Result<Sheet> {
                 ("partition", json!(inspector.partition().to_string())),
                 ("scope", json!(found.scope)),
                 ("name", json!(found.name)),
-                ("shape", json!(found.what.shape.word())),
+                ("shape", json!(found.what.shape.label())),
                 ("key type", json!(found.what.key_type)),
                 ("value type", json!(found.what.value_type)),
                 ("count", json!(found.count)),
@@ -130,7 +133,7 @@ async fn list_collections(inspectors: &[Inspector]) -> Result<Sheet> {
             ]));
         }
     }
-    Ok(Sheet {
+    Ok(InspectTable {
         name: "collections".to_owned(),
         columns: names(&[
             "partition",
@@ -147,7 +150,7 @@ async fn list_collections(inspectors: &[Inspector]) -> Result<Sheet> {
     })
 }
 
-async fn list_entries(inspectors: &[Inspector], name: &str, limit: usize) -> Result<Sheet> {
+async fn list_entries(inspectors: &[Inspector], name: &str, limit: usize) -> Result<InspectTable> {
     let mut is_known = false;
     let mut rows = Vec::new();
     for inspector in inspectors {
@@ -166,7 +169,7 @@ async fn list_entries(inspectors: &[Inspector], name: &str, limit: usize) -> Res
     Ok(entries(rows, has_more))
 }
 
-async fn find_entry(inspectors: &[Inspector], name: &str, key: &Value) -> Result<Sheet> {
+async fn find_entry(inspectors: &[Inspector], name: &str, key: &Value) -> Result<InspectTable> {
     let mut is_known = false;
     let mut rows = Vec::new();
     for inspector in inspectors {
@@ -175,19 +178,20 @@ async fn find_entry(inspectors: &[Inspector], name: &str, key: &Value) -> Result
             rows.extend(found.into_iter().map(|entry| row(inspector, entry)));
         }
     }
-    match is_known {
-        false => unknown(name),
-        true => Ok(entries(rows, false)),
+    if is_known {
+        Ok(entries(rows, false))
+    } else {
+        unknown(name)
     }
 }
 
-fn unknown(name: &str) -> Result<Sheet> {
+fn unknown(name: &str) -> Result<InspectTable> {
     not_found(format!(
         "there is no collection {name}; ask for `collections` to see what there is"
     ))
 }
 
-fn not_found(what: String) -> Result<Sheet> {
+fn not_found(what: String) -> Result<InspectTable> {
     Err(Error::NotFound(what))
 }
 
@@ -204,8 +208,8 @@ fn row(inspector: &Inspector, entry: Entry) -> Map<String, Value> {
     row
 }
 
-fn entries(rows: Vec<Map<String, Value>>, has_more: bool) -> Sheet {
-    Sheet {
+fn entries(rows: Vec<Map<String, Value>>, has_more: bool) -> InspectTable {
+    InspectTable {
         name: ENTRIES.to_owned(),
         columns: names(&["partition", "scope", "time_ms", "key", "value"]),
         rows,

@@ -36,6 +36,33 @@
 //!
 //! Below the node, every layer can be used alone: [`storage`] is a fenced log with
 //! tables beside it, [`partition`] the runtime of services.
+//!
+//! # The life of a node
+//!
+//! `node/builder.rs` starts a node: it checks the settings, then binds the ports, then
+//! opens the engine, then acquires all partitions, then serves the ports. `node/running.rs`
+//! drains it: not ready, hooks, partitions handed over, connections ended;
+//! `node/connection_drain.rs` waits for the remaining connections, and counts them.
+//! `crates/server/src/serve.rs` adds signals and systemd.
+//!
+//! # Tests
+//!
+//! - `tests/node_*.rs`: nodes in the process of their user; drains with work in progress,
+//!   and `kill -9` during them.
+//! - `tests/example*.rs`: the examples as programs; the one with houses is killed while it
+//!   works.
+//! - `tests/cluster_*.rs`: three nodes on PostgreSQL, together with those of
+//!   `crates/server/tests`.
+//! - `tests/cluster_secondary.rs`: a node reads whole states of what another one owns,
+//!   under load.
+//! - `tests/cluster_upgrade.rs`: nodes are replaced one by one by those of the next
+//!   version; versions further apart are refused.
+//! - `tests/cluster_tail.rs`: readers at one node follow partitions whose owners join,
+//!   leave and are killed: each acknowledged event once, in order.
+//! - `tests/event_hub_*.rs` and `tests/signalr_clients.rs`: SDKs of event hubs and SignalR,
+//!   scenario by scenario, at one node, or at one of three that owns nothing; processors of
+//!   theirs that join, leave and are killed.
+//! - `tests/durable_worker.rs`: worker and client in Rust over gRPC.
 #![warn(missing_docs)]
 
 mod app_server;
@@ -46,7 +73,7 @@ mod node;
 
 pub use app_server::{AppServer, AppServerBuilder};
 pub use bytes::Bytes;
-pub use node::{Address, Builder, Error, Node, Result, Slot, StatefulService};
+pub use node::{Builder, Error, ListenAddress, Node, Result, Slot, StatefulService};
 pub use steadfast_collections as collections;
 /// Types that can be stored: each name is the trait and its derive.
 pub use steadfast_collections::schema::{Key, Record, Unknown, UnknownVariant};

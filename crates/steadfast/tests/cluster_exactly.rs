@@ -12,7 +12,9 @@ use std::time::Duration;
 use members::{PATIENCE, config, serves};
 use steadfast::Node;
 use steadfast_collections::Dictionary;
-use steadfast_events::{Batch, Context, Definition, Handled, Handler, Received};
+use steadfast_events::{
+    Context, EventDataBatch, EventHubDefinition, Handler, HandlerResult, ReceivedEvent,
+};
 use steadfast_harness::Process;
 use steadfast_harness::postgres::PostgresCluster;
 use tokio::task::JoinSet;
@@ -29,7 +31,7 @@ struct Totals {
 }
 
 impl Handler for Totals {
-    async fn handle(&self, events: &[Received], context: &mut Context<'_>) -> Handled {
+    async fn handle(&self, events: &[ReceivedEvent], context: &mut Context<'_>) -> HandlerResult {
         let partition = context.partition();
         let totals: Dictionary<String, u64> = context.state()?.get_or_add("totals").await?;
         let tx = context.transaction()?;
@@ -51,7 +53,7 @@ impl Handler for Totals {
 async fn start(name: &str, url: &str, is_child: bool) -> Node {
     let node = Node::builder()
         .config(config(name, url, PARTITIONS))
-        .event_hub(Definition::new("houses", SLOTS))
+        .event_hub(EventHubDefinition::new("houses", SLOTS))
         .processor("houses", "$Default", Totals { is_child });
     node.start().await.unwrap()
 }
@@ -80,7 +82,7 @@ async fn publish(node: &Node) {
         publishing.spawn(async move {
             loop {
                 if let Ok(sender) = hubs.sender("houses", Some(slot)).await {
-                    let _ = sender.send(Batch::of(b"one").unwrap()).await;
+                    let _ = sender.send(EventDataBatch::of(b"one").unwrap()).await;
                 }
                 // As fast as a busy machine handles them.
                 tokio::time::sleep(Duration::from_millis(100)).await;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use members::{PATIENCE, config_with, serves};
 use steadfast::Node;
-use steadfast::collections::{Dictionary, Query, Role, Scheme, SlotKey};
+use steadfast::collections::{Dictionary, DictionaryQuery, ReplicaRole, Scheme, SlotKey};
 use steadfast_harness::postgres::PostgresCluster;
 
 const KEYS: usize = 20;
@@ -65,7 +65,7 @@ async fn a_node_that_does_not_own_a_slot_reads_whole_states_of_it() {
     let last = Arc::new(AtomicU64::new(0));
     let writing = tokio::spawn(write(slot, Arc::clone(&last)));
     let copy = here.secondary(SlotKey::Name(name)).unwrap();
-    assert_eq!(copy.replica().role(), Role::ActiveSecondary);
+    assert_eq!(copy.replica().role(), ReplicaRole::ActiveSecondary);
     let reading = async {
         let (mut states, mut before) = (0, None);
         while states < 5 {
@@ -78,7 +78,7 @@ async fn a_node_that_does_not_own_a_slot_reads_whole_states_of_it() {
                 continue;
             };
             let mut tx = copy.replica().begin();
-            let seen = match numbers.entries(&mut tx, Query::all()).await {
+            let seen = match numbers.entries(&mut tx, DictionaryQuery::all()).await {
                 Ok(seen) => seen,
                 // A flush came between two reads.
                 Err(error) => {

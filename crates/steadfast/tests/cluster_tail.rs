@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use members::{PATIENCE, config, serves};
 use steadfast::Node;
-use steadfast_events::{Batch, Definition, EventHubs, Position, Reader};
+use steadfast_events::{
+    EventDataBatch, EventHubDefinition, EventHubs, EventPosition, PartitionReader,
+};
 use steadfast_harness::Process;
 use steadfast_harness::postgres::PostgresCluster;
 use tokio::task::JoinSet;
@@ -27,7 +29,7 @@ const SOME: u64 = 20;
 
 async fn start(name: &str, url: &str) -> Node {
     let node = Node::builder().config(config(name, url, SLOTS as usize));
-    let node = node.event_hub(Definition::new(HUB, SLOTS));
+    let node = node.event_hub(EventHubDefinition::new(HUB, SLOTS));
     node.start().await.unwrap()
 }
 
@@ -44,7 +46,7 @@ async fn publish(
         if stop.load(Ordering::SeqCst) {
             break;
         }
-        let batch = Batch::of(&u64::to_be_bytes(number)).unwrap();
+        let batch = EventDataBatch::of(&u64::to_be_bytes(number)).unwrap();
         // Whether one happened whose owner was killed is not known.
         if sender.send(batch).await.is_ok() {
             acknowledged.push(number);
@@ -63,7 +65,7 @@ async fn follow(
     last: Arc<AtomicU64>,
 ) -> Vec<u64> {
     let mut found: Vec<u64> = Vec::new();
-    let mut reader: Option<Reader> = None;
+    let mut reader: Option<PartitionReader> = None;
     let is_over = |found: &Vec<u64>| {
         let last = last.load(Ordering::SeqCst);
         stop.load(Ordering::SeqCst) && found.last().is_some_and(|found| *found >= last)
@@ -71,8 +73,8 @@ async fn follow(
     while !is_over(&found) {
         let Some(open) = &mut reader else {
             let start = match found.len() as i64 {
-                0 => Position::Earliest,
-                count => Position::Sequence {
+                0 => EventPosition::Earliest,
+                count => EventPosition::Sequence {
                     sequence: count - 1,
                     inclusive: false,
                 },

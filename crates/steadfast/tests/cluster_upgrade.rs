@@ -11,7 +11,7 @@ use std::time::Duration;
 use members::{PATIENCE, config_with, serves};
 use steadfast::Node;
 use steadfast_harness::postgres::PostgresCluster;
-use steadfast_jobs::{CollectionDraft, CollectionId, Expect};
+use steadfast_jobs::{CollectionDraft, CollectionId, Precondition};
 use steadfast_partition::cluster::{PROTOCOL, SCHEMA};
 
 const PARTITIONS: usize = 6;
@@ -39,7 +39,10 @@ async fn work(nodes: &[Node], made: &mut Vec<CollectionId>) {
                 most_jobs: None,
                 is_enabled: None,
             };
-            let put = node.jobs().put_collection(draft, Expect::Nothing).await;
+            let put = node
+                .jobs()
+                .put_collection(draft, Precondition::Nothing)
+                .await;
             put.unwrap();
             made.push(id);
         }

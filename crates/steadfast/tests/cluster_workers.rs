@@ -9,7 +9,8 @@ use members::{PATIENCE, config, serves};
 use serde::{Deserialize, Serialize};
 use steadfast::Node;
 use steadfast::durable::{
-    Context, Failure, NewInstance, Operation, Status, Task, Terms, TurnResult, Work, entity,
+    Context, EntityOperation, FailureDetails, InstanceStatus, NewInstance, Task, TurnResult,
+    WorkPayload, WorkerOptions, entity,
 };
 use steadfast_harness::postgres::PostgresCluster;
 use tokio::sync::Semaphore;
@@ -41,12 +42,12 @@ impl Counter {
 /// Closed at first.
 static GATE: Semaphore = Semaphore::const_new(0);
 
-async fn wait_for_it(cx: Context, (): ()) -> Result<(), Failure> {
+async fn wait_for_it(cx: Context, (): ()) -> Result<(), FailureDetails> {
     cx.activity::<_, ()>("pass", &()).await?;
     cx.event::<()>("go").await
 }
 
-async fn count_to(cx: Context, (key, n): (String, i64)) -> Result<i64, Failure> {
+async fn count_to(cx: Context, (key, n): (String, i64)) -> Result<i64, FailureDetails> {
     let counter = Counter::at(&key)?;
     for _ in 0..n {
         counter.signal_add(&cx, 1).await?;
@@ -91,7 +92,7 @@ async fn a_worker_at_one_node_runs_everything() {
     for instance in &instances {
         let ended = tokio::time::timeout(PATIENCE, waiting.ended(instance, true));
         let ended = ended.await.unwrap().unwrap();
-        assert_eq!(ended.status, Status::Completed, "{ended:?}");
+        assert_eq!(ended.status, InstanceStatus::Completed, "{ended:?}");
         assert_eq!(ended.output.as_deref(), Some("3"), "{ended:?}");
     }
     // Answers of entities come back to the caller, on any node.
@@ -144,11 +145,11 @@ async fn whoever_waits_is_told_also_if_the_instance_moves() {
             let (hub, instance) = (node.task_hubs().hub("default").unwrap(), instance.clone());
             waits.spawn(async move { hub.ended(&instance, false).await.unwrap().status });
         }
-        let operation = Operation {
+        let operation = EntityOperation {
             name: "pass".to_owned(),
             target: format!("@counter@k{number}"),
             request: format!("r{number}"),
-            ..Operation::default()
+            ..EntityOperation::default()
         };
         calls.spawn(async move { hub.call(operation).await.unwrap().unwrap() });
     }
@@ -164,7 +165,11 @@ async fn whoever_waits_is_told_also_if_the_instance_moves() {
     }
     let ended = tokio::time::timeout(PATIENCE, waits.join_all()).await;
     let ended = ended.expect("all are told");
-    assert!(ended.iter().all(|status| *status == Status::Completed));
+    assert!(
+        ended
+            .iter()
+            .all(|status| *status == InstanceStatus::Completed)
+    );
     let answers = tokio::time::timeout(PATIENCE, calls.join_all()).await;
     let answers = answers.expect("all are answered");
     assert!(answers.iter().all(|answer| answer.as_deref() == Some("0")));
@@ -202,12 +207,12 @@ async fn an_item_of_another_node_is_cut_at_its_owner() {
             hub.raise(&instance, "e", None).await.unwrap();
         }
     }
-    let mut worker = hub.worker(Terms::default());
+    let mut worker = hub.worker(WorkerOptions::default());
     let mut sizes: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     while sizes.values().flatten().sum::<usize>() < 12 * 4 {
         let item = tokio::time::timeout(PATIENCE, worker.next()).await;
         let item = item.unwrap().unwrap();
-        let Work::Turn(turn) = item.work else {
+        let WorkPayload::Turn(turn) = item.work else {
             panic!("no turn");
         };
         let instance = turn.instance;

@@ -245,7 +245,7 @@ async fn durable_34_tags_version_and_trace_reach_their_work() {
     assert_eq!(turn.past_events, []);
     let parameters = turn.entity_parameters.clone().unwrap();
     let window = parameters.entity_message_reorder_window;
-    assert_eq!(window, Some(wire::Duration::default()));
+    assert_eq!(window, Some(wire::ProtoDuration::default()));
     for event in &turn.new_events {
         assert!(event.timestamp.is_some(), "{event:?}");
         assert_eq!(event.event_id, -1);
@@ -260,7 +260,7 @@ async fn durable_34_tags_version_and_trace_reach_their_work() {
     assert_eq!(started.parent_instance, None);
     let span = wire::OrchestrationTraceContext {
         span_id: Some("c".into()),
-        span_start_time: Some(wire::Timestamp {
+        span_start_time: Some(wire::ProtoTimestamp {
             seconds: 7,
             nanos: 123_456_789,
         }),
@@ -407,7 +407,7 @@ async fn what_cannot_be_done_fails_the_instance() {
     let hub = Caller::new(&node, "durable");
     let mut worker = hub.worker().await;
     let early = wire::CreateTimerAction {
-        fire_at: Some(wire::Timestamp {
+        fire_at: Some(wire::ProtoTimestamp {
             seconds: i64::MAX,
             nanos: 0,
         }),
@@ -457,7 +457,7 @@ async fn refusals_have_their_status_and_change_nothing() {
     let far = wire::CreateInstanceRequest {
         name: "f".into(),
         instance_id: "far".into(),
-        scheduled_start_timestamp: Some(wire::Timestamp {
+        scheduled_start_timestamp: Some(wire::ProtoTimestamp {
             seconds: 0,
             nanos: -1,
         }),

@@ -34,9 +34,10 @@ impl Rest {
     }
 
     async fn send(&self, method: Method, path: &str, body: Option<(&str, &str)>) -> Answer {
-        let address = match path.starts_with("http") {
-            true => path.to_owned(),
-            false => format!("{}{path}", self.base),
+        let address = if path.starts_with("http") {
+            path.to_owned()
+        } else {
+            format!("{}{path}", self.base)
         };
         let mut request = self.client.request(method, address).bearer_auth(KEY);
         if let Some((kind, body)) = body {

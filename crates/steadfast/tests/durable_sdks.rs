@@ -255,7 +255,7 @@ async fn three_steps(hub: &Caller, worker: &mut Stream) {
     hub.tell("CompleteActivityTask", result).await.unwrap();
     let (_, token) = worker.turn().await;
     let timer = wire::CreateTimerAction {
-        fire_at: Some(wire::Timestamp::default()),
+        fire_at: Some(wire::ProtoTimestamp::default()),
     };
     let timer = action(1, ActionType::CreateTimer(timer));
     turned(hub, "i", &token, vec![timer]).await;

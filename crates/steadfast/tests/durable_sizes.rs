@@ -54,9 +54,10 @@ impl Sdk {
     fn start(&self) -> tokio::task::JoinHandle<()> {
         let sdk = self.clone();
         tokio::spawn(async move {
-            let capabilities = match sdk.can_fetch {
-                true => vec![wire::WorkerCapability::HistoryStreaming.into()],
-                false => Vec::new(),
+            let capabilities = if sdk.can_fetch {
+                vec![wire::WorkerCapability::HistoryStreaming.into()]
+            } else {
+                Vec::new()
             };
             let request = wire::GetWorkItemsRequest {
                 capabilities,

@@ -11,8 +11,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use steadfast::Node;
 use steadfast::durable::{
-    ActivityContext, Client, Context, EntityQuery, ErrorKind, Failure, Functions, InstanceQuery,
-    NewInstance, Operation, Retry, Status, Task, What, Worker, entity,
+    ActivityContext, Context, EntityListQuery, EntityOperation, ErrorKind, EventKind,
+    FailureDetails, Functions, InstanceListQuery, InstanceStatus, NewInstance, RetryOptions, Task,
+    TaskHubClient, TaskHubWorker, entity,
 };
 use steadfast_harness::Process;
 use task_hub::{PATIENCE, node, node_with_file, url};
@@ -24,9 +25,9 @@ struct Account {
 
 #[entity(crate = "steadfast::durable")]
 impl Account {
-    fn add(&mut self, amount: i64) -> Result<i64, Failure> {
+    fn add(&mut self, amount: i64) -> Result<i64, FailureDetails> {
         if self.balance + amount < 0 {
-            return Err(Failure::new("Broke", "not enough money"));
+            return Err(FailureDetails::new("Broke", "not enough money"));
         }
         self.balance += amount;
         Ok(self.balance)
@@ -37,7 +38,10 @@ impl Account {
     }
 }
 
-async fn transfer(cx: Context, (from, to, amount): (String, String, i64)) -> Result<i64, Failure> {
+async fn transfer(
+    cx: Context,
+    (from, to, amount): (String, String, i64),
+) -> Result<i64, FailureDetails> {
     let (from, to) = (Account::at(&from)?, Account::at(&to)?);
     let section = cx.lock([from.id(), to.id()]).await?;
     from.add(&cx, -amount).await?;
@@ -47,10 +51,10 @@ async fn transfer(cx: Context, (from, to, amount): (String, String, i64)) -> Res
 }
 
 /// Everything that an orchestration can wait for, one after the other.
-async fn tour(cx: Context, name: String) -> Result<String, Failure> {
+async fn tour(cx: Context, name: String) -> Result<String, FailureDetails> {
     let before = cx.now();
     let greeting: String = cx.activity("greet", &name).await?;
-    let patient = Retry::fixed(3, Duration::from_millis(20));
+    let patient = RetryOptions::fixed(3, Duration::from_millis(20));
     let third: u64 = cx
         .activity("third_time", &cx.instance())
         .retry(patient)
@@ -66,7 +70,7 @@ async fn tour(cx: Context, name: String) -> Result<String, Failure> {
     ))
 }
 
-async fn countdown(cx: Context, left: u64) -> Result<String, Failure> {
+async fn countdown(cx: Context, left: u64) -> Result<String, FailureDetails> {
     match left {
         0 => Ok("done".into()),
         left => cx.continue_as_new(&(left - 1)),
@@ -74,7 +78,7 @@ async fn countdown(cx: Context, left: u64) -> Result<String, Failure> {
 }
 
 /// Holds much, and then waits.
-async fn heavy(cx: Context, count: usize) -> Result<usize, Failure> {
+async fn heavy(cx: Context, count: usize) -> Result<usize, FailureDetails> {
     let text = "x".repeat(300_000);
     let mut calls = Vec::new();
     for _ in 0..count {
@@ -89,7 +93,7 @@ async fn heavy(cx: Context, count: usize) -> Result<usize, Failure> {
 }
 
 /// All at once, in order.
-async fn futures<T>(calls: Vec<steadfast::durable::Call<T>>) -> Vec<Result<T, Failure>>
+async fn futures<T>(calls: Vec<steadfast::durable::TaskFuture<T>>) -> Vec<Result<T, FailureDetails>>
 where
     T: serde::de::DeserializeOwned + 'static,
 {
@@ -105,9 +109,10 @@ where
                 *done = Some(result);
             }
         }
-        match calls.iter().all(|(_, done)| done.is_some()) {
-            true => std::task::Poll::Ready(()),
-            false => std::task::Poll::Pending,
+        if calls.iter().all(|(_, done)| done.is_some()) {
+            std::task::Poll::Ready(())
+        } else {
+            std::task::Poll::Pending
         }
     })
     .await;
@@ -131,7 +136,7 @@ fn functions(functions: Functions) -> Functions {
             async move {
                 match number {
                     3 => Ok(number),
-                    _ => Err(Failure::new("Early", "not yet")),
+                    _ => Err(FailureDetails::new("Early", "not yet")),
                 }
             }
         })
@@ -144,8 +149,8 @@ fn connection(node: &Node, hub: &str) -> String {
     )
 }
 
-async fn worker(node: &Node) -> Worker {
-    let worker = Worker::connect(&connection(node, "default")).unwrap();
+async fn worker(node: &Node) -> TaskHubWorker {
+    let worker = TaskHubWorker::connect(&connection(node, "default")).unwrap();
     let worker = worker.functions(functions).start().unwrap();
     tokio::time::timeout(PATIENCE, worker.ready())
         .await
@@ -153,7 +158,7 @@ async fn worker(node: &Node) -> Worker {
     worker
 }
 
-async fn start(client: &Client, id: &str, name: &str, input: &impl Serialize) -> String {
+async fn start(client: &TaskHubClient, id: &str, name: &str, input: &impl Serialize) -> String {
     let new = NewInstance {
         instance: id.into(),
         task: Task::new(name, input).unwrap(),
@@ -162,10 +167,15 @@ async fn start(client: &Client, id: &str, name: &str, input: &impl Serialize) ->
     client.start(new).await.unwrap()
 }
 
-async fn output(client: &Client, id: &str) -> String {
+async fn output(client: &TaskHubClient, id: &str) -> String {
     let ended = tokio::time::timeout(PATIENCE, client.ended(id, true)).await;
     let ended = ended.unwrap().unwrap();
-    assert_eq!(ended.status, Status::Completed, "{:?}", ended.failure);
+    assert_eq!(
+        ended.status,
+        InstanceStatus::Completed,
+        "{:?}",
+        ended.failure
+    );
     ended.output.unwrap()
 }
 
@@ -173,7 +183,7 @@ async fn output(client: &Client, id: &str) -> String {
 async fn a_worker_elsewhere_runs_whatever_an_orchestration_waits_for() {
     let node = node().await;
     let _worker = worker(&node).await;
-    let client = Client::connect(&connection(&node, "default")).unwrap();
+    let client = TaskHubClient::connect(&connection(&node, "default")).unwrap();
     client.hello().await.unwrap();
     assert_eq!(Account::at("tour-a").unwrap().add(&client, 7).await, Ok(7));
     start(&client, "tour", "tour", &"Ada").await;
@@ -223,7 +233,7 @@ async fn a_worker_elsewhere_runs_whatever_an_orchestration_waits_for() {
 async fn a_client_elsewhere_does_what_a_task_hub_does() {
     let node = node().await;
     let _worker = worker(&node).await;
-    let client = Client::connect(&connection(&node, "default")).unwrap();
+    let client = TaskHubClient::connect(&connection(&node, "default")).unwrap();
     assert_eq!(client.get("none", false).await.unwrap(), None);
     let missing = client.raise("none", "x", None).await.unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::NoInstance);
@@ -238,7 +248,7 @@ async fn a_client_elsewhere_does_what_a_task_hub_does() {
     assert_eq!(taken.kind(), ErrorKind::Exists);
     client.suspend("stay", Some("rest".into())).await.unwrap();
     let resting = client.get("stay", false).await.unwrap().unwrap();
-    assert_eq!(resting.status, Status::Suspended);
+    assert_eq!(resting.status, InstanceStatus::Suspended);
     client.resume("stay", None).await.unwrap();
     let state = client.rewind("stay", None).await.unwrap_err();
     assert_eq!(state.kind(), ErrorKind::State);
@@ -249,27 +259,27 @@ async fn a_client_elsewhere_does_what_a_task_hub_does() {
     let ended = client.ended("stay", true).await.unwrap();
     assert_eq!(
         (ended.status, ended.output.as_deref()),
-        (Status::Terminated, Some("7"))
+        (InstanceStatus::Terminated, Some("7"))
     );
-    let page = client.list(&InstanceQuery::default()).await.unwrap();
+    let page = client.list(&InstanceListQuery::default()).await.unwrap();
     assert_eq!(page.items.len(), 1);
     assert_eq!(client.purge("stay", false).await.unwrap(), 1);
     // The same request counts once.
     for _ in 0..3 {
-        let add = Operation {
+        let add = EntityOperation {
             request: "00000000-0000-4000-8000-000000000001".into(),
             name: "add".into(),
             input: Some("5".into()),
             target: "@account@once".into(),
-            ..Operation::default()
+            ..EntityOperation::default()
         };
         client.signal(add).await.unwrap();
     }
     assert_eq!(Account::at("once").unwrap().balance(&client).await, Ok(5));
-    let query = EntityQuery {
+    let query = EntityListQuery {
         prefix: "account".into(),
         has_state: true,
-        ..EntityQuery::default()
+        ..EntityListQuery::default()
     };
     assert_eq!(client.entities(&query).await.unwrap().items.len(), 1);
 }
@@ -280,7 +290,7 @@ async fn a_client_elsewhere_does_what_a_task_hub_does() {
 async fn long_results_and_histories_travel_in_parts() {
     let node = node().await;
     let first = worker(&node).await;
-    let client = Client::connect(&connection(&node, "default")).unwrap();
+    let client = TaskHubClient::connect(&connection(&node, "default")).unwrap();
     // 6 MB of inputs in one turn, and as much of results behind it.
     start(&client, "long", "heavy", &20usize).await;
     let hub = node.task_hubs().hub("default").unwrap();
@@ -315,7 +325,7 @@ rights = ["manage durable/blue"]
     let node = node_with_file(file).await;
     let with = |key: &str, hub: &str| {
         let endpoint = url(&node, "durable");
-        Client::connect(&format!(
+        TaskHubClient::connect(&format!(
             "Endpoint={endpoint};TaskHub={hub};AccessKey={key}"
         ))
         .unwrap()
@@ -329,7 +339,7 @@ rights = ["manage durable/blue"]
         let refused = with(key, hub).get("none", false).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Unreachable, "{refused}");
     }
-    let nowhere = Client::connect("http://127.0.0.1:9").unwrap();
+    let nowhere = TaskHubClient::connect("http://127.0.0.1:9").unwrap();
     assert_eq!(
         nowhere.hello().await.unwrap_err().kind(),
         ErrorKind::Unreachable
@@ -364,7 +374,7 @@ rights = ["manage durable"]
         "Endpoint={endpoint};{secret};Certificates={}",
         pem.display()
     );
-    let client = Client::connect(&known).unwrap();
+    let client = TaskHubClient::connect(&known).unwrap();
     assert_eq!(client.get("none", false).await.unwrap(), None);
     // Other clients do not trust this certificate, and nothing is sent in the clear.
     let plain = endpoint.replace("https://", "http://");
@@ -372,7 +382,7 @@ rights = ["manage durable"]
         format!("Endpoint={endpoint};{secret}"),
         format!("Endpoint={plain};{secret}"),
     ] {
-        let client = Client::connect(&connection).unwrap();
+        let client = TaskHubClient::connect(&connection).unwrap();
         let refused = client.hello().await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Unreachable, "{refused}");
     }
@@ -381,9 +391,9 @@ rights = ["manage durable"]
 #[tokio::test]
 async fn code_that_has_changed_suspends_its_instance() {
     let node = node().await;
-    let client = Client::connect(&connection(&node, "default")).unwrap();
+    let client = TaskHubClient::connect(&connection(&node, "default")).unwrap();
     let run = |code: fn(Functions) -> Functions| {
-        let worker = Worker::connect(&connection(&node, "default")).unwrap();
+        let worker = TaskHubWorker::connect(&connection(&node, "default")).unwrap();
         worker.functions(code).start().unwrap()
     };
     let old = run(|f| {
@@ -409,7 +419,7 @@ async fn code_that_has_changed_suspends_its_instance() {
     });
     client.raise("i", "go", None).await.unwrap();
     let suspended = async {
-        while client.get("i", false).await.unwrap().unwrap().status != Status::Suspended {
+        while client.get("i", false).await.unwrap().unwrap().status != InstanceStatus::Suspended {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
@@ -419,10 +429,10 @@ async fn code_that_has_changed_suspends_its_instance() {
 #[tokio::test]
 async fn a_worker_takes_no_more_than_it_wants_and_leaves_with_its_work_done() {
     let node = node().await;
-    let client = Client::connect(&connection(&node, "default")).unwrap();
+    let client = TaskHubClient::connect(&connection(&node, "default")).unwrap();
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (running, seen) = (Arc::clone(&now), Arc::clone(&most));
-    let worker = Worker::connect(&connection(&node, "default")).unwrap();
+    let worker = TaskHubWorker::connect(&connection(&node, "default")).unwrap();
     let worker = worker
         .name("narrow")
         .at_a_time(8, 2, 8)
@@ -470,7 +480,7 @@ fn durable_36_37_work_of_a_killed_worker_is_done_by_its_successor() {
     let open = |number: u64| std::fs::write(gates.path().join(number.to_string()), "").unwrap();
     runtime.block_on(async {
         let node = node().await;
-        let client = Client::connect(&connection(&node, "default")).unwrap();
+        let client = TaskHubClient::connect(&connection(&node, "default")).unwrap();
         let spawn = || {
             let mut command = Command::new(std::env::current_exe().unwrap());
             let test = "durable_36_37_work_of_a_killed_worker_is_done_by_its_successor";
@@ -503,7 +513,7 @@ fn durable_36_37_work_of_a_killed_worker_is_done_by_its_successor() {
         let hub = node.task_hubs().hub("default").unwrap();
         let history = hub.history("steps", None).await.unwrap();
         let events = history.iter().flat_map(|turn| turn.iter());
-        let results = events.filter(|event| matches!(event.what, What::TaskCompleted { .. }));
+        let results = events.filter(|event| matches!(event.what, EventKind::TaskCompleted { .. }));
         assert_eq!(results.count(), 3, "one result of each is recorded");
     });
 }
@@ -525,9 +535,9 @@ async fn be_a_worker(connection: &str) {
         for number in 1..=count {
             sum += cx.activity::<_, u64>("step", &number).await?;
         }
-        Ok::<u64, Failure>(sum)
+        Ok::<u64, FailureDetails>(sum)
     };
-    let worker = Worker::connect(connection).unwrap();
+    let worker = TaskHubWorker::connect(connection).unwrap();
     let worker = worker.functions(|f| f.orchestration("steps", steps).activity("step", step));
     let worker = worker.start().unwrap();
     worker.ready().await;

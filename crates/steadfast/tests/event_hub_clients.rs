@@ -8,7 +8,7 @@ use std::process::Command;
 
 use clients::Stage;
 use serde_json::Value;
-use steadfast::events::Definition;
+use steadfast::events::EventHubDefinition;
 use steadfast_harness::clients as programs;
 
 mod clients;
@@ -87,7 +87,7 @@ async fn run_encrypted(scenarios: &[(Client, &str)]) {
 
 async fn run_at(stage: Stage, told: &Value, client: &Client, scenario: &str) {
     for (name, partitions) in HUBS {
-        let definition = Definition::new(name, partitions).group("second");
+        let definition = EventHubDefinition::new(name, partitions).group("second");
         stage.node().event_hubs().create(definition).await.unwrap();
     }
     let mut command = client.command();

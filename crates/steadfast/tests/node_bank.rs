@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bank::{ACCOUNTS, Account, MONEY, TRANSFERS, operation, the_transfers, transfer};
 use serde::{Deserialize, Serialize};
-use steadfast::durable::{ErrorKind, Status, TaskHub, entity};
+use steadfast::durable::{ErrorKind, InstanceStatus, TaskHub, entity};
 use steadfast::{Builder, Node};
 use steadfast_harness::Process;
 
@@ -128,7 +128,7 @@ async fn run_bank(hub: TaskHub) {
     }
     for number in 0..TRANSFERS {
         let end = hub.ended(&format!("t{number}"), true).await.unwrap();
-        assert_eq!(end.status, Status::Completed, "{:?}", end.failure);
+        assert_eq!(end.status, InstanceStatus::Completed, "{:?}", end.failure);
         if number % 100 == 99 {
             println!("step: ended");
         }

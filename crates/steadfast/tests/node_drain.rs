@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use steadfast::partition::{
-    Address, Answer, Effect, Halt, Handle, Kind, Performer, Service, Turn, service_table,
+    Address, Effect, Handle, Performer, Service, ServiceKind, Turn, TurnError, TurnOutcome,
+    service_table,
 };
 use steadfast::{Builder, Bytes, Node};
 use steadfast_harness::Process;
 use tokio::sync::mpsc;
 
-const KIND: Kind = Kind(3);
+const KIND: ServiceKind = ServiceKind(3);
 const FOLDER: &str = "STEADFAST_DRAIN_FOLDER";
 const WRITERS: u64 = 32;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -25,9 +26,9 @@ struct Keeper;
 
 impl Service for Keeper {
     type Command = Bytes;
-    type Reply = Bytes;
+    type Response = Bytes;
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ServiceKind {
         KIND
     }
 
@@ -36,16 +37,18 @@ impl Service for Keeper {
         turn: &mut Turn<'_>,
         to: &Address,
         text: &Bytes,
-    ) -> Result<Answer<Bytes>, Halt> {
+    ) -> Result<TurnOutcome<Bytes>, TurnError> {
         let rows = service_table(KIND, 0);
         match &text[..] {
-            b"hold" => return Ok(Answer::Later),
+            b"hold" => return Ok(TurnOutcome::Later),
             b"get" => {}
             b"work" => turn.open_work("id", "body"),
             b"done" => turn.close_work(b"id"),
             _ => turn.put(rows, &to.key, text.clone()),
         }
-        Ok(Answer::Now(turn.get(rows, &to.key)?.unwrap_or_default()))
+        Ok(TurnOutcome::Now(
+            turn.get(rows, &to.key)?.unwrap_or_default(),
+        ))
     }
 }
 

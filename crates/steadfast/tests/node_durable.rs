@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use steadfast::Node;
-use steadfast::durable::{Context, EntityContext, Failure, NewInstance, Status, Task, entity};
+use steadfast::durable::{
+    Context, EntityContext, FailureDetails, InstanceStatus, NewInstance, Task, entity,
+};
 
 #[derive(Default, Serialize, Deserialize)]
 struct Counter {
@@ -28,20 +30,20 @@ impl Counter {
     }
 
     /// Operations may wait for the world outside.
-    async fn ring(&mut self) -> Result<u32, Failure> {
+    async fn ring(&mut self) -> Result<u32, FailureDetails> {
         tokio::time::sleep(Duration::from_millis(1)).await;
         let bell = self
             .bell
             .clone()
-            .ok_or_else(|| Failure::new("NoBell", "no bell"))?;
+            .ok_or_else(|| FailureDetails::new("NoBell", "no bell"))?;
         self.value += 1;
         Ok(bell.fetch_add(1, Ordering::SeqCst) + 1)
     }
 
-    fn close(&mut self, context: &mut EntityContext, note: String) -> Result<(), Failure> {
+    fn close(&mut self, context: &mut EntityContext, note: String) -> Result<(), FailureDetails> {
         if note.is_empty() {
             self.value = -1;
-            return Err(Failure::new("NoNote", "say why"));
+            return Err(FailureDetails::new("NoNote", "say why"));
         }
         let audit = steadfast::durable::EntityId::new("counter", "audit")?;
         context.signal(&audit, "add", &1)?;
@@ -50,7 +52,7 @@ impl Counter {
     }
 }
 
-async fn count_to(cx: Context, (key, n): (String, i64)) -> Result<i64, Failure> {
+async fn count_to(cx: Context, (key, n): (String, i64)) -> Result<i64, FailureDetails> {
     let counter = Counter::at(&key)?;
     for _ in 0..n {
         counter.signal_add(&cx, 1).await?;
@@ -93,7 +95,7 @@ async fn a_node_runs_typed_entities_and_orchestrations_across_restarts() {
     let end = hub.ended(&id, true).await.unwrap();
     assert_eq!(
         (end.status, end.output.as_deref()),
-        (Status::Completed, Some("16"))
+        (InstanceStatus::Completed, Some("16"))
     );
     let sheet = node.drain(Duration::from_secs(10)).await;
     assert_eq!(sheet.lost, 0);

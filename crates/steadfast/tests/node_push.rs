@@ -7,11 +7,14 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use steadfast::collections::{Dictionary, Scheme, SlotKey};
-use steadfast::durable::{EntityContext, Failure, entity};
-use steadfast::events::{Batch, Context as Handling, Definition, Handled, Handler, Received};
-use steadfast::realtime::reach::To;
+use steadfast::durable::{EntityContext, FailureDetails, entity};
+use steadfast::events::{
+    Context as Handling, EventDataBatch, EventHubDefinition, Handler, HandlerResult, ReceivedEvent,
+};
+use steadfast::realtime::gateway::Recipients;
 use steadfast::realtime::{
-    Caller, Client, Context, HubResult, Inlet, Outgoing, Pulse, Push, Pushing, Transport, Wishes,
+    ClientConnection, ClientIdentity, ClientOptions, ClientOutput, ClientReader, ClientTransport,
+    Context, HubResult, KeepAlive, PushCommand, PushExt,
 };
 use steadfast::{Bytes, Node, hub};
 
@@ -29,8 +32,8 @@ impl Desk {
 
 /// A client of the hub, without a socket.
 struct Guest {
-    client: Arc<Client>,
-    inlet: Inlet,
+    client: Arc<ClientConnection>,
+    inlet: ClientReader,
     /// Which socket it has, and what has come by it.
     socket: u64,
     said: Vec<Value>,
@@ -38,19 +41,19 @@ struct Guest {
 
 impl Guest {
     async fn start(node: &Node, is_stateful: bool) -> Self {
-        let wishes = Wishes {
+        let wishes = ClientOptions {
             is_stateful,
-            ..Wishes::default()
+            ..ClientOptions::default()
         };
-        let caller = Caller {
+        let caller = ClientIdentity {
             user: Some("alice".to_owned()),
-            ..Caller::default()
+            ..ClientIdentity::default()
         };
         let ticket = node.realtime().negotiate("desk", caller, wishes, true);
         let ticket = ticket.unwrap();
-        let open = ticket.open(Transport::WebSockets, 100_000).unwrap();
+        let open = ticket.open(ClientTransport::WebSockets, 100_000).unwrap();
         let client = Arc::clone(&open.client);
-        let inlet = Inlet::new(Arc::clone(&client), Arc::clone(&ticket.lobby), 100_000);
+        let inlet = ClientReader::new(Arc::clone(&client), Arc::clone(&ticket.hub), 100_000);
         let mut guest = Self {
             client,
             inlet,
@@ -69,9 +72,9 @@ impl Guest {
 
     async fn next(&mut self) -> Value {
         while self.said.is_empty() {
-            let next = self.client.outgoing(self.socket, Pulse::Pings);
+            let next = self.client.outgoing(self.socket, KeepAlive::Pings);
             let next = tokio::time::timeout(PATIENCE, next).await;
-            let Outgoing::Data(bytes) = next.expect("something comes") else {
+            let ClientOutput::Data(bytes) = next.expect("something comes") else {
                 panic!("it has ended");
             };
             let text = std::str::from_utf8(&bytes).unwrap();
@@ -98,9 +101,9 @@ impl Guest {
     }
 }
 
-fn paid(number: i64) -> Push {
-    let to = To::Users(vec!["alice".to_owned()]);
-    Push::new("desk", to, "paid", &(number,)).unwrap()
+fn paid(number: i64) -> PushCommand {
+    let to = Recipients::Users(vec!["alice".to_owned()]);
+    PushCommand::new("desk", to, "paid", &(number,)).unwrap()
 }
 
 #[tokio::test]
@@ -172,7 +175,7 @@ async fn a_client_that_was_away_gets_what_it_missed() {
     };
     push(1).await;
     assert_eq!(guest.number().await, 1);
-    guest.client.lost(0, Some("the socket was lost"));
+    guest.client.socket_lost(0, Some("the socket was lost"));
     push(2).await;
     push(3).await;
     guest.socket = guest.client.resume().expect("it may come back");
@@ -193,12 +196,13 @@ struct Account {
 
 #[entity]
 impl Account {
-    fn pay(&mut self, context: &mut EntityContext, by: i64) -> Result<i64, Failure> {
+    fn pay(&mut self, context: &mut EntityContext, by: i64) -> Result<i64, FailureDetails> {
         self.value += by;
-        context.tell(&paid(self.value).letter());
-        match self.value < 0 {
-            true => Err(Failure::new("Overdrawn", "there is not enough")),
-            false => Ok(self.value),
+        context.tell(&paid(self.value).envelope());
+        if self.value < 0 {
+            Err(FailureDetails::new("Overdrawn", "there is not enough"))
+        } else {
+            Ok(self.value)
         }
     }
 }
@@ -221,7 +225,7 @@ async fn an_operation_of_an_entity_pushes_with_its_commit() {
 struct Count;
 
 impl Handler for Count {
-    async fn handle(&self, events: &[Received], context: &mut Handling<'_>) -> Handled {
+    async fn handle(&self, events: &[ReceivedEvent], context: &mut Handling<'_>) -> HandlerResult {
         let state = context.state()?;
         let seen: Dictionary<String, i64> = state.get_or_add("seen").await?;
         let tx = context.transaction()?;
@@ -243,7 +247,7 @@ impl Handler for Count {
 async fn a_batch_of_a_processor_pushes_with_its_checkpoint() {
     let node = Node::builder().memory().partitions(4).hub::<Desk>("/desk");
     let node = node
-        .event_hub(Definition::new("payments", 1))
+        .event_hub(EventHubDefinition::new("payments", 1))
         .processor("payments", "$Default", Count)
         .start()
         .await
@@ -251,7 +255,7 @@ async fn a_batch_of_a_processor_pushes_with_its_checkpoint() {
     let mut guest = Guest::start(&node, false).await;
     let sender = node.event_hubs().sender("payments", None).await.unwrap();
     for _ in 0..3 {
-        let mut batch = Batch::new();
+        let mut batch = EventDataBatch::new();
         batch.push(b"1 euro").unwrap();
         sender.send(batch).await.unwrap();
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use steadfast::Node;
 use steadfast::config::{Config, Layers};
-use steadfast_core::task::named;
+use steadfast_core::task::name_task;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -73,9 +73,10 @@ fn heard(lines: &Receiver<Line>, event: &str) -> Line {
 fn config(folder: &Path) -> Config {
     let mut layers = Layers::new();
     for port in ["http", "events.amqp", "durable", "events.blob", "realtime"] {
-        let key = match port.contains('.') {
-            true => format!("{port}_port=0"),
-            false => format!("{port}.port=0"),
+        let key = if port.contains('.') {
+            format!("{port}_port=0")
+        } else {
+            format!("{port}.port=0")
         };
         layers = layers.flag(&key).unwrap();
     }
@@ -104,7 +105,7 @@ fn a_worker_that_one_task_keeps_is_logged_with_the_task_and_the_threads_and_coun
         }
     };
     let line = line!() + 1;
-    runtime.spawn(named(spinning));
+    runtime.spawn(name_task(spinning));
     let stuck = heard(&lines, "runtime.worker_stuck").0;
     assert_eq!(stuck["workers"], "2");
     assert!(

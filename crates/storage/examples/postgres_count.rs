@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use steadfast_core::clock::{Clock, SystemClock};
-use steadfast_core::id::{Owner, Partition, Table};
-use steadfast_storage::postgres::{Options, Postgres};
-use steadfast_storage::{Ledger, Options as StoreOptions, Store, View, Writes};
+use steadfast_core::id::{Owner, Partition, TableId};
+use steadfast_storage::postgres::{Options, PostgresEngine};
+use steadfast_storage::{Ledger, Options as StoreOptions, Store, Visibility, Writes};
 
-const COUNTER: (Table, &[u8]) = (Table(1), b"count");
+const COUNTER: (TableId, &[u8]) = (TableId(1), b"count");
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -22,7 +22,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let url = arguments.next().ok_or("postgres_count <url> <seconds>")?;
     let seconds = arguments.next().ok_or("postgres_count <url> <seconds>")?;
     let duration = Duration::from_secs(seconds.parse()?);
-    let engine = Arc::new(Postgres::open(Options::new(url)).await?);
+    let engine = Arc::new(PostgresEngine::open(Options::new(url)).await?);
     let owner = Owner {
         node: 1,
         incarnation: u128::from(fastrand::u64(..)),
@@ -52,9 +52,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     let found = stored(&store.acquire(Partition(0)).await?).await?;
     println!("{} acknowledged, longest gap {longest:?}", count - first);
-    match found == count {
-        true => Ok(()),
-        false => Err(format!("{count} was acknowledged, {found} is there").into()),
+    if found == count {
+        Ok(())
+    } else {
+        Err(format!("{count} was acknowledged, {found} is there").into())
     }
 }
 
@@ -70,7 +71,9 @@ async fn again(store: &Store) -> Ledger {
 }
 
 async fn stored(ledger: &Ledger) -> Result<u64, Box<dyn Error>> {
-    let value = ledger.get(COUNTER.0, COUNTER.1, View::Durable).await?;
+    let value = ledger
+        .get(COUNTER.0, COUNTER.1, Visibility::Durable)
+        .await?;
     Ok(match value {
         Some(value) => u64::from_be_bytes(value[..].try_into()?),
         None => 0,

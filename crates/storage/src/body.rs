@@ -7,11 +7,11 @@
 
 use bytes::Bytes;
 use steadfast_core::clock::Timestamp;
-use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
-use steadfast_core::id::{Lsn, Offset, Sequence, Stream, Table};
+use steadfast_core::codec::{ByteReader, DecodeError, put_bytes, put_varint};
+use steadfast_core::id::{Lsn, Offset, Sequence, StreamId, TableId};
 use steadfast_core::limits;
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// The version of this encoding.
 const FORMAT: u8 = 1;
@@ -26,7 +26,7 @@ const TRIM: u8 = 4;
 pub(crate) type RowKey = Bytes;
 
 /// Joins a table and a key to a row's address.
-pub(crate) fn row_key(table: Table, key: &[u8]) -> RowKey {
+pub(crate) fn row_key(table: TableId, key: &[u8]) -> RowKey {
     let mut out = Vec::with_capacity(4 + key.len());
     out.extend_from_slice(&table.0.to_be_bytes());
     out.extend_from_slice(key);
@@ -34,15 +34,15 @@ pub(crate) fn row_key(table: Table, key: &[u8]) -> RowKey {
 }
 
 /// Takes a row's address apart.
-pub(crate) fn split_row_key(row: &RowKey) -> (Table, Bytes) {
+pub(crate) fn split_row_key(row: &RowKey) -> (TableId, Bytes) {
     let (table, _) = row
         .split_first_chunk::<4>()
         .expect("every row key starts with its table");
-    (Table(u32::from_be_bytes(*table)), row.slice(4..))
+    (TableId(u32::from_be_bytes(*table)), row.slice(4..))
 }
 
 /// The table of a row's address.
-pub(crate) fn table_of(row: &RowKey) -> Table {
+pub(crate) fn table_of(row: &RowKey) -> TableId {
     split_row_key(row).0
 }
 
@@ -60,15 +60,15 @@ pub(crate) fn table_of(row: &RowKey) -> Table {
 pub struct Writes {
     pub(crate) id: u64,
     pub(crate) operations: Vec<u8>,
-    pub(crate) publications: Vec<Publication>,
-    pub(crate) trims: Vec<(Stream, Sequence)>,
+    pub(crate) publications: Vec<StagedPublication>,
+    pub(crate) trims: Vec<(StreamId, Sequence)>,
     longest_key: usize,
 }
 
 /// Events to be appended: the owner gives them their numbers.
 #[derive(Clone, Debug)]
-pub(crate) struct Publication {
-    pub(crate) stream: Stream,
+pub(crate) struct StagedPublication {
+    pub(crate) stream: StreamId,
     pub(crate) count: u32,
     pub(crate) bytes: Bytes,
 }
@@ -81,7 +81,7 @@ impl Writes {
 
     /// An empty transaction with room for about so many bytes: filling it step by step
     /// would move them again and again.
-    pub fn with_room(bytes: usize) -> Self {
+    pub fn with_capacity(bytes: usize) -> Self {
         Self {
             operations: Vec::with_capacity(bytes),
             ..Self::default()
@@ -100,15 +100,15 @@ impl Writes {
     }
 
     /// A transaction of another store, to be applied here as redo. It has no events.
-    pub(crate) fn redo(bytes: &Bytes) -> std::result::Result<Self, Malformed> {
+    pub(crate) fn redo(bytes: &Bytes) -> std::result::Result<Self, DecodeError> {
         let mut longest_key = 0;
         for operation in operations(bytes.clone()) {
             match operation? {
-                Operation::Put(row, _) | Operation::Delete(row) => {
+                RedoOperation::Put(row, _) | RedoOperation::Delete(row) => {
                     longest_key = longest_key.max(row.len() - 4);
                 }
-                Operation::Clear(_) => {}
-                Operation::Trim(..) => return Err(Malformed),
+                RedoOperation::Clear(_) => {}
+                RedoOperation::Trim(..) => return Err(DecodeError),
             }
         }
         Ok(Self {
@@ -124,13 +124,13 @@ impl Writes {
     }
 
     /// Appends the operations of `next` to this transaction. Neither has events.
-    pub(crate) fn then(&mut self, next: &Self) {
+    pub(crate) fn append(&mut self, next: &Self) {
         self.operations.extend_from_slice(&next.operations);
         self.longest_key = self.longest_key.max(next.longest_key);
     }
 
     /// Sets a row.
-    pub fn put(&mut self, table: Table, key: &[u8], value: &[u8]) {
+    pub fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) {
         // Two lengths and a tag stand beside them; growing step by step copies.
         self.operations.reserve(key.len() + value.len() + 16);
         self.operation(PUT, table, key);
@@ -138,18 +138,18 @@ impl Writes {
     }
 
     /// Removes a row.
-    pub fn delete(&mut self, table: Table, key: &[u8]) {
+    pub fn delete(&mut self, table: TableId, key: &[u8]) {
         self.operation(DELETE, table, key);
     }
 
     /// Removes all rows of a table.
-    pub fn clear(&mut self, table: Table) {
+    pub fn clear(&mut self, table: TableId) {
         self.operation(CLEAR, table, &[]);
     }
 
     /// Removes the events of a stream before `first`, whose batch starts at
     /// `offset`.
-    pub fn trim(&mut self, stream: Stream, first: Sequence, offset: Offset) {
+    pub fn trim(&mut self, stream: StreamId, first: Sequence, offset: Offset) {
         self.trims.push((stream, first));
         self.operations.push(TRIM);
         put_varint(&mut self.operations, u64::from(stream.0));
@@ -158,8 +158,8 @@ impl Writes {
     }
 
     /// Appends `count` events, encoded in `bytes`, to a stream.
-    pub fn publish(&mut self, stream: Stream, count: u32, bytes: Bytes) {
-        self.publications.push(Publication {
+    pub fn publish(&mut self, stream: StreamId, count: u32, bytes: Bytes) {
+        self.publications.push(StagedPublication {
             stream,
             count,
             bytes,
@@ -183,7 +183,7 @@ impl Writes {
         within("a transaction", bytes, limits::TRANSACTION_BYTES)
     }
 
-    fn operation(&mut self, tag: u8, table: Table, key: &[u8]) {
+    fn operation(&mut self, tag: u8, table: TableId, key: &[u8]) {
         self.longest_key = self.longest_key.max(key.len());
         self.operations.push(tag);
         put_varint(&mut self.operations, 4 + key.len() as u64);
@@ -196,48 +196,48 @@ fn within(what: &'static str, bytes: usize, limit: usize) -> Result<()> {
     if bytes <= limit {
         return Ok(());
     }
-    Err(Error::new(Kind::TooLarge { what, bytes, limit }))
+    Err(Error::new(ErrorKind::TooLarge { what, bytes, limit }))
 }
 
 /// One change of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Operation {
+pub(crate) enum RedoOperation {
     Put(RowKey, Bytes),
     Delete(RowKey),
-    Clear(Table),
-    Trim(Stream, Sequence, Offset),
+    Clear(TableId),
+    Trim(StreamId, Sequence, Offset),
 }
 
 /// Reads the operations of one transaction, without copying.
 pub(crate) fn operations(
     bytes: Bytes,
-) -> impl Iterator<Item = std::result::Result<Operation, Malformed>> {
-    let mut reader = Reader::new(bytes);
+) -> impl Iterator<Item = std::result::Result<RedoOperation, DecodeError>> {
+    let mut reader = ByteReader::new(bytes);
     std::iter::from_fn(move || (!reader.is_empty()).then(|| operation(&mut reader)))
 }
 
-fn operation(reader: &mut Reader) -> std::result::Result<Operation, Malformed> {
+fn operation(reader: &mut ByteReader) -> std::result::Result<RedoOperation, DecodeError> {
     let tag = reader.byte()?;
     if tag == TRIM {
-        let stream = Stream(reader.varint_u32()?);
+        let stream = StreamId(reader.varint_u32()?);
         let first = Sequence(reader.varint()?);
-        return Ok(Operation::Trim(stream, first, Offset(reader.varint()?)));
+        return Ok(RedoOperation::Trim(stream, first, Offset(reader.varint()?)));
     }
     let row = reader.bytes()?;
     if row.len() < 4 {
-        return Err(Malformed);
+        return Err(DecodeError);
     }
     match tag {
-        PUT => Ok(Operation::Put(row, reader.bytes()?)),
-        DELETE => Ok(Operation::Delete(row)),
-        CLEAR => Ok(Operation::Clear(table_of(&row))),
-        _ => Err(Malformed),
+        PUT => Ok(RedoOperation::Put(row, reader.bytes()?)),
+        DELETE => Ok(RedoOperation::Delete(row)),
+        CLEAR => Ok(RedoOperation::Clear(table_of(&row))),
+        _ => Err(DecodeError),
     }
 }
 
 /// The transactions of an entry: the first has LSN `first_lsn`, and so on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Body {
+pub struct EntryBody {
     pub first_lsn: Lsn,
     /// The owner's time when the entry was closed.
     pub time: Timestamp,
@@ -252,7 +252,7 @@ pub struct Transaction {
     pub(crate) operations: Bytes,
 }
 
-impl Body {
+impl EntryBody {
     /// Encodes the body for the log.
     pub fn encode(&self) -> Bytes {
         let size: usize = self
@@ -273,13 +273,13 @@ impl Body {
     }
 
     /// Decodes a body, checking all of it, without copying.
-    pub fn decode(bytes: Bytes) -> std::result::Result<Self, Malformed> {
-        let mut reader = Reader::new(bytes);
+    pub fn decode(bytes: Bytes) -> std::result::Result<Self, DecodeError> {
+        let mut reader = ByteReader::new(bytes);
         if reader.byte()? != FORMAT {
-            return Err(Malformed);
+            return Err(DecodeError);
         }
         let first_lsn = Lsn(reader.varint()?);
-        let time = Timestamp(i64::try_from(reader.varint()?).map_err(|_| Malformed)?);
+        let time = Timestamp(i64::try_from(reader.varint()?).map_err(|_| DecodeError)?);
         let count = reader.varint()?;
         let mut transactions = Vec::new();
         for _ in 0..count {
@@ -294,7 +294,7 @@ impl Body {
             });
         }
         if !reader.is_empty() {
-            return Err(Malformed);
+            return Err(DecodeError);
         }
         Ok(Self {
             first_lsn,
@@ -318,11 +318,11 @@ mod tests {
     #[test]
     fn a_body_comes_back_as_written() {
         let mut writes = Writes::new().with_id(7);
-        writes.clear(Table(9));
-        writes.put(Table(9), b"k", b"v");
-        writes.delete(Table(1), b"gone");
-        writes.trim(Stream(3), Sequence(10), Offset(400));
-        let body = Body {
+        writes.clear(TableId(9));
+        writes.put(TableId(9), b"k", b"v");
+        writes.delete(TableId(1), b"gone");
+        writes.trim(StreamId(3), Sequence(10), Offset(400));
+        let body = EntryBody {
             first_lsn: Lsn(5),
             time: Timestamp(1234),
             transactions: vec![Transaction {
@@ -330,7 +330,7 @@ mod tests {
                 operations: writes.operations.clone().into(),
             }],
         };
-        let decoded = Body::decode(body.encode()).unwrap();
+        let decoded = EntryBody::decode(body.encode()).unwrap();
         assert_eq!(decoded, body);
         assert_eq!(decoded.last_lsn(), Lsn(5));
         let found: Vec<_> = operations(decoded.transactions[0].operations.clone())
@@ -339,10 +339,10 @@ mod tests {
         assert_eq!(
             found,
             [
-                Operation::Clear(Table(9)),
-                Operation::Put(row_key(Table(9), b"k"), Bytes::from_static(b"v")),
-                Operation::Delete(row_key(Table(1), b"gone")),
-                Operation::Trim(Stream(3), Sequence(10), Offset(400)),
+                RedoOperation::Clear(TableId(9)),
+                RedoOperation::Put(row_key(TableId(9), b"k"), Bytes::from_static(b"v")),
+                RedoOperation::Delete(row_key(TableId(1), b"gone")),
+                RedoOperation::Trim(StreamId(3), Sequence(10), Offset(400)),
             ]
         );
     }
@@ -350,11 +350,11 @@ mod tests {
     #[test]
     fn limits_are_checked_before_anything_changes() {
         let mut writes = Writes::new();
-        writes.put(Table(1), &vec![0; limits::KEY_BYTES + 1], b"");
+        writes.put(TableId(1), &vec![0; limits::KEY_BYTES + 1], b"");
         let error = writes.check().unwrap_err();
         assert_eq!(error.code().0, "STF-2009");
         let mut writes = Writes::new();
-        writes.put(Table(1), b"k", &vec![0; limits::TRANSACTION_BYTES]);
+        writes.put(TableId(1), b"k", &vec![0; limits::TRANSACTION_BYTES]);
         assert_eq!(writes.check().unwrap_err().code().0, "STF-2009");
     }
 
@@ -364,7 +364,7 @@ mod tests {
             let mut with_format = vec![FORMAT];
             with_format.extend(&bytes);
             for input in [bytes, with_format] {
-                if let Ok(body) = Body::decode(input.into()) {
+                if let Ok(body) = EntryBody::decode(input.into()) {
                     let _ = body.encode();
                 }
             }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// Counts unflushed log bytes of all partitions of a node.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Budget {
             return Ok(());
         }
         self.pressure.notify_one();
-        Err(Error::new(Kind::Throttled { unflushed, limit }))
+        Err(Error::new(ErrorKind::Throttled { unflushed, limit }))
     }
 
     /// Counts what waits for its entry.

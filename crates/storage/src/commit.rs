@@ -12,20 +12,23 @@ use futures_util::future::join;
 use steadfast_core::id::{EntryNumber, Epoch};
 use steadfast_core::limits;
 
-use crate::engine::{Acquired, Entry, Outcome, Tenure};
-use crate::error::{Error, Kind};
-use crate::latch::Latch;
-use crate::node::Node;
-use crate::queue::Queue;
-use crate::shared::{Closed, Shared};
+use crate::engine::{AcquireOutcome, Entry, Outcome, Tenure};
+use crate::error::{Error, ErrorKind};
+use crate::lock_shim::LockFamily;
+use crate::node_context::NodeContext;
+use crate::partition_state::{ClosedEntry, PartitionState};
+use crate::queue::NotifyQueue;
 
 /// Attempts to resolve an unknown outcome before the partition is abandoned.
 const RESOLVE_ATTEMPTS: u32 = 8;
 
 /// Sends group after group until the task is aborted. A group's waiters are answered
 /// while the next group is already being written.
-pub(crate) async fn run<L: Latch>(node: Arc<Node>, ready: Arc<Queue<Arc<Shared<L>>, L>>) {
-    let mut done: Vec<(Closed<L>, Outcome)> = Vec::new();
+pub(crate) async fn run<L: LockFamily>(
+    node: Arc<NodeContext>,
+    ready: Arc<NotifyQueue<Arc<PartitionState<L>>, L>>,
+) {
+    let mut done: Vec<(ClosedEntry<L>, Outcome)> = Vec::new();
     loop {
         if done
             .iter()
@@ -54,8 +57,11 @@ pub(crate) async fn run<L: Latch>(node: Arc<Node>, ready: Arc<Queue<Arc<Shared<L
 }
 
 /// Closes the entries of the next group, until it is large enough.
-fn collect<L: Latch>(ready: &Queue<Arc<Shared<L>>, L>, group: u64) -> Vec<Closed<L>> {
-    let mut entries: Vec<Closed<L>> = Vec::new();
+fn collect<L: LockFamily>(
+    ready: &NotifyQueue<Arc<PartitionState<L>>, L>,
+    group: u64,
+) -> Vec<ClosedEntry<L>> {
+    let mut entries: Vec<ClosedEntry<L>> = Vec::new();
     let (mut bytes, mut is_large) = (0, false);
     let mut again = Vec::new();
     while bytes < limits::GROUP_BYTES {
@@ -83,20 +89,20 @@ fn collect<L: Latch>(ready: &Queue<Arc<Shared<L>>, L>, group: u64) -> Vec<Closed
     entries
 }
 
-async fn settle_all<L: Latch>(node: &Node, done: Vec<(Closed<L>, Outcome)>) {
+async fn settle_all<L: LockFamily>(node: &NodeContext, done: Vec<(ClosedEntry<L>, Outcome)>) {
     for (closed, outcome) in done {
         settle(node, closed, outcome).await;
     }
 }
 
-async fn settle<L: Latch>(node: &Node, closed: Closed<L>, outcome: Outcome) {
+async fn settle<L: LockFamily>(node: &NodeContext, closed: ClosedEntry<L>, outcome: Outcome) {
     let ledger = Arc::clone(&closed.ledger);
     let (partition, epoch) = (closed.entry.partition, closed.entry.epoch);
     match outcome {
         Outcome::Committed => ledger.committed(closed, epoch),
         Outcome::Fenced => {
             node.fenced.fetch_add(1, Ordering::Relaxed);
-            ledger.fail(&Error::new(Kind::Fenced { partition, epoch }));
+            ledger.fail(&Error::new(ErrorKind::Fenced { partition, epoch }));
         }
         Outcome::Unknown => {
             node.unknown.fetch_add(1, Ordering::Relaxed);
@@ -111,25 +117,32 @@ async fn settle<L: Latch>(node: &Node, closed: Closed<L>, outcome: Outcome) {
 
 /// Nothing was written: give the callers their answer and go on, unless the
 /// engine will never take a write again.
-fn refuse<L: Latch>(closed: &Closed<L>, error: &Error) {
+fn refuse<L: LockFamily>(closed: &ClosedEntry<L>, error: &Error) {
     match error.kind() {
-        Kind::LogStopped { .. } | Kind::Closed | Kind::Damaged { .. } => closed.ledger.fail(error),
+        ErrorKind::LogStopped { .. } | ErrorKind::Closed | ErrorKind::Damaged { .. } => {
+            closed.ledger.fail(error)
+        }
         _ => closed.ledger.roll_back(closed.entry.number, error),
     }
 }
 
 /// Finds out whether an entry was committed, and commits it if it was not.
-async fn resolve<L: Latch>(node: &Node, closed: &Closed<L>) -> Result<Epoch, Error> {
+async fn resolve<L: LockFamily>(
+    node: &NodeContext,
+    closed: &ClosedEntry<L>,
+) -> Result<Epoch, Error> {
     let mut entry = closed.entry.clone();
     let partition = entry.partition;
-    let unknown = |cause: Error| Error::caused(Kind::OutcomeUnknown { partition }, cause);
+    let unknown = |cause: Error| Error::caused(ErrorKind::OutcomeUnknown { partition }, cause);
     let mut expect = entry.epoch;
     let mut pause = Duration::from_millis(10);
-    let mut last_cause = Error::new(Kind::Closed);
+    let mut last_cause = Error::new(ErrorKind::Closed);
     for _ in 0..RESOLVE_ATTEMPTS {
         match node.engine.acquire(partition, node.owner, expect).await {
-            Ok(Acquired::Granted(tenure)) if holds(&tenure, &entry) => return Ok(tenure.epoch),
-            Ok(Acquired::Granted(tenure)) if tenure.last.next() == entry.number => {
+            Ok(AcquireOutcome::Granted(tenure)) if holds(&tenure, &entry) => {
+                return Ok(tenure.epoch);
+            }
+            Ok(AcquireOutcome::Granted(tenure)) if tenure.last.next() == entry.number => {
                 // It did not happen: send the same bytes in the new epoch.
                 expect = tenure.epoch;
                 entry.epoch = tenure.epoch;
@@ -139,20 +152,23 @@ async fn resolve<L: Latch>(node: &Node, closed: &Closed<L>) -> Result<Epoch, Err
                     Err(cause) => last_cause = cause,
                 }
             }
-            Ok(Acquired::Granted(tenure)) => return Err(lost(&entry, tenure.last)),
+            Ok(AcquireOutcome::Granted(tenure)) => return Err(lost(&entry, tenure.last)),
             // Our own attempt that timed out has bumped the epoch: go on from it.
-            Ok(Acquired::Refused { epoch, owner })
+            Ok(AcquireOutcome::Refused { epoch, owner })
                 if owner == Some(node.owner) && epoch > expect =>
             {
                 expect = epoch;
                 continue;
             }
-            Ok(Acquired::Refused { epoch, .. }) => {
-                return Err(unknown(Error::new(Kind::Fenced { partition, epoch })));
+            Ok(AcquireOutcome::Refused { epoch, .. }) => {
+                return Err(unknown(Error::new(ErrorKind::Fenced { partition, epoch })));
             }
             Err(cause) => last_cause = cause,
         }
-        if matches!(last_cause.kind(), Kind::LogStopped { .. } | Kind::Closed) {
+        if matches!(
+            last_cause.kind(),
+            ErrorKind::LogStopped { .. } | ErrorKind::Closed
+        ) {
             break;
         }
         tokio::time::sleep(pause).await;
@@ -166,7 +182,7 @@ fn holds(tenure: &Tenure, entry: &Entry) -> bool {
 }
 
 fn lost(entry: &Entry, found: EntryNumber) -> Error {
-    Error::new(Kind::Lost {
+    Error::new(ErrorKind::Lost {
         partition: entry.partition,
         what: format!(
             "entry {} was pending, the log ends at {found}",

@@ -22,7 +22,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use steadfast_core::clock::Timestamp;
-use steadfast_core::id::{EntryNumber, Epoch, Offset, Owner, Partition, Sequence, Stream, Table};
+use steadfast_core::id::{
+    EntryNumber, Epoch, Offset, Owner, Partition, Sequence, StreamId, TableId,
+};
 use tokio::sync::watch;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -33,7 +35,12 @@ use crate::error::Result;
 pub trait Engine: Send + Sync + 'static {
     /// Acquires a partition: sets epoch + 1 if its epoch is still `expect` and no other
     /// live owner has it. A durable barrier: what the answer says stays true.
-    async fn acquire(&self, partition: Partition, owner: Owner, expect: Epoch) -> Result<Acquired>;
+    async fn acquire(
+        &self,
+        partition: Partition,
+        owner: Owner,
+        expect: Epoch,
+    ) -> Result<AcquireOutcome>;
 
     /// Releases a partition, so that the next owner need not wait for the lease.
     async fn release(&self, partition: Partition, epoch: Epoch) -> Result<()>;
@@ -59,17 +66,22 @@ pub trait Engine: Send + Sync + 'static {
     async fn flush(&self, flush: Flush) -> Result<()>;
 
     /// A row of the tables; unflushed changes are not visible.
-    async fn get(&self, partition: Partition, table: Table, key: &[u8]) -> Result<Option<Bytes>>;
+    async fn get(&self, partition: Partition, table: TableId, key: &[u8]) -> Result<Option<Bytes>>;
 
     /// Rows of the tables in key order.
-    async fn scan(&self, partition: Partition, table: Table, range: Scan) -> Result<Vec<Row>>;
+    async fn scan(
+        &self,
+        partition: Partition,
+        table: TableId,
+        range: Scan,
+    ) -> Result<Vec<TableRow>>;
 
     /// The keys of those rows. An engine avoids reading the values if it can: a filter
     /// reads many keys and few values.
     async fn scan_keys(
         &self,
         partition: Partition,
-        table: Table,
+        table: TableId,
         range: Scan,
     ) -> Result<Vec<Bytes>> {
         let rows = self.scan(partition, table, range).await?;
@@ -81,14 +93,14 @@ pub trait Engine: Send + Sync + 'static {
     async fn read_events(
         &self,
         partition: Partition,
-        stream: Stream,
-        from: Start,
+        stream: StreamId,
+        from: ReadPosition,
         max_bytes: usize,
     ) -> Result<Vec<EventBatch>>;
 
     /// Writes a cluster record if its version is `expect`; a missing record has
     /// version 0. Records are never deleted, so no version comes twice.
-    async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<Swap>;
+    async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<CasOutcome>;
 
     /// Cluster records whose key starts with `prefix`, in key order.
     async fn list(&self, prefix: &str) -> Result<Vec<Record>>;
@@ -106,7 +118,7 @@ pub trait Engine: Send + Sync + 'static {
 
 /// The answer to [`Engine::acquire`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Acquired {
+pub enum AcquireOutcome {
     /// The caller owns the partition from here on.
     Granted(Tenure),
     /// Refused; the current epoch and owner.
@@ -165,7 +177,7 @@ impl Entry {
 /// One publication: `count` events in one blob, one number after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventBatch {
-    pub stream: Stream,
+    pub stream: StreamId,
     pub first: Sequence,
     pub offset: Offset,
     pub count: u32,
@@ -181,7 +193,7 @@ pub const BATCH_HEADER_BYTES: usize = 40;
 impl EventBatch {
     /// A publication at its offset.
     pub fn new(
-        stream: Stream,
+        stream: StreamId,
         first: Sequence,
         offset: Offset,
         count: u32,
@@ -247,19 +259,19 @@ pub struct Flush {
     /// The last entry that is covered.
     pub up_to: EntryNumber,
     /// Tables that lose all their rows before `rows` are applied.
-    pub clears: Vec<Table>,
+    pub clears: Vec<TableId>,
     /// Strictly ascending by table and key; `None` deletes.
-    pub rows: Vec<Change>,
+    pub rows: Vec<FlushedRow>,
     /// Events before these numbers are no longer needed.
-    pub trims: Vec<(Stream, Sequence)>,
+    pub trims: Vec<(StreamId, Sequence)>,
     /// For the next owner, in [`Tenure::meta`].
     pub meta: Bytes,
 }
 
 /// A row as a flush leaves it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
-    pub table: Table,
+pub struct FlushedRow {
+    pub table: TableId,
     pub key: Bytes,
     pub value: Option<Bytes>,
 }
@@ -286,14 +298,14 @@ impl Scan {
 
 /// A key and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct TableRow {
     pub key: Bytes,
     pub value: Bytes,
 }
 
 /// Where to start reading a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum ReadPosition {
     /// At the batch that holds this event, or the first one after it.
     Sequence(Sequence),
     /// At the batch that holds this byte, or the first one after it.
@@ -302,7 +314,7 @@ pub enum Start {
     Time(Timestamp),
 }
 
-impl Start {
+impl ReadPosition {
     /// Whether the batch ends before this place, so that reading skips it.
     pub fn is_past(self, batch: &EventBatch) -> bool {
         self.is_after(batch.next(), batch.end(), batch.time)
@@ -320,7 +332,7 @@ impl Start {
 
 /// The answer to [`Engine::cas`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Swap {
+pub enum CasOutcome {
     /// Written; the record has this version now.
     Done(u64),
     /// Another writer changed the record first; its current version and value.

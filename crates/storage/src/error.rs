@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use steadfast_core::error::Code;
-use steadfast_core::id::{Epoch, Owner, Partition, Sequence, Stream};
+use steadfast_core::id::{Epoch, Owner, Partition, Sequence, StreamId};
 
 /// The result of everything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -18,14 +18,14 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// What happened, to what, and underneath it the cause.
 #[derive(Clone, Debug)]
 pub struct Error {
-    kind: Kind,
+    kind: ErrorKind,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 /// The kinds of failure; each has its own code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum ErrorKind {
     /// Another process has the data folder open.
     FolderInUse { path: PathBuf },
     /// The data folder was written by a newer version.
@@ -71,9 +71,9 @@ pub enum Kind {
     /// Entries that were acknowledged are gone from the engine.
     Lost { partition: Partition, what: String },
     /// The staged writes that the transaction was based on were rolled back.
-    TakenBack { partition: Partition },
+    RolledBack { partition: Partition },
     /// A trim goes behind the end of its stream.
-    TrimPastEnd { stream: Stream, first: Sequence },
+    TrimPastEnd { stream: StreamId, first: Sequence },
     /// The node's lease has ended; another node may own the partition.
     LeaseEnded { partition: Partition },
     /// Another process of the same node id holds its lease.
@@ -81,7 +81,7 @@ pub enum Kind {
     /// Events are published in a space that is mirrored.
     NotMirrored { partition: Partition },
     /// Too few holders of a volatile partition have answered.
-    CopiesSilent { partition: Partition },
+    ReplicasUnavailable { partition: Partition },
     /// Another backup of this store, or to this folder, is under way.
     BackupInProgress { path: PathBuf },
     /// There is no full backup that could be built on.
@@ -152,12 +152,12 @@ pub enum Kind {
 
 impl Error {
     /// An error without a cause underneath.
-    pub fn new(kind: Kind) -> Self {
+    pub fn new(kind: ErrorKind) -> Self {
         Self { kind, source: None }
     }
 
     /// An error caused by another.
-    pub fn caused(kind: Kind, source: impl StdError + Send + Sync + 'static) -> Self {
+    pub fn caused(kind: ErrorKind, source: impl StdError + Send + Sync + 'static) -> Self {
         Self {
             kind,
             source: Some(Arc::new(source)),
@@ -168,18 +168,20 @@ impl Error {
     pub fn io(path: &Path, doing: &'static str, source: io::Error) -> Self {
         let path = path.to_path_buf();
         let kind = match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Kind::DiskFull { path },
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                Kind::NotWritable { path }
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                ErrorKind::DiskFull { path }
             }
-            _ => Kind::Io { path, doing },
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                ErrorKind::NotWritable { path }
+            }
+            _ => ErrorKind::Io { path, doing },
         };
         Self::caused(kind, source)
     }
 
     /// Damage found in a file.
     pub fn corrupt(file: &Path, offset: u64, what: impl Into<String>) -> Self {
-        Self::new(Kind::Corrupt {
+        Self::new(ErrorKind::Corrupt {
             file: file.to_path_buf(),
             offset,
             what: what.into(),
@@ -187,66 +189,66 @@ impl Error {
     }
 
     /// What kind of failure this is.
-    pub fn kind(&self) -> &Kind {
+    pub fn kind(&self) -> &ErrorKind {
         &self.kind
     }
 
     /// The stable code, the name of its page in `docs/errors/`.
     pub fn code(&self) -> Code {
         Code(match self.kind {
-            Kind::FolderInUse { .. } => "STF-2001",
-            Kind::NewerFormat { .. } => "STF-2002",
-            Kind::Corrupt { .. } => "STF-2003",
-            Kind::DiskFull { .. } => "STF-2004",
-            Kind::NotWritable { .. } => "STF-2005",
-            Kind::LogStopped { .. } => "STF-2006",
-            Kind::Fenced { .. } => "STF-2007",
-            Kind::Throttled { .. } => "STF-2008",
-            Kind::TooLarge { .. } => "STF-2009",
-            Kind::OutcomeUnknown { .. } => "STF-2010",
-            Kind::SnapshotExpired { .. } => "STF-2011",
-            Kind::Closed => "STF-2012",
-            Kind::Held { .. } => "STF-2013",
-            Kind::Io { .. } => "STF-2014",
-            Kind::ForeignFolder { .. } => "STF-2015",
-            Kind::Lost { .. } => "STF-2016",
-            Kind::TakenBack { .. } => "STF-2017",
-            Kind::TrimPastEnd { .. } => "STF-2018",
-            Kind::LeaseEnded { .. } => "STF-2019",
-            Kind::LeaseHeld { .. } => "STF-2022",
-            Kind::NotMirrored { .. } => "STF-2020",
-            Kind::CopiesSilent { .. } => "STF-2021",
-            Kind::BackupInProgress { .. } => "STF-2050",
-            Kind::MissingFullBackup { .. } => "STF-2051",
-            Kind::BrokenChain { .. } => "STF-2052",
-            Kind::DamagedBackup { .. } => "STF-2053",
-            Kind::NewerBackup { .. } => "STF-2054",
-            Kind::NotNewer { .. } => "STF-2055",
-            Kind::RestoreUnfinished { .. } => "STF-2056",
-            Kind::RestoreDiffers { .. } => "STF-2057",
-            Kind::BackupOverrun { .. } => "STF-2058",
-            Kind::TablesUnknown { .. } => "STF-2059",
-            Kind::NotEmpty { .. } => "STF-2060",
-            Kind::DatabaseInUse { .. } => "STF-2061",
-            Kind::BackupKey { .. } => "STF-2062",
-            Kind::AlteredBackup { .. } => "STF-2063",
-            Kind::UnsafeStorage { .. } => "STF-2030",
-            Kind::AccessDenied { .. } => "STF-2031",
-            Kind::Unreachable { .. } => "STF-2032",
-            Kind::NewerSchema { .. } => "STF-2033",
-            Kind::ForeignCluster { .. } => "STF-2034",
-            Kind::Damaged { .. } => "STF-2035",
-            Kind::Database { .. } => "STF-2036",
-            Kind::BadAddress { .. } => "STF-2037",
-            Kind::DatabaseFull { .. } => "STF-2038",
-            Kind::Interrupted { .. } => "STF-2039",
-            Kind::ShardMissing { .. } => "STF-7050",
-            Kind::ShardOrder { .. } => "STF-7051",
-            Kind::ForeignShard { .. } => "STF-7052",
-            Kind::ShardSurplus { .. } => "STF-7053",
-            Kind::PartitionMoved { .. } => "STF-7054",
-            Kind::BadMove { .. } => "STF-7055",
-            Kind::NoCommonMoment { .. } => "STF-7056",
+            ErrorKind::FolderInUse { .. } => "STF-2001",
+            ErrorKind::NewerFormat { .. } => "STF-2002",
+            ErrorKind::Corrupt { .. } => "STF-2003",
+            ErrorKind::DiskFull { .. } => "STF-2004",
+            ErrorKind::NotWritable { .. } => "STF-2005",
+            ErrorKind::LogStopped { .. } => "STF-2006",
+            ErrorKind::Fenced { .. } => "STF-2007",
+            ErrorKind::Throttled { .. } => "STF-2008",
+            ErrorKind::TooLarge { .. } => "STF-2009",
+            ErrorKind::OutcomeUnknown { .. } => "STF-2010",
+            ErrorKind::SnapshotExpired { .. } => "STF-2011",
+            ErrorKind::Closed => "STF-2012",
+            ErrorKind::Held { .. } => "STF-2013",
+            ErrorKind::Io { .. } => "STF-2014",
+            ErrorKind::ForeignFolder { .. } => "STF-2015",
+            ErrorKind::Lost { .. } => "STF-2016",
+            ErrorKind::RolledBack { .. } => "STF-2017",
+            ErrorKind::TrimPastEnd { .. } => "STF-2018",
+            ErrorKind::LeaseEnded { .. } => "STF-2019",
+            ErrorKind::LeaseHeld { .. } => "STF-2022",
+            ErrorKind::NotMirrored { .. } => "STF-2020",
+            ErrorKind::ReplicasUnavailable { .. } => "STF-2021",
+            ErrorKind::BackupInProgress { .. } => "STF-2050",
+            ErrorKind::MissingFullBackup { .. } => "STF-2051",
+            ErrorKind::BrokenChain { .. } => "STF-2052",
+            ErrorKind::DamagedBackup { .. } => "STF-2053",
+            ErrorKind::NewerBackup { .. } => "STF-2054",
+            ErrorKind::NotNewer { .. } => "STF-2055",
+            ErrorKind::RestoreUnfinished { .. } => "STF-2056",
+            ErrorKind::RestoreDiffers { .. } => "STF-2057",
+            ErrorKind::BackupOverrun { .. } => "STF-2058",
+            ErrorKind::TablesUnknown { .. } => "STF-2059",
+            ErrorKind::NotEmpty { .. } => "STF-2060",
+            ErrorKind::DatabaseInUse { .. } => "STF-2061",
+            ErrorKind::BackupKey { .. } => "STF-2062",
+            ErrorKind::AlteredBackup { .. } => "STF-2063",
+            ErrorKind::UnsafeStorage { .. } => "STF-2030",
+            ErrorKind::AccessDenied { .. } => "STF-2031",
+            ErrorKind::Unreachable { .. } => "STF-2032",
+            ErrorKind::NewerSchema { .. } => "STF-2033",
+            ErrorKind::ForeignCluster { .. } => "STF-2034",
+            ErrorKind::Damaged { .. } => "STF-2035",
+            ErrorKind::Database { .. } => "STF-2036",
+            ErrorKind::BadAddress { .. } => "STF-2037",
+            ErrorKind::DatabaseFull { .. } => "STF-2038",
+            ErrorKind::Interrupted { .. } => "STF-2039",
+            ErrorKind::ShardMissing { .. } => "STF-7050",
+            ErrorKind::ShardOrder { .. } => "STF-7051",
+            ErrorKind::ForeignShard { .. } => "STF-7052",
+            ErrorKind::ShardSurplus { .. } => "STF-7053",
+            ErrorKind::PartitionMoved { .. } => "STF-7054",
+            ErrorKind::BadMove { .. } => "STF-7055",
+            ErrorKind::NoCommonMoment { .. } => "STF-7056",
         })
     }
 }
@@ -261,7 +263,7 @@ impl fmt::Display for Error {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::FolderInUse { path } => write!(
@@ -329,7 +331,7 @@ impl fmt::Display for Kind {
                 f,
                 "acknowledged entries of partition {partition} are gone: {what}"
             ),
-            Self::TakenBack { partition } => write!(
+            Self::RolledBack { partition } => write!(
                 f,
                 "staged writes of partition {partition} were taken back; read again and retry"
             ),
@@ -342,7 +344,7 @@ impl fmt::Display for Kind {
                 f,
                 "partition {partition} is copied to other nodes or regions, and events are not; keep them in another space"
             ),
-            Self::CopiesSilent { partition } => write!(
+            Self::ReplicasUnavailable { partition } => write!(
                 f,
                 "too few nodes that hold copies of partition {partition} have answered; try again soon"
             ),

@@ -11,21 +11,21 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
-use steadfast_core::id::{Epoch, Partition, Table};
+use steadfast_core::id::{Epoch, Partition, TableId};
 
-use crate::engine::{Change, Flush};
-use crate::error::{Error, Kind, Result};
+use crate::engine::{Flush, FlushedRow};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ledger::Ledger;
 use crate::meta;
-use crate::node::Node;
+use crate::node_context::NodeContext;
 use crate::overlay::Generation;
-use crate::shared::Shared;
+use crate::partition_state::PartitionState;
 use crate::snapshot;
 use crate::state::State;
 
 /// The partitions that a node owns, with or without open handles: until they are
 /// released or fenced they have to be flushed, or they hold up the log.
-pub(crate) type Owned = Mutex<BTreeMap<Partition, Arc<Shared>>>;
+pub(crate) type OwnedPartitions = Mutex<BTreeMap<Partition, Arc<PartitionState>>>;
 
 /// How long the flusher waits before it looks again at what it could not flush.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -38,7 +38,7 @@ impl Ledger {
 }
 
 /// Flushes whenever the budget asks for it, until the task is aborted.
-pub(crate) async fn run(node: Arc<Node>, owned: Arc<Owned>) {
+pub(crate) async fn run(node: Arc<NodeContext>, owned: Arc<OwnedPartitions>) {
     loop {
         node.budget.pressure.notified().await;
         while node.budget.unflushed() > node.budget.target {
@@ -53,7 +53,7 @@ pub(crate) async fn run(node: Arc<Node>, owned: Arc<Owned>) {
 }
 
 /// Flushes everything that a partition holds by now.
-pub(crate) async fn flush_all(ledger: &Arc<Shared>) -> Result<()> {
+pub(crate) async fn flush_all(ledger: &Arc<PartitionState>) -> Result<()> {
     let last = ledger.read().last;
     while ledger
         .read()
@@ -71,10 +71,10 @@ pub(crate) async fn flush_all(ledger: &Arc<Shared>) -> Result<()> {
 
 /// Flushes the partitions with the oldest entries until half the target is left;
 /// answers whether anything was flushed.
-async fn flush_oldest(node: &Node, owned: &Owned) -> bool {
+async fn flush_oldest(node: &NodeContext, owned: &OwnedPartitions) -> bool {
     let mut ledgers: Vec<_> = {
         let mut owned = owned.lock();
-        owned.retain(|_, ledger| ledger.alive().is_ok());
+        owned.retain(|_, ledger| ledger.read_checked().is_ok());
         owned.values().cloned().collect()
     };
     ledgers.sort_by_cached_key(|ledger| ledger.read().overlay.oldest_group());
@@ -103,12 +103,12 @@ async fn flush_oldest(node: &Node, owned: &Owned) -> bool {
 }
 
 /// A flush that failed may be tried again, unless the partition is lost.
-fn give_up(ledger: &Shared, error: &Error) {
+fn give_up(ledger: &PartitionState, error: &Error) {
     let partition = ledger.partition;
     tracing::warn!(event = "storage.flush_failed", %partition, %error, "flush failed");
     if matches!(
         error.kind(),
-        Kind::Fenced { .. } | Kind::Closed | Kind::LogStopped { .. }
+        ErrorKind::Fenced { .. } | ErrorKind::Closed | ErrorKind::LogStopped { .. }
     ) {
         ledger.abandon(error);
     }
@@ -116,7 +116,7 @@ fn give_up(ledger: &Shared, error: &Error) {
 
 /// Flushes the oldest generation of a partition; `false` if there is none that
 /// may go now.
-async fn flush(ledger: &Arc<Shared>) -> Result<bool> {
+async fn flush(ledger: &Arc<PartitionState>) -> Result<bool> {
     let _one_at_a_time = ledger.flushing.lock().await;
     ledger.request_seal();
     let Some(generation) = next_generation(ledger).await? else {
@@ -161,21 +161,21 @@ async fn flush(ledger: &Arc<Shared>) -> Result<bool> {
 }
 
 fn is_fenced(error: &Error) -> bool {
-    matches!(error.kind(), Kind::Fenced { .. })
+    matches!(error.kind(), ErrorKind::Fenced { .. })
 }
 
 /// Whether this owner itself has raised the epoch, or may be doing so.
-fn has_moved_on(ledger: &Shared, epoch: Epoch) -> Result<bool> {
-    let state = ledger.alive()?;
+fn has_moved_on(ledger: &PartitionState, epoch: Epoch) -> Result<bool> {
+    let state = ledger.read_checked()?;
     Ok(state.resolving || state.epoch != epoch)
 }
 
 /// The oldest sealed generation, once it is durable.
-async fn next_generation(ledger: &Shared) -> Result<Option<Arc<Generation>>> {
+async fn next_generation(ledger: &PartitionState) -> Result<Option<Arc<Generation>>> {
     let mut durable = ledger.durable();
     loop {
         {
-            let state = ledger.alive()?;
+            let state = ledger.read_checked()?;
             match state.overlay.oldest_sealed() {
                 Some(generation) if generation.last_lsn <= state.durable_lsn => {
                     let oldest_pin = state.pins.keys().next();
@@ -190,16 +190,17 @@ async fn next_generation(ledger: &Shared) -> Result<Option<Arc<Generation>>> {
         durable
             .changed()
             .await
-            .map_err(|_| Error::new(Kind::Closed))?;
+            .map_err(|_| Error::new(ErrorKind::Closed))?;
     }
 }
 
 /// Brings the cache up to a flushed generation and forgets the generation.
-async fn retire(ledger: &Arc<Shared>, generation: Arc<Generation>) -> Result<()> {
+async fn retire(ledger: &Arc<PartitionState>, generation: Arc<Generation>) -> Result<()> {
     let cache = Arc::clone(&ledger.node.cache);
-    let version = match generation.has_clears() {
-        true => cache.new_version(),
-        false => ledger.read().cache_version,
+    let version = if generation.has_clears() {
+        cache.new_version()
+    } else {
+        ledger.read().cache_version
     };
     let rows = Arc::clone(&generation);
     // The overlay still hides the cache, so no reader sees this half done.
@@ -222,7 +223,7 @@ async fn retire(ledger: &Arc<Shared>, generation: Arc<Generation>) -> Result<()>
 }
 
 /// The tables of rows that a flush brings.
-fn tables_of(rows: &[Change]) -> BTreeSet<Table> {
+fn tables_of(rows: &[FlushedRow]) -> BTreeSet<TableId> {
     let live = rows.iter().filter(|change| change.value.is_some());
     live.map(|change| change.table).collect()
 }

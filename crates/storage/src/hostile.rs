@@ -11,18 +11,19 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use fastrand::Rng;
 use parking_lot::Mutex;
-use steadfast_core::id::{EntryNumber, Epoch, Lsn, Owner, Partition, Stream, Table};
+use steadfast_core::id::{EntryNumber, Epoch, Lsn, Owner, Partition, StreamId, TableId};
 use tokio::sync::watch;
 
-use crate::body::Body;
+use crate::body::EntryBody;
 use crate::engine::{
-    Acquired, Engine, Entry, EventBatch, Flush, Outcome, Record, Row, Scan, Start, Swap,
+    AcquireOutcome, CasOutcome, Engine, Entry, EventBatch, Flush, Outcome, ReadPosition, Record,
+    Scan, TableRow,
 };
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// How often each fault strikes, in percent of the calls it applies to.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Faults {
+pub struct EngineFaults {
     /// Let other tasks run first.
     pub delay: u8,
     /// Answer `Unknown` although the entry was committed.
@@ -41,7 +42,7 @@ pub struct Faults {
     pub lost_swap: u8,
 }
 
-impl Faults {
+impl EngineFaults {
     /// All faults, each often enough to meet the others.
     pub fn all() -> Self {
         Self {
@@ -58,9 +59,9 @@ impl Faults {
 }
 
 /// An engine that injects every fault that the seam allows.
-pub struct Hostile {
+pub struct HostileEngine {
     inner: Arc<dyn Engine>,
-    faults: Mutex<Faults>,
+    faults: Mutex<EngineFaults>,
     rng: Mutex<Rng>,
 }
 
@@ -70,9 +71,9 @@ pub const RIVAL: Owner = Owner {
     incarnation: 1,
 };
 
-impl Hostile {
+impl HostileEngine {
     /// Wraps `inner`.
-    pub fn new(inner: Arc<dyn Engine>, faults: Faults, seed: u64) -> Self {
+    pub fn new(inner: Arc<dyn Engine>, faults: EngineFaults, seed: u64) -> Self {
         Self {
             inner,
             faults: Mutex::new(faults),
@@ -81,16 +82,16 @@ impl Hostile {
     }
 
     /// Stops being hostile.
-    pub fn calm(&self) {
-        self.set(Faults::default());
+    pub fn stop_faults(&self) {
+        self.set_faults(EngineFaults::default());
     }
 
     /// Other faults from now on.
-    pub fn set(&self, faults: Faults) {
+    pub fn set_faults(&self, faults: EngineFaults) {
         *self.faults.lock() = faults;
     }
 
-    fn strikes(&self, percent: impl Fn(&Faults) -> u8) -> bool {
+    fn strikes(&self, percent: impl Fn(&EngineFaults) -> u8) -> bool {
         let percent = percent(&self.faults.lock());
         self.rng.lock().u8(0..100) < percent
     }
@@ -109,7 +110,7 @@ impl Hostile {
         let victim = self.rng.lock().usize(0..group.len());
         let (partition, epoch) = (group[victim].partition, group[victim].epoch);
         let taken = self.inner.acquire(partition, RIVAL, epoch).await?;
-        let Acquired::Granted(tenure) = taken else {
+        let AcquireOutcome::Granted(tenure) = taken else {
             return Ok(());
         };
         if self.strikes(|_| 50) {
@@ -125,7 +126,7 @@ impl Hostile {
 
 /// The answer is lost, whatever was done.
 fn unanswered() -> Error {
-    Error::new(Kind::Io {
+    Error::new(ErrorKind::Io {
         path: "the answer".into(),
         doing: "receive",
     })
@@ -133,9 +134,9 @@ fn unanswered() -> Error {
 
 /// An entry without transactions: nothing changes but the number.
 fn empty_entry(partition: Partition, epoch: Epoch, number: EntryNumber) -> Entry {
-    let body = Body {
+    let body = EntryBody {
         first_lsn: Lsn(1),
-        ..Body::default()
+        ..EntryBody::default()
     };
     Entry {
         partition,
@@ -147,13 +148,19 @@ fn empty_entry(partition: Partition, epoch: Epoch, number: EntryNumber) -> Entry
 }
 
 #[async_trait]
-impl Engine for Hostile {
-    async fn acquire(&self, partition: Partition, owner: Owner, expect: Epoch) -> Result<Acquired> {
+impl Engine for HostileEngine {
+    async fn acquire(
+        &self,
+        partition: Partition,
+        owner: Owner,
+        expect: Epoch,
+    ) -> Result<AcquireOutcome> {
         self.delay().await;
         let acquired = self.inner.acquire(partition, owner, expect).await?;
-        match self.strikes(|faults| faults.lost_acquire) {
-            true => Err(unanswered()),
-            false => Ok(acquired),
+        if self.strikes(|faults| faults.lost_acquire) {
+            Err(unanswered())
+        } else {
+            Ok(acquired)
         }
     }
 
@@ -173,7 +180,7 @@ impl Engine for Hostile {
         self.delay().await;
         if self.strikes(|faults| faults.refused) {
             let path = "the hostile disk".into();
-            return Err(Error::new(Kind::DiskFull { path }));
+            return Err(Error::new(ErrorKind::DiskFull { path }));
         }
         self.intrude(group).await?;
         let mut passed = Vec::new();
@@ -189,15 +196,18 @@ impl Engine for Hostile {
             .collect();
         let mut outcomes = self.inner.append(&passed).await?.into_iter();
         self.delay().await;
-        let answer = |is_dropped: &bool| match is_dropped {
-            true => Outcome::Unknown,
-            false => match outcomes.next() {
-                Some(Outcome::Committed) if self.strikes(|faults| faults.unknown_applied) => {
-                    Outcome::Unknown
+        let answer = |is_dropped: &bool| {
+            if *is_dropped {
+                Outcome::Unknown
+            } else {
+                match outcomes.next() {
+                    Some(Outcome::Committed) if self.strikes(|faults| faults.unknown_applied) => {
+                        Outcome::Unknown
+                    }
+                    Some(outcome) => outcome,
+                    None => Outcome::Unknown,
                 }
-                Some(outcome) => outcome,
-                None => Outcome::Unknown,
-            },
+            }
         };
         Ok(is_dropped.iter().map(answer).collect())
     }
@@ -217,12 +227,17 @@ impl Engine for Hostile {
         self.inner.flush(flush).await
     }
 
-    async fn get(&self, partition: Partition, table: Table, key: &[u8]) -> Result<Option<Bytes>> {
+    async fn get(&self, partition: Partition, table: TableId, key: &[u8]) -> Result<Option<Bytes>> {
         self.delay().await;
         self.inner.get(partition, table, key).await
     }
 
-    async fn scan(&self, partition: Partition, table: Table, range: Scan) -> Result<Vec<Row>> {
+    async fn scan(
+        &self,
+        partition: Partition,
+        table: TableId,
+        range: Scan,
+    ) -> Result<Vec<TableRow>> {
         self.delay().await;
         self.inner.scan(partition, table, range).await
     }
@@ -230,7 +245,7 @@ impl Engine for Hostile {
     async fn scan_keys(
         &self,
         partition: Partition,
-        table: Table,
+        table: TableId,
         range: Scan,
     ) -> Result<Vec<Bytes>> {
         self.delay().await;
@@ -240,8 +255,8 @@ impl Engine for Hostile {
     async fn read_events(
         &self,
         partition: Partition,
-        stream: Stream,
-        from: Start,
+        stream: StreamId,
+        from: ReadPosition,
         max_bytes: usize,
     ) -> Result<Vec<EventBatch>> {
         self.delay().await;
@@ -250,12 +265,13 @@ impl Engine for Hostile {
             .await
     }
 
-    async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<Swap> {
+    async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<CasOutcome> {
         self.delay().await;
         let swap = self.inner.cas(key, expect, value).await?;
-        match self.strikes(|faults| faults.lost_swap) {
-            true => Err(unanswered()),
-            false => Ok(swap),
+        if self.strikes(|faults| faults.lost_swap) {
+            Err(unanswered())
+        } else {
+            Ok(swap)
         }
     }
 

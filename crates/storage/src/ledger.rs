@@ -16,24 +16,24 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use steadfast_core::clock::Timestamp;
-use steadfast_core::id::{Epoch, Lsn, Partition, Sequence, Stream, Table};
+use steadfast_core::id::{Epoch, Lsn, Partition, Sequence, StreamId, TableId};
 use tokio::sync::watch;
 
 use crate::body::Writes;
-use crate::engine::{EventBatch, Start};
-use crate::error::{Error, Kind, Result};
-use crate::shared::{Peek, Shared, Staged};
-use crate::streams::Head;
+use crate::engine::{EventBatch, ReadPosition};
+use crate::error::{Error, ErrorKind, Result};
+use crate::partition_state::{MemoryLookup, PartitionState, StagedTransaction};
+use crate::streams::StreamHead;
 
 /// The handle of an owned partition. Clones share it.
 #[derive(Clone)]
 pub struct Ledger {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<PartitionState>,
 }
 
 /// Which writes a read sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum View {
+pub enum Visibility {
     /// Durable ones.
     Durable,
     /// All, durable or not: for the owner itself.
@@ -59,14 +59,17 @@ impl Ledger {
 
     /// Stages a transaction: it is ordered now and durable soon. Follow it with
     /// [`Ledger::wait`].
-    pub fn stage(&self, writes: Writes) -> Result<Staged> {
+    pub fn stage(&self, writes: Writes) -> Result<StagedTransaction> {
         let mut state = self.shared.begin(&writes)?;
         Ok(self.shared.stage(&mut state, writes))
     }
 
     /// Stages a transaction and waits until it is durable. The commit goes on if
     /// the returned future is dropped.
-    pub fn commit(&self, writes: Writes) -> impl Future<Output = Result<Staged>> + Send + 'static {
+    pub fn commit(
+        &self,
+        writes: Writes,
+    ) -> impl Future<Output = Result<StagedTransaction>> + Send + 'static {
         self.shared.commit(writes)
     }
 
@@ -76,8 +79,8 @@ impl Ledger {
     }
 
     /// Whether the transaction at `lsn` was staged and then rolled back.
-    pub fn is_taken_back(&self, lsn: Lsn) -> bool {
-        self.shared.read().is_taken_back(lsn)
+    pub fn is_rolled_back(&self, lsn: Lsn) -> bool {
+        self.shared.read().is_rolled_back(lsn)
     }
 
     /// The error that ended the ledger; `None` while it accepts writes.
@@ -88,12 +91,12 @@ impl Ledger {
     /// Fails if earlier reads from memory may be stale: the ledger has failed, or the
     /// node's lease has ended.
     pub fn check(&self) -> Result<()> {
-        self.shared.alive().map(drop)
+        self.shared.read_checked().map(drop)
     }
 
     /// Fails if the node's lease has ended. Costs nothing on a node without one.
-    pub fn expect_lease(&self) -> Result<()> {
-        self.shared.leased()
+    pub fn check_lease(&self) -> Result<()> {
+        self.shared.check_lease()
     }
 
     /// Watches the last durable LSN. It also notifies when staged writes were
@@ -108,53 +111,53 @@ impl Ledger {
     }
 
     /// How often staged writes were rolled back. A caller that reads with
-    /// [`View::Staged`] notes this first and stages with [`Ledger::stage_after`].
+    /// [`Visibility::StagedTransaction`] notes this first and stages with [`Ledger::stage_after`].
     pub fn rollbacks(&self) -> u64 {
         self.shared.read().rollbacks
     }
 
     /// Stages a transaction that was computed from staged writes, unless some of
     /// them were rolled back since `rollbacks` was noted.
-    pub fn stage_after(&self, rollbacks: u64, writes: Writes) -> Result<Staged> {
+    pub fn stage_after(&self, rollbacks: u64, writes: Writes) -> Result<StagedTransaction> {
         let mut state = self.shared.begin(&writes)?;
         if state.rollbacks != rollbacks {
             let partition = self.shared.partition;
-            return Err(Error::new(Kind::TakenBack { partition }));
+            return Err(Error::new(ErrorKind::RolledBack { partition }));
         }
         Ok(self.shared.stage(&mut state, writes))
     }
 
     /// Looks a row up in memory only.
-    pub fn peek(&self, table: Table, key: &[u8], view: View) -> Result<Peek> {
-        let state = self.shared.alive()?;
+    pub fn peek(&self, table: TableId, key: &[u8], view: Visibility) -> Result<MemoryLookup> {
+        let state = self.shared.read_checked()?;
         let at = match view {
-            View::Durable => state.durable_lsn,
-            View::Staged => Lsn::MAX,
+            Visibility::Durable => state.durable_lsn,
+            Visibility::Staged => Lsn::MAX,
         };
         Ok(self.shared.peek(&state, table, key, at))
     }
 
     /// Reads a row, from the tables if memory does not have it.
-    pub async fn get(&self, table: Table, key: &[u8], view: View) -> Result<Option<Bytes>> {
+    pub async fn get(&self, table: TableId, key: &[u8], view: Visibility) -> Result<Option<Bytes>> {
         match self.peek(table, key, view)? {
-            Peek::Found(value) => Ok(value),
-            Peek::Missing => self.shared.load(table, key).await,
+            MemoryLookup::Found(value) => Ok(value),
+            MemoryLookup::Missing => self.shared.load(table, key).await,
         }
     }
 
     /// Begin, end and newest time of a stream; `None` if it was never written.
-    pub fn stream(&self, stream: Stream) -> Result<Option<Head>> {
-        Ok(self.shared.alive()?.streams.head(stream))
+    pub fn stream(&self, stream: StreamId) -> Result<Option<StreamHead>> {
+        Ok(self.shared.read_checked()?.streams.head(stream))
     }
 
     /// Begin and end of a stream including staged events, for its only writer.
-    pub fn staged_stream(&self, stream: Stream) -> Result<Option<Head>> {
-        Ok(self.shared.alive()?.streams.staged_head(stream))
+    pub fn staged_stream(&self, stream: StreamId) -> Result<Option<StreamHead>> {
+        Ok(self.shared.read_checked()?.streams.staged_head(stream))
     }
 
     /// Watches the number after the last durable event of a stream. It is closed
     /// when the ledger fails.
-    pub fn follow(&self, stream: Stream) -> Result<watch::Receiver<Sequence>> {
+    pub fn follow(&self, stream: StreamId) -> Result<watch::Receiver<Sequence>> {
         let mut state = self.shared.write();
         match &state.failed {
             Some(error) => Err(error.clone()),
@@ -166,12 +169,12 @@ impl Ledger {
     /// `max_bytes`; empty at the end. What was trimmed is skipped.
     pub async fn read_events(
         &self,
-        stream: Stream,
-        from: Start,
+        stream: StreamId,
+        from: ReadPosition,
         max_bytes: usize,
     ) -> Result<Vec<EventBatch>> {
         let head = {
-            let state = self.shared.alive()?;
+            let state = self.shared.read_checked()?;
             let Some(head) = state.streams.head(stream) else {
                 return Ok(Vec::new());
             };
@@ -181,23 +184,23 @@ impl Ledger {
             head
         };
         let from = match from {
-            Start::Sequence(sequence) => Start::Sequence(sequence.max(head.first)),
-            Start::Offset(offset) => Start::Offset(offset.max(head.first_offset)),
-            Start::Time(_) => from,
+            ReadPosition::Sequence(sequence) => ReadPosition::Sequence(sequence.max(head.first)),
+            ReadPosition::Offset(offset) => ReadPosition::Offset(offset.max(head.first_offset)),
+            ReadPosition::Time(_) => from,
         };
         let read = |from| self.read_batches(stream, head, from, max_bytes);
         match read(from).await {
             // Times never go back, so from the first one on all are late enough.
-            Ok(batches) if batches.is_empty() && matches!(from, Start::Time(_)) => {
-                let batches = read(Start::Sequence(head.first)).await?;
+            Ok(batches) if batches.is_empty() && matches!(from, ReadPosition::Time(_)) => {
+                let batches = read(ReadPosition::Sequence(head.first)).await?;
                 let is_late = batches.first().is_some_and(|batch| !from.is_past(batch));
                 Ok(if is_late { batches } else { Vec::new() })
             }
             // A trim may have removed the file under the reader.
-            Err(error) if matches!(error.kind(), Kind::Corrupt { .. }) => {
+            Err(error) if matches!(error.kind(), ErrorKind::Corrupt { .. }) => {
                 match self.stream(stream)? {
                     Some(now) if now.first > head.first => {
-                        let from = Start::Sequence(now.first);
+                        let from = ReadPosition::Sequence(now.first);
                         self.read_batches(stream, now, from, max_bytes).await
                     }
                     _ => Err(error),
@@ -210,9 +213,9 @@ impl Ledger {
     /// Batches of the engine that readers may see.
     async fn read_batches(
         &self,
-        stream: Stream,
-        head: Head,
-        from: Start,
+        stream: StreamId,
+        head: StreamHead,
+        from: ReadPosition,
         max_bytes: usize,
     ) -> Result<Vec<EventBatch>> {
         let engine = &self.shared.node.engine;

@@ -2,9 +2,9 @@
 //!
 //! Nothing survives the process. Otherwise it keeps every promise of the seam,
 //! fencing included, so what passes here fails elsewhere for the disk's sake only.
-//! `holding` keeps copies of partitions of other nodes beside its own.
+//! `replicas` keeps copies of partitions of other nodes beside its own.
 
-mod holding;
+mod replicas;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -15,31 +15,32 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use steadfast_core::clock::{Clock, SystemClock};
-use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, Sequence, Stream, Table};
+use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, Sequence, StreamId, TableId};
 use tokio::sync::watch;
 
-use crate::copied::{Folded, Rows, Staging};
+use crate::cluster_records::ClusterRecords;
 use crate::engine::{
-    Acquired, Engine, Entry, EventBatch, Flush, Outcome, Record, Row, Scan, Start, Swap, Tenure,
+    AcquireOutcome, CasOutcome, Engine, Entry, EventBatch, Flush, Outcome, ReadPosition, Record,
+    Scan, TableRow, Tenure,
 };
-use crate::error::{Error, Kind, Result};
-use crate::leases::Leases;
-use crate::records::Records;
+use crate::error::{Error, ErrorKind, Result};
+use crate::owner_leases::OwnerLeases;
+use crate::replica_content::{ReplicaMeta, ReplicaRows, StagedCopy};
 
 /// An engine that forgets everything when it is dropped.
-pub struct Memory {
+pub struct MemoryEngine {
     state: Mutex<State>,
     wake: watch::Sender<u64>,
 }
 
 struct State {
-    leases: Leases,
-    partitions: HashMap<Partition, Held>,
-    records: Records,
+    leases: OwnerLeases,
+    partitions: HashMap<Partition, MemoryPartition>,
+    records: ClusterRecords,
 }
 
 #[derive(Default)]
-struct Held {
+struct MemoryPartition {
     epoch: Epoch,
     owner: Option<Owner>,
     last: EntryNumber,
@@ -47,18 +48,18 @@ struct Held {
     flushed: EntryNumber,
     meta: Bytes,
     log: BTreeMap<EntryNumber, Entry>,
-    tables: Rows,
-    streams: HashMap<Stream, BTreeMap<Sequence, EventBatch>>,
+    tables: ReplicaRows,
+    streams: HashMap<StreamId, BTreeMap<Sequence, EventBatch>>,
     /// Of a copy: the last epoch whose owner has confirmed it; 0 if it is not whole.
     accepted: Epoch,
     /// Of a copy: what stands in `meta` of an owner.
-    folded: Option<Folded>,
+    folded: Option<ReplicaMeta>,
     /// A copy that is being made, and the last one that was done.
-    staging: Option<Staging>,
+    staging: Option<StagedCopy>,
     done: (Epoch, u64),
 }
 
-impl Memory {
+impl MemoryEngine {
     /// An empty engine on the system's clock.
     pub fn new() -> Self {
         Self::with_clock(Arc::new(SystemClock::new()))
@@ -68,31 +69,36 @@ impl Memory {
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
         Self {
             state: Mutex::new(State {
-                leases: Leases::new(clock),
+                leases: OwnerLeases::new(clock),
                 partitions: HashMap::new(),
-                records: Records::default(),
+                records: ClusterRecords::default(),
             }),
             wake: watch::channel(0).0,
         }
     }
 }
 
-impl Default for Memory {
+impl Default for MemoryEngine {
     fn default() -> Self {
         Self::new()
     }
 }
 
 #[async_trait]
-impl Engine for Memory {
-    async fn acquire(&self, partition: Partition, owner: Owner, expect: Epoch) -> Result<Acquired> {
+impl Engine for MemoryEngine {
+    async fn acquire(
+        &self,
+        partition: Partition,
+        owner: Owner,
+        expect: Epoch,
+    ) -> Result<AcquireOutcome> {
         let mut state = self.state.lock();
         let State {
             leases, partitions, ..
         } = &mut *state;
         let held = partitions.entry(partition).or_default();
         if held.epoch != expect || leases.blocks(held.owner, owner) {
-            return Ok(Acquired::Refused {
+            return Ok(AcquireOutcome::Refused {
                 epoch: held.epoch,
                 owner: held.owner,
             });
@@ -108,7 +114,7 @@ impl Engine for Memory {
         };
         drop(state);
         self.wake.send_modify(|count| *count += 1);
-        Ok(Acquired::Granted(tenure))
+        Ok(AcquireOutcome::Granted(tenure))
     }
 
     async fn release(&self, partition: Partition, epoch: Epoch) -> Result<()> {
@@ -171,14 +177,19 @@ impl Engine for Memory {
         Ok(())
     }
 
-    async fn get(&self, partition: Partition, table: Table, key: &[u8]) -> Result<Option<Bytes>> {
+    async fn get(&self, partition: Partition, table: TableId, key: &[u8]) -> Result<Option<Bytes>> {
         let state = self.state.lock();
         let key = (table, Bytes::copy_from_slice(key));
         let held = state.partitions.get(&partition);
         Ok(held.and_then(|held| held.tables.get(&key).cloned()))
     }
 
-    async fn scan(&self, partition: Partition, table: Table, range: Scan) -> Result<Vec<Row>> {
+    async fn scan(
+        &self,
+        partition: Partition,
+        table: TableId,
+        range: Scan,
+    ) -> Result<Vec<TableRow>> {
         let state = self.state.lock();
         let Some(held) = state.partitions.get(&partition) else {
             return Ok(Vec::new());
@@ -195,7 +206,7 @@ impl Engine for Memory {
         };
         let rows = held.tables.range((from, Bound::Unbounded));
         let rows = rows.take_while(|((t, key), _)| *t == table && is_inside(key));
-        let rows = rows.map(|((_, key), value)| Row {
+        let rows = rows.map(|((_, key), value)| TableRow {
             key: key.clone(),
             value: value.clone(),
         });
@@ -205,8 +216,8 @@ impl Engine for Memory {
     async fn read_events(
         &self,
         partition: Partition,
-        stream: Stream,
-        from: Start,
+        stream: StreamId,
+        from: ReadPosition,
         max_bytes: usize,
     ) -> Result<Vec<EventBatch>> {
         let state = self.state.lock();
@@ -224,7 +235,7 @@ impl Engine for Memory {
         Ok(page.cloned().collect())
     }
 
-    async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<Swap> {
+    async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<CasOutcome> {
         let mut state = self.state.lock();
         let version = match state.records.next_version(key, expect) {
             Ok(version) => version,
@@ -233,7 +244,7 @@ impl Engine for Memory {
         state.records.insert(key.to_string(), version, value);
         drop(state);
         self.wake.send_modify(|count| *count += 1);
-        Ok(Swap::Done(version))
+        Ok(CasOutcome::Done(version))
     }
 
     async fn list(&self, prefix: &str) -> Result<Vec<Record>> {
@@ -263,12 +274,12 @@ impl State {
         Outcome::Committed
     }
 
-    fn held(&mut self, partition: Partition, epoch: Epoch) -> Result<&mut Held> {
+    fn held(&mut self, partition: Partition, epoch: Epoch) -> Result<&mut MemoryPartition> {
         let held = self.partitions.entry(partition).or_default();
         if held.epoch == epoch {
             return Ok(held);
         }
         let epoch = held.epoch;
-        Err(Error::new(Kind::Fenced { partition, epoch }))
+        Err(Error::new(ErrorKind::Fenced { partition, epoch }))
     }
 }

@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use steadfast_core::clock::Timestamp;
-use steadfast_core::codec::{Malformed, Reader, put_varint};
-use steadfast_core::id::{Lsn, Stream, Table};
+use steadfast_core::codec::{ByteReader, DecodeError, put_varint};
+use steadfast_core::id::{Lsn, StreamId, TableId};
 
-use crate::streams::{Head, decode_heads, encode_heads};
+use crate::streams::{StreamHead, decode_heads, encode_heads};
 
 /// The version of [`encode`].
 const FORMAT: u8 = 1;
@@ -20,17 +20,17 @@ const FORMAT: u8 = 1;
 pub(crate) struct Meta {
     pub(crate) lsn: Lsn,
     pub(crate) time: Timestamp,
-    pub(crate) heads: BTreeMap<Stream, Head>,
+    pub(crate) heads: BTreeMap<StreamId, StreamHead>,
     /// Tables that may have rows; `None` if no list was kept.
-    pub(crate) tables: Option<BTreeSet<Table>>,
+    pub(crate) tables: Option<BTreeSet<TableId>>,
 }
 
 /// Writes last LSN, last time, heads and tables.
 pub(crate) fn encode(
     lsn: Lsn,
     time: Timestamp,
-    heads: &BTreeMap<Stream, Head>,
-    tables: Option<&BTreeSet<Table>>,
+    heads: &BTreeMap<StreamId, StreamHead>,
+    tables: Option<&BTreeSet<TableId>>,
 ) -> Bytes {
     let mut out = vec![FORMAT];
     put_varint(&mut out, lsn.0);
@@ -46,7 +46,7 @@ pub(crate) fn encode(
 }
 
 /// Reads what [`encode`] wrote; nothing at all is a partition without a flush.
-pub(crate) fn decode(bytes: Bytes) -> Result<Meta, Malformed> {
+pub(crate) fn decode(bytes: Bytes) -> Result<Meta, DecodeError> {
     if bytes.is_empty() {
         return Ok(Meta {
             lsn: Lsn::default(),
@@ -55,24 +55,24 @@ pub(crate) fn decode(bytes: Bytes) -> Result<Meta, Malformed> {
             tables: Some(BTreeSet::new()),
         });
     }
-    let mut reader = Reader::new(bytes);
+    let mut reader = ByteReader::new(bytes);
     if reader.byte()? != FORMAT {
-        return Err(Malformed);
+        return Err(DecodeError);
     }
     Ok(Meta {
         lsn: Lsn(reader.varint()?),
-        time: Timestamp(i64::try_from(reader.varint()?).map_err(|_| Malformed)?),
+        time: Timestamp(i64::try_from(reader.varint()?).map_err(|_| DecodeError)?),
         heads: decode_heads(&mut reader)?,
         tables: decode_tables(&mut reader)?,
     })
 }
 
-fn decode_tables(reader: &mut Reader) -> Result<Option<BTreeSet<Table>>, Malformed> {
+fn decode_tables(reader: &mut ByteReader) -> Result<Option<BTreeSet<TableId>>, DecodeError> {
     if reader.is_empty() {
         return Ok(None);
     }
     let count = reader.varint()?;
-    let tables = (0..count).map(|_| Ok(Table(reader.varint_u32()?)));
+    let tables = (0..count).map(|_| Ok(TableId(reader.varint_u32()?)));
     tables.collect::<Result<_, _>>().map(Some)
 }
 
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn tables_are_unknown_only_where_nobody_listed_them() {
         let heads = BTreeMap::new();
-        let tables = BTreeSet::from([Table(3), Table(u32::MAX)]);
+        let tables = BTreeSet::from([TableId(3), TableId(u32::MAX)]);
         for tables in [None, Some(BTreeSet::new()), Some(tables)] {
             let bytes = encode(Lsn(7), Timestamp(9), &heads, tables.as_ref());
             let meta = decode(bytes).unwrap();

@@ -12,15 +12,15 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use steadfast_core::id::{EntryNumber, Lsn, Sequence, Stream, Table};
+use steadfast_core::id::{EntryNumber, Lsn, Sequence, StreamId, TableId};
 
-use crate::body::{Operation, RowKey, split_row_key, table_of};
-use crate::engine::Change;
-use crate::sorted::{Probe, Sorted, SortedKey};
+use crate::body::{RedoOperation, RowKey, split_row_key, table_of};
+use crate::engine::FlushedRow;
+use crate::sorted_key::{PrefixOrdered, Probe, SortedKey};
 
 /// A lookup of a row in the overlay.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum OverlayLookup {
     Value(Bytes),
     Absent,
     /// Only the tables can tell.
@@ -42,9 +42,9 @@ pub(crate) struct Overlay {
 /// Writes between two seals.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Generation {
-    rows: BTreeMap<SortedKey, Versions>,
-    clears: BTreeMap<Table, Vec<Lsn>>,
-    trims: Vec<(Lsn, Stream, Sequence)>,
+    rows: BTreeMap<SortedKey, RowVersions>,
+    clears: BTreeMap<TableId, Vec<Lsn>>,
+    trims: Vec<(Lsn, StreamId, Sequence)>,
     /// The last entry whose writes are here; set when sealed.
     pub(crate) up_to: EntryNumber,
     pub(crate) last_lsn: Lsn,
@@ -57,20 +57,20 @@ pub(crate) struct Generation {
 
 /// The versions of one row, oldest first, the newest apart.
 #[derive(Clone, Debug)]
-struct Versions {
-    newest: Version,
-    older: Vec<Version>,
+struct RowVersions {
+    newest: RowVersion,
+    older: Vec<RowVersion>,
 }
 
 #[derive(Clone, Debug)]
-struct Version {
+struct RowVersion {
     lsn: Lsn,
     value: Option<Bytes>,
 }
 
 /// Part of a table as the overlay has it.
 #[derive(Debug, Default)]
-pub(crate) struct Layer {
+pub(crate) struct OverlayLayer {
     /// By key, without the table; `None` is a deleted row.
     pub(crate) rows: BTreeMap<Bytes, Option<Bytes>>,
     /// Rows are complete before this key; `None`: to the end of the range.
@@ -81,14 +81,14 @@ pub(crate) struct Layer {
 
 impl Overlay {
     /// Adds one operation of the transaction at `lsn`.
-    pub(crate) fn apply(&mut self, lsn: Lsn, operation: Operation, durable: Lsn, pins: &Pins) {
+    pub(crate) fn apply(&mut self, lsn: Lsn, operation: RedoOperation, durable: Lsn, pins: &Pins) {
         let active = &mut self.active;
         active.last_lsn = lsn;
         match operation {
-            Operation::Put(row, value) => active.set(row, lsn, Some(value), durable, pins),
-            Operation::Delete(row) => active.set(row, lsn, None, durable, pins),
-            Operation::Clear(table) => active.clear(table, lsn),
-            Operation::Trim(stream, first, _) => active.trims.push((lsn, stream, first)),
+            RedoOperation::Put(row, value) => active.set(row, lsn, Some(value), durable, pins),
+            RedoOperation::Delete(row) => active.set(row, lsn, None, durable, pins),
+            RedoOperation::Clear(table) => active.clear(table, lsn),
+            RedoOperation::Trim(stream, first, _) => active.trims.push((lsn, stream, first)),
         }
     }
 
@@ -115,26 +115,26 @@ impl Overlay {
     }
 
     /// The row as it was at `at`.
-    pub(crate) fn find(&self, row: &[u8], table: Table, at: Lsn) -> Found {
+    pub(crate) fn find(&self, row: &[u8], table: TableId, at: Lsn) -> OverlayLookup {
         for generation in self.newest_first() {
             match generation.find(row, table, at) {
-                Some(Some(value)) => return Found::Value(value),
-                Some(None) => return Found::Absent,
+                Some(Some(value)) => return OverlayLookup::Value(value),
+                Some(None) => return OverlayLookup::Absent,
                 None => {}
             }
         }
-        Found::Unknown
+        OverlayLookup::Unknown
     }
 
     /// About `limit` rows of a range as they were at `at`.
     pub(crate) fn layer(
         &self,
-        table: Table,
+        table: TableId,
         range: (Bound<&[u8]>, Bound<&[u8]>),
         at: Lsn,
         limit: usize,
-    ) -> Layer {
-        let mut layer = Layer::default();
+    ) -> OverlayLayer {
+        let mut layer = OverlayLayer::default();
         for generation in self.newest_first() {
             generation.collect(table, range, at, limit, &mut layer);
             if generation.cleared_at(table, at).is_some() {
@@ -176,7 +176,7 @@ impl Overlay {
     }
 
     /// Tables that some generation has rows of.
-    pub(crate) fn tables(&self) -> BTreeSet<Table> {
+    pub(crate) fn tables(&self) -> BTreeSet<TableId> {
         let mut tables = BTreeSet::new();
         for generation in self.newest_first() {
             generation.collect_tables(&mut tables);
@@ -209,7 +209,7 @@ impl Overlay {
 
 impl Generation {
     /// What the tables need: clears, rows in order, and trims.
-    pub(crate) fn fold(&self) -> (Vec<Table>, Vec<Change>, Vec<(Stream, Sequence)>) {
+    pub(crate) fn fold(&self) -> (Vec<TableId>, Vec<FlushedRow>, Vec<(StreamId, Sequence)>) {
         let mut rows = Vec::with_capacity(self.rows.len());
         for (row, versions) in &self.rows {
             let (table, key) = split_row_key(row.row());
@@ -218,7 +218,7 @@ impl Generation {
                 continue;
             }
             let value = versions.newest.value.clone();
-            rows.push(Change { table, key, value });
+            rows.push(FlushedRow { table, key, value });
         }
         let mut trims = BTreeMap::new();
         for (_, stream, first) in &self.trims {
@@ -239,8 +239,8 @@ impl Generation {
     }
 
     /// Adds the tables of its rows, from one to the next without the rows between.
-    fn collect_tables(&self, tables: &mut BTreeSet<Table>) {
-        let mut from = Some(Table(0));
+    fn collect_tables(&self, tables: &mut BTreeSet<TableId>) {
+        let mut from = Some(TableId(0));
         while let Some(table) = from {
             let start = Bytes::copy_from_slice(&table.0.to_be_bytes());
             let mut rows = self.rows.range(SortedKey::new(start)..);
@@ -249,7 +249,7 @@ impl Generation {
             };
             let found = table_of(row.row());
             tables.insert(found);
-            from = found.0.checked_add(1).map(Table);
+            from = found.0.checked_add(1).map(TableId);
         }
     }
 
@@ -259,10 +259,10 @@ impl Generation {
     }
 
     fn set(&mut self, row: RowKey, lsn: Lsn, value: Option<Bytes>, durable: Lsn, pins: &Pins) {
-        let version = Version { lsn, value };
+        let version = RowVersion { lsn, value };
         match self.rows.entry(SortedKey::new(row)) {
             std::collections::btree_map::Entry::Vacant(slot) => {
-                slot.insert(Versions {
+                slot.insert(RowVersions {
                     newest: version,
                     older: Vec::new(),
                 });
@@ -274,7 +274,7 @@ impl Generation {
     }
 
     /// Empties a table; what this very transaction wrote before goes too.
-    fn clear(&mut self, table: Table, lsn: Lsn) {
+    fn clear(&mut self, table: TableId, lsn: Lsn) {
         let from = Bytes::copy_from_slice(&table.0.to_be_bytes());
         let mut emptied = Vec::new();
         for (row, versions) in self.rows.range_mut(SortedKey::new(from)..) {
@@ -294,7 +294,7 @@ impl Generation {
         self.clears.entry(table).or_default().push(lsn);
     }
 
-    fn cleared_at(&self, table: Table, at: Lsn) -> Option<Lsn> {
+    fn cleared_at(&self, table: TableId, at: Lsn) -> Option<Lsn> {
         if self.clears.is_empty() {
             return None;
         }
@@ -303,9 +303,9 @@ impl Generation {
     }
 
     /// `None`: this generation does not know the row.
-    fn find(&self, row: &[u8], table: Table, at: Lsn) -> Option<Option<Bytes>> {
+    fn find(&self, row: &[u8], table: TableId, at: Lsn) -> Option<Option<Bytes>> {
         let cleared = self.cleared_at(table, at);
-        let probe: &dyn Sorted = &Probe::new(row);
+        let probe: &dyn PrefixOrdered = &Probe::new(row);
         let version = self.rows.get(probe).and_then(|versions| versions.at(at));
         match (version, cleared) {
             (Some(version), Some(lsn)) if version.lsn < lsn => Some(None),
@@ -317,18 +317,18 @@ impl Generation {
 
     fn collect(
         &self,
-        table: Table,
+        table: TableId,
         (from, to): (Bound<&[u8]>, Bound<&[u8]>),
         at: Lsn,
         limit: usize,
-        layer: &mut Layer,
+        layer: &mut OverlayLayer,
     ) {
         let cleared = self.cleared_at(table, at);
         let mut taken = 0;
         let (from, to) = rows_of(table, from, to);
         let (from, to) = (probe(&from), probe(&to));
         let range = (from.as_ref().map(sorted), to.as_ref().map(sorted));
-        for (row, versions) in self.rows.range::<dyn Sorted, _>(range) {
+        for (row, versions) in self.rows.range::<dyn PrefixOrdered, _>(range) {
             let (_, key) = split_row_key(row.row());
             if taken == limit {
                 let bound = layer.complete_before.get_or_insert_with(|| key.clone());
@@ -364,8 +364,8 @@ impl Generation {
     }
 }
 
-impl Versions {
-    fn at(&self, at: Lsn) -> Option<&Version> {
+impl RowVersions {
+    fn at(&self, at: Lsn) -> Option<&RowVersion> {
         if self.newest.lsn <= at {
             return Some(&self.newest);
         }
@@ -373,7 +373,7 @@ impl Versions {
     }
 
     /// Adds a version and drops those that no read can need any more.
-    fn push(&mut self, version: Version, durable: Lsn, pins: &Pins) {
+    fn push(&mut self, version: RowVersion, durable: Lsn, pins: &Pins) {
         if version.lsn == self.newest.lsn {
             self.newest = version;
             return;
@@ -397,7 +397,11 @@ impl Versions {
 }
 
 /// A range of keys as a range of row keys.
-fn rows_of(table: Table, from: Bound<&[u8]>, to: Bound<&[u8]>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+fn rows_of(
+    table: TableId,
+    from: Bound<&[u8]>,
+    to: Bound<&[u8]>,
+) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     let join = |key: &[u8]| [table.0.to_be_bytes().as_slice(), key].concat();
     let from = match from {
         Bound::Included(key) => Bound::Included(join(key)),
@@ -419,6 +423,6 @@ fn probe(bound: &Bound<Vec<u8>>) -> Bound<Probe<'_>> {
     bound.as_ref().map(|row| Probe::new(row))
 }
 
-fn sorted<'a>(probe: &'a Probe<'a>) -> &'a (dyn Sorted + 'a) {
+fn sorted<'a>(probe: &'a Probe<'a>) -> &'a (dyn PrefixOrdered + 'a) {
     probe
 }

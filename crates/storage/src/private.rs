@@ -46,14 +46,14 @@ pub(crate) fn create_new(path: &Path) -> io::Result<File> {
 
 /// The outcome of restricting a folder to its owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Closed {
+pub(crate) struct PermissionReport {
     /// Files and folders that were open to others.
     pub(crate) closed: u64,
     /// Those of them that could not be closed.
     pub(crate) failed: u64,
 }
 
-impl Closed {
+impl PermissionReport {
     /// Says in the log what was found, if anything was.
     pub(crate) fn log(self, folder: &Path) {
         let (folder, closed, failed) = (folder.display(), self.closed, self.failed);
@@ -68,13 +68,13 @@ impl Closed {
 
 /// Takes from others what they may do to a file, or to a folder and all in it. The folder
 /// comes last, so that a crash leaves one that is closed anew.
-pub(crate) fn close(path: &Path) -> Closed {
-    let mut done = Closed::default();
+pub(crate) fn close(path: &Path) -> PermissionReport {
+    let mut done = PermissionReport::default();
     walk(path, &mut done);
     done
 }
 
-fn walk(path: &Path, done: &mut Closed) {
+fn walk(path: &Path, done: &mut PermissionReport) {
     let Ok(metadata) = fs::symlink_metadata(path) else {
         return;
     };
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(mode(&root.join("a")), 0o700);
         assert_eq!(mode(&root.join("a/b")), 0o600);
         assert_eq!(mode(&outside), 0o664, "it is not in the folder");
-        assert_eq!(close(&root), Closed::default());
+        assert_eq!(close(&root), PermissionReport::default());
     }
 
     #[test]

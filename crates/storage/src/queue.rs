@@ -6,19 +6,19 @@ use std::collections::VecDeque;
 
 use tokio::sync::Notify;
 
-use crate::latch::{Guarded, Latch, Parking};
+use crate::lock_shim::{LockFamily, ParkingLocks, SharedLock};
 
 /// Items that wait for one consumer.
-pub(crate) struct Queue<T: Send + Sync + 'static, L: Latch = Parking> {
+pub(crate) struct NotifyQueue<T: Send + Sync + 'static, L: LockFamily = ParkingLocks> {
     /// `None` once the queue is closed.
-    items: L::Of<Option<VecDeque<T>>>,
+    items: L::LockOf<Option<VecDeque<T>>>,
     bell: Notify,
 }
 
-impl<T: Send + Sync + 'static, L: Latch> Queue<T, L> {
+impl<T: Send + Sync + 'static, L: LockFamily> NotifyQueue<T, L> {
     pub(crate) fn new() -> Self {
         Self {
-            items: Guarded::new(Some(VecDeque::new())),
+            items: SharedLock::new(Some(VecDeque::new())),
             bell: Notify::new(),
         }
     }
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn what_is_put_back_is_taken_first() {
-        let queue: Queue<u32> = Queue::new();
+        let queue: NotifyQueue<u32> = NotifyQueue::new();
         queue.push(1);
         queue.push(2);
         let first = queue.pop().unwrap();

@@ -6,17 +6,17 @@
 use std::time::Duration;
 
 use steadfast_core::clock::Timestamp;
-use steadfast_core::id::{Offset, Sequence, Stream};
+use steadfast_core::id::{Offset, Sequence, StreamId};
 
 use crate::body::Writes;
-use crate::engine::Start;
+use crate::engine::ReadPosition;
 use crate::error::Result;
 use crate::ledger::Ledger;
-use crate::streams::Head;
+use crate::streams::StreamHead;
 
 /// What a stream keeps; batches outside either bound are removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Retention {
+pub struct RetentionBounds {
     /// Older batches are removed.
     pub age: Option<Duration>,
     /// The oldest batches are removed until the rest takes at most this many bytes.
@@ -26,7 +26,7 @@ pub struct Retention {
 impl Ledger {
     /// Trims a stream to what `retention` keeps and returns how many events were removed.
     /// Only whole batches are removed; a batch stays while any part of it may be kept.
-    pub async fn retain(&self, stream: Stream, retention: Retention) -> Result<u64> {
+    pub async fn retain(&self, stream: StreamId, retention: RetentionBounds) -> Result<u64> {
         let Some(head) = self.stream(stream)? else {
             return Ok(0);
         };
@@ -34,11 +34,17 @@ impl Ledger {
         if let Some(age) = retention.age {
             let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
             let oldest = Timestamp(self.time().0.saturating_sub(age));
-            cut = cut.max(self.first_of(stream, head, Start::Time(oldest)).await?);
+            cut = cut.max(
+                self.first_of(stream, head, ReadPosition::Time(oldest))
+                    .await?,
+            );
         }
         if let Some(bytes) = retention.bytes {
             let oldest = Offset(head.end.0.saturating_sub(bytes));
-            cut = cut.max(self.first_of(stream, head, Start::Offset(oldest)).await?);
+            cut = cut.max(
+                self.first_of(stream, head, ReadPosition::Offset(oldest))
+                    .await?,
+            );
         }
         let (first, offset) = cut;
         if first == head.first {
@@ -53,14 +59,14 @@ impl Ledger {
     /// The first batch that lies wholly behind `from`; the end if there is none.
     async fn first_of(
         &self,
-        stream: Stream,
-        head: Head,
-        from: Start,
+        stream: StreamId,
+        head: StreamHead,
+        from: ReadPosition,
     ) -> Result<(Sequence, Offset)> {
         let batches = self.read_events(stream, from, 1).await?;
         Ok(match (batches.first(), from) {
             (None, _) => (head.next, head.end),
-            (Some(batch), Start::Offset(offset)) if batch.offset < offset => {
+            (Some(batch), ReadPosition::Offset(offset)) if batch.offset < offset => {
                 (batch.next(), batch.end())
             }
             (Some(batch), _) => (batch.first, batch.offset),

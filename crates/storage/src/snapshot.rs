@@ -10,19 +10,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use steadfast_core::id::{Lsn, Table};
+use steadfast_core::id::{Lsn, TableId};
 use steadfast_core::limits;
 
-use crate::engine::{Row, Scan};
-use crate::error::{Error, Kind, Result};
+use crate::engine::{Scan, TableRow};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ledger::Ledger;
-use crate::overlay::Layer;
-use crate::shared::Shared;
+use crate::overlay::OverlayLayer;
+use crate::partition_state::PartitionState;
 use crate::state::{Pin, State};
 
 /// A consistent view of a partition. Dropping it lets flushes pass.
 pub struct Snapshot {
-    ledger: Arc<Shared>,
+    ledger: Arc<PartitionState>,
     pin: Arc<Pin>,
 }
 
@@ -30,7 +30,7 @@ impl Ledger {
     /// Pins the durable state as it is now.
     pub fn snapshot(&self) -> Result<Snapshot> {
         let ledger = Arc::clone(&self.shared);
-        drop(ledger.alive()?);
+        drop(ledger.read_checked()?);
         let since = ledger.node.clock.monotonic();
         let mut state = ledger.write();
         let pin = Arc::new(Pin {
@@ -53,7 +53,7 @@ impl Snapshot {
     }
 
     /// Reads a row.
-    pub async fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>> {
+    pub async fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Bytes>> {
         let value = self.ledger.get_at(table, key, self.pin.lsn).await?;
         self.check()?;
         Ok(value)
@@ -61,17 +61,17 @@ impl Snapshot {
 
     /// Reads rows in key order, `limit` at most and 10,000 at most: go on behind
     /// the last key for more.
-    pub async fn scan(&self, table: Table, range: Scan) -> Result<Vec<Row>> {
-        self.read(table, range, Want::Rows).await
+    pub async fn scan(&self, table: TableId, range: Scan) -> Result<Vec<TableRow>> {
+        self.read(table, range, ScanColumns::Rows).await
     }
 
     /// Reads the keys of those rows; values stay where they are.
-    pub async fn scan_keys(&self, table: Table, range: Scan) -> Result<Vec<Bytes>> {
-        let rows = self.read(table, range, Want::Keys).await?;
+    pub async fn scan_keys(&self, table: TableId, range: Scan) -> Result<Vec<Bytes>> {
+        let rows = self.read(table, range, ScanColumns::Keys).await?;
         Ok(rows.into_iter().map(|row| row.key).collect())
     }
 
-    async fn read(&self, table: Table, range: Scan, want: Want) -> Result<Vec<Row>> {
+    async fn read(&self, table: TableId, range: Scan, want: ScanColumns) -> Result<Vec<TableRow>> {
         let limit = range.limit.min(limits::SCAN_ROWS);
         let Scan { mut from, to, .. } = range;
         let mut rows = Vec::new();
@@ -92,15 +92,15 @@ impl Snapshot {
     /// Merges one page of the tables with the overlay before it.
     async fn part(
         &self,
-        table: Table,
+        table: TableId,
         from: &Bound<Bytes>,
         to: &Bound<Bytes>,
         limit: usize,
-        want: Want,
-    ) -> Result<Part> {
+        want: ScanColumns,
+    ) -> Result<ScanPage> {
         // The overlay first: what is flushed meanwhile is then in both.
         let layer = {
-            let state = self.ledger.alive()?;
+            let state = self.ledger.read_checked()?;
             let range = (as_slice(from), as_slice(to));
             state.overlay.layer(table, range, self.pin.lsn, limit)
         };
@@ -114,8 +114,8 @@ impl Snapshot {
             let engine = &self.ledger.node.engine;
             let partition = self.ledger.partition;
             tables = match want {
-                Want::Rows => engine.scan(partition, table, range).await?,
-                Want::Keys => {
+                ScanColumns::Rows => engine.scan(partition, table, range).await?,
+                ScanColumns::Keys => {
                     let keys = engine.scan_keys(partition, table, range).await?;
                     keys.into_iter().map(without_value).collect()
                 }
@@ -134,9 +134,9 @@ impl Snapshot {
             .monotonic()
             .saturating_sub(self.pin.since);
         if age > limits::SNAPSHOT_AGE || self.pin.expired.load(Ordering::Acquire) {
-            return Err(Error::new(Kind::SnapshotExpired { partition }));
+            return Err(Error::new(ErrorKind::SnapshotExpired { partition }));
         }
-        self.ledger.alive().map(drop)
+        self.ledger.read_checked().map(drop)
     }
 }
 
@@ -154,7 +154,7 @@ impl Drop for Snapshot {
 }
 
 /// Ends the snapshots of a partition that are too old or hold up too much.
-pub(crate) fn expire(ledger: &Shared) {
+pub(crate) fn expire(ledger: &PartitionState) {
     let now = ledger.node.clock.monotonic();
     let quarter = ledger.node.budget.target / 4;
     let mut state = ledger.write();
@@ -183,23 +183,23 @@ fn unpin(state: &mut State, lsn: Lsn) {
 
 /// Whether a scan reads rows or keys from the tables.
 #[derive(Clone, Copy)]
-enum Want {
+enum ScanColumns {
     Rows,
     Keys,
 }
 
-fn without_value(key: Bytes) -> Row {
+fn without_value(key: Bytes) -> TableRow {
     let value = Bytes::new();
-    Row { key, value }
+    TableRow { key, value }
 }
 
 /// Rows of a range, and where to go on.
-struct Part {
-    rows: Vec<Row>,
+struct ScanPage {
+    rows: Vec<TableRow>,
     next: Option<Bound<Bytes>>,
 }
 
-fn merge(layer: Layer, tables: Vec<Row>, tables_end: bool) -> Part {
+fn merge(layer: OverlayLayer, tables: Vec<TableRow>, tables_end: bool) -> ScanPage {
     let last_of_tables = tables
         .last()
         .map(|row| row.key.clone())
@@ -221,8 +221,8 @@ fn merge(layer: Layer, tables: Vec<Row>, tables_end: bool) -> Part {
         merged.entry(row.key).or_insert(Some(row.value));
     }
     let rows = merged.into_iter().filter(|(key, _)| is_known(key));
-    let rows = rows.filter_map(|(key, value)| value.map(|value| Row { key, value }));
-    Part {
+    let rows = rows.filter_map(|(key, value)| value.map(|value| TableRow { key, value }));
+    ScanPage {
         rows: rows.collect(),
         next,
     }

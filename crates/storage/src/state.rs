@@ -11,15 +11,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use steadfast_core::clock::Timestamp;
-use steadfast_core::id::{EntryNumber, Epoch, Lsn, Offset, Sequence, Stream, Table};
+use steadfast_core::id::{EntryNumber, Epoch, Lsn, Offset, Sequence, StreamId, TableId};
 use tokio::sync::oneshot;
 
 use crate::backup::tap::Tap;
-use crate::body::{Body, Operation, Transaction, operations};
+use crate::body::{EntryBody, RedoOperation, Transaction, operations};
 use crate::engine::EventBatch;
 use crate::error::{Error, Result};
 use crate::overlay::{Overlay, Pins};
-use crate::streams::Streams;
+use crate::streams::EventStreams;
 
 pub(crate) struct State {
     pub(crate) epoch: Epoch,
@@ -29,16 +29,16 @@ pub(crate) struct State {
     pub(crate) durable_lsn: Lsn,
     pub(crate) time: Timestamp,
     pub(crate) overlay: Overlay,
-    pub(crate) streams: Streams,
+    pub(crate) streams: EventStreams,
     /// Tables that may have rows in the engine's tables; `None` if an older version
     /// has flushed the partition and kept no list.
-    pub(crate) tables: Option<BTreeSet<Table>>,
+    pub(crate) tables: Option<BTreeSet<TableId>>,
     /// The tap of a running backup, which gets every entry.
     pub(crate) tap: Option<Arc<Tap>>,
     pub(crate) pins: Pins,
     /// Cached rows of older versions are never found again.
     pub(crate) cache_version: u64,
-    pub(crate) pending: VecDeque<Pending>,
+    pub(crate) pending: VecDeque<PendingTransaction>,
     pub(crate) pending_bytes: usize,
     /// The last transaction of the entry that is on its way.
     pub(crate) in_flight: Option<Lsn>,
@@ -75,7 +75,7 @@ pub(crate) struct Pin {
 }
 
 /// A staged transaction that waits for its entry.
-pub(crate) struct Pending {
+pub(crate) struct PendingTransaction {
     pub(crate) lsn: Lsn,
     pub(crate) time: Timestamp,
     pub(crate) transaction: Transaction,
@@ -84,9 +84,9 @@ pub(crate) struct Pending {
 }
 
 /// A stream's new beginning.
-pub(crate) type Trim = (Stream, Sequence, Offset);
+pub(crate) type Trim = (StreamId, Sequence, Offset);
 
-impl Pending {
+impl PendingTransaction {
     pub(crate) fn weight(&self) -> usize {
         let batches = self.batches.iter().map(EventBatch::weight).sum::<usize>();
         self.transaction.operations.len() + batches + 16
@@ -101,7 +101,7 @@ impl State {
         last: EntryNumber,
         next_lsn: Lsn,
         time: Timestamp,
-        streams: Streams,
+        streams: EventStreams,
         cache_version: u64,
     ) -> Self {
         Self {
@@ -136,7 +136,7 @@ impl State {
     pub(crate) fn replay(
         &mut self,
         number: EntryNumber,
-        body: &Body,
+        body: &EntryBody,
         batches: Vec<EventBatch>,
         weight: u64,
     ) {
@@ -163,7 +163,7 @@ impl State {
         let mut trims = Vec::new();
         for operation in operations(bytes) {
             let operation = operation.expect("encoded by us or checked when decoded");
-            if let Operation::Trim(stream, first, offset) = operation {
+            if let RedoOperation::Trim(stream, first, offset) = operation {
                 if !self.streams.stage_trim(stream, first, offset) {
                     continue;
                 }
@@ -175,7 +175,7 @@ impl State {
     }
 
     /// Everything after the last durable transaction was rolled back.
-    pub(crate) fn note_taken_back(&mut self) {
+    pub(crate) fn note_rollback(&mut self) {
         // Older entries are no longer looked up.
         const KEPT: usize = 1024;
         let (first, last) = (self.durable_lsn.next(), Lsn(self.next_lsn.0 - 1));
@@ -189,7 +189,7 @@ impl State {
         }
     }
 
-    pub(crate) fn is_taken_back(&self, lsn: Lsn) -> bool {
+    pub(crate) fn is_rolled_back(&self, lsn: Lsn) -> bool {
         let later = self.taken_back.partition_point(|(first, _)| *first <= lsn);
         let range = later
             .checked_sub(1)

@@ -9,24 +9,24 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition};
 use steadfast_core::limits;
-use steadfast_core::task::named;
+use steadfast_core::task::name_task;
 use tokio::task::JoinHandle;
 
-use crate::behind::Behind;
-use crate::body::Body;
+use crate::background::BackgroundThread;
+use crate::body::EntryBody;
 use crate::budget::Budget;
 use crate::cache::RowCache;
-use crate::engine::{Acquired, Engine, Entry, Tenure};
-use crate::error::{Error, Kind, Result};
-use crate::flush::{self, Owned};
-use crate::lanes::Lanes;
-use crate::lease::Lease;
+use crate::committers::Committers;
+use crate::engine::{AcquireOutcome, Engine, Entry, Tenure};
+use crate::error::{Error, ErrorKind, Result};
+use crate::flush::{self, OwnedPartitions};
 use crate::ledger::Ledger;
 use crate::meta;
-use crate::node::Node;
-use crate::shared::Shared;
+use crate::node_context::NodeContext;
+use crate::node_lease::NodeLease;
+use crate::partition_state::PartitionState;
 use crate::state::State;
-use crate::streams::{Streams, TailBudget};
+use crate::streams::{EventStreams, TailBudget};
 
 /// How a store is set up; every value has a default.
 #[derive(Clone)]
@@ -37,7 +37,7 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     /// Until when reads from memory are allowed. For a node that others may replace;
     /// without a lease they always are.
-    pub lease: Option<Lease>,
+    pub lease: Option<NodeLease>,
     /// Unflushed log bytes at which flushing starts.
     pub log_target: u64,
     /// Unflushed log bytes at which writers are throttled.
@@ -69,9 +69,9 @@ impl Options {
 
 /// Partitions on one engine, committed in shared groups.
 pub struct Store {
-    pub(crate) node: Arc<Node>,
-    lanes: Lanes,
-    owned: Arc<Owned>,
+    pub(crate) node: Arc<NodeContext>,
+    lanes: Committers,
+    owned: Arc<OwnedPartitions>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -81,7 +81,7 @@ const REPLAY_BYTES: usize = 8 * 1024 * 1024;
 impl Store {
     /// Starts a store on the current runtime.
     pub fn start(engine: Arc<dyn Engine>, options: Options) -> Self {
-        let node = Arc::new(Node {
+        let node = Arc::new(NodeContext {
             engine,
             clock: options.clock,
             owner: options.owner,
@@ -89,17 +89,17 @@ impl Store {
             budget: Budget::new(options.log_target, options.log_limit),
             cache: Arc::new(RowCache::new(options.row_cache)),
             tails: Arc::new(TailBudget::new(options.event_tail)),
-            behind: Behind::start(options.background),
+            behind: BackgroundThread::start(options.background),
             fenced: AtomicU64::new(0),
             unknown: AtomicU64::new(0),
             groups: AtomicU64::new(0),
             backing_up: AtomicBool::new(false),
         });
-        let owned = Arc::new(Owned::default());
-        let flushing = tokio::spawn(named(flush::run(Arc::clone(&node), Arc::clone(&owned))));
+        let owned = Arc::new(OwnedPartitions::default());
+        let flushing = tokio::spawn(name_task(flush::run(Arc::clone(&node), Arc::clone(&owned))));
         Self {
             node,
-            lanes: Lanes::default(),
+            lanes: Committers::default(),
             owned,
             tasks: vec![flushing],
         }
@@ -114,8 +114,10 @@ impl Store {
     /// out.
     pub fn owned(&self) -> Vec<Ledger> {
         let owned = self.owned.lock();
-        let alive = owned.values().filter(|shared| shared.alive().is_ok());
-        let ledger = |shared: &Arc<Shared>| Ledger {
+        let alive = owned
+            .values()
+            .filter(|shared| shared.read_checked().is_ok());
+        let ledger = |shared: &Arc<PartitionState>| Ledger {
             shared: Arc::clone(shared),
         };
         alive.map(ledger).collect()
@@ -131,31 +133,31 @@ impl Store {
         let leased = self.leased();
         if self.node.lease.is_some() && leased.is_none() {
             // It would be unusable, and acquiring would fence the current owner.
-            return Err(Error::new(Kind::LeaseEnded { partition }));
+            return Err(Error::new(ErrorKind::LeaseEnded { partition }));
         }
         let tenure = self.take(partition).await?;
         let state = self.load(partition, tenure).await?;
         self.node.budget.add(state.overlay.bytes());
         let node = Arc::clone(&self.node);
         let ready = self.lanes.of(node.engine.shard(partition), &node);
-        let shared = Arc::new(Shared::new(partition, node, ready, state));
+        let shared = Arc::new(PartitionState::new(partition, node, ready, state));
         let before = self.owned.lock().insert(partition, Arc::clone(&shared));
         if let Some(before) = before {
             // The previous owner was this store itself.
             let epoch = shared.read().epoch;
-            before.abandon(&Error::new(Kind::Fenced { partition, epoch }));
+            before.abandon(&Error::new(ErrorKind::Fenced { partition, epoch }));
         }
         if self.leased() != leased {
             // The lease ended meanwhile, before this partition was listed: others may own it.
-            self.forget(partition);
-            return Err(Error::new(Kind::LeaseEnded { partition }));
+            self.abandon(partition);
+            return Err(Error::new(ErrorKind::LeaseEnded { partition }));
         }
         Ok(Ledger { shared })
     }
 
     /// Which of its leases the node has, if it has one.
     fn leased(&self) -> Option<u64> {
-        self.node.lease.as_ref().and_then(Lease::tenure)
+        self.node.lease.as_ref().and_then(NodeLease::tenure)
     }
 
     /// Flushes a partition and gives it up. Its handles answer `Closed` from then
@@ -163,8 +165,8 @@ impl Store {
     pub async fn release(&self, ledger: &Ledger) -> Result<()> {
         let shared = &ledger.shared;
         ledger.flush().await?;
-        let epoch = shared.alive()?.epoch;
-        shared.abandon(&Error::new(Kind::Closed));
+        let epoch = shared.read_checked()?.epoch;
+        shared.abandon(&Error::new(ErrorKind::Closed));
         self.owned
             .lock()
             .retain(|_, ledger| !Arc::ptr_eq(ledger, shared));
@@ -172,22 +174,22 @@ impl Store {
     }
 
     /// Drops a partition without releasing it: another node is to own it.
-    pub fn forget(&self, partition: Partition) {
+    pub fn abandon(&self, partition: Partition) {
         let shared = self.owned.lock().remove(&partition);
         if let Some(shared) = shared {
-            shared.abandon(&Error::new(Kind::Closed));
+            shared.abandon(&Error::new(ErrorKind::Closed));
         }
     }
 
     /// Drops all partitions without releasing them, because the lease has ended and others
     /// may own them. They must be acquired again before any request is answered. Returns
     /// how many partitions it dropped.
-    pub fn lapse(&self) -> usize {
+    pub fn abandon_all(&self) -> usize {
         let mut owned = std::mem::take(&mut *self.owned.lock());
         owned.retain(|_, shared| shared.read().failed.is_none());
         for shared in owned.values() {
             let partition = shared.partition;
-            shared.abandon(&Error::new(Kind::LeaseEnded { partition }));
+            shared.abandon(&Error::new(ErrorKind::LeaseEnded { partition }));
         }
         owned.len()
     }
@@ -207,7 +209,7 @@ impl Store {
     /// Flushes all partitions, so that the next start has nothing to replay.
     pub async fn flush(&self) -> Result<()> {
         let mut owned: Vec<_> = self.owned.lock().values().cloned().collect();
-        owned.retain(|ledger| ledger.alive().is_ok());
+        owned.retain(|ledger| ledger.read_checked().is_ok());
         let all = owned.iter().map(flush::flush_all);
         let done = futures_util::future::join_all(all).await;
         done.into_iter().collect()
@@ -231,17 +233,17 @@ impl Store {
         // The first refusal carries the epoch; another node may then still be quicker.
         for _ in 0..4 {
             match self.node.engine.acquire(partition, owner, expect).await? {
-                Acquired::Granted(tenure) => return Ok(tenure),
-                Acquired::Refused {
+                AcquireOutcome::Granted(tenure) => return Ok(tenure),
+                AcquireOutcome::Refused {
                     epoch,
                     owner: Some(owner),
                 } if epoch == expect => {
-                    return Err(Error::new(Kind::Held { partition, owner }));
+                    return Err(Error::new(ErrorKind::Held { partition, owner }));
                 }
-                Acquired::Refused { epoch, .. } => expect = epoch,
+                AcquireOutcome::Refused { epoch, .. } => expect = epoch,
             }
         }
-        Err(Error::new(Kind::Fenced {
+        Err(Error::new(ErrorKind::Fenced {
             partition,
             epoch: expect,
         }))
@@ -251,7 +253,7 @@ impl Store {
         let node = &self.node;
         let damaged = |what: &str| {
             let what = what.to_string();
-            Error::new(Kind::Lost { partition, what })
+            Error::new(ErrorKind::Lost { partition, what })
         };
         let meta =
             meta::decode(tenure.meta).map_err(|_| damaged("the flushed meta is malformed"))?;
@@ -260,7 +262,7 @@ impl Store {
             tenure.flushed,
             meta.lsn.next(),
             meta.time,
-            Streams::new(meta.heads, Arc::clone(&node.tails)),
+            EventStreams::new(meta.heads, Arc::clone(&node.tails)),
             node.cache.new_version(),
         );
         state.tables = meta.tables;
@@ -287,8 +289,8 @@ fn redo(state: &mut State, entry: Entry, damaged: &dyn Fn(&str) -> Error) -> Res
         )));
     }
     let weight = entry.weight() as u64;
-    let body =
-        Body::decode(entry.body).map_err(|_| damaged(&format!("entry {expected} is malformed")))?;
+    let body = EntryBody::decode(entry.body)
+        .map_err(|_| damaged(&format!("entry {expected} is malformed")))?;
     state.replay(expected, &body, entry.batches, weight);
     Ok(())
 }
@@ -301,7 +303,7 @@ impl Drop for Store {
 
         let owned = std::mem::take(&mut *self.owned.lock());
         for ledger in owned.values() {
-            ledger.abandon(&Error::new(Kind::Closed));
+            ledger.abandon(&Error::new(ErrorKind::Closed));
         }
         self.lanes.stop();
     }

@@ -10,16 +10,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use steadfast_core::clock::Timestamp;
-use steadfast_core::codec::{Malformed, Reader, put_varint};
-use steadfast_core::id::{Offset, Sequence, Stream};
+use steadfast_core::codec::{ByteReader, DecodeError, put_varint};
+use steadfast_core::id::{Offset, Sequence, StreamId};
 use tokio::sync::watch;
 
-use crate::body::Publication;
-use crate::engine::{EventBatch, Start};
+use crate::body::StagedPublication;
+use crate::engine::{EventBatch, ReadPosition};
 
 /// Where a stream begins and ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Head {
+pub struct StreamHead {
     /// The oldest event that was not trimmed.
     pub first: Sequence,
     /// Where its batch starts.
@@ -34,18 +34,18 @@ pub struct Head {
 
 /// Heads and tails of one partition's streams.
 #[derive(Debug)]
-pub(crate) struct Streams {
+pub(crate) struct EventStreams {
     /// With everything that is on its way to the log.
-    staged: BTreeMap<Stream, Head>,
+    staged: BTreeMap<StreamId, StreamHead>,
     /// What readers may see.
-    durable: BTreeMap<Stream, Head>,
-    tails: HashMap<Stream, VecDeque<EventBatch>>,
+    durable: BTreeMap<StreamId, StreamHead>,
+    tails: HashMap<StreamId, VecDeque<EventBatch>>,
     /// Cached batches in the order in which they came in; some may be gone.
-    arrivals: VecDeque<(Stream, Sequence)>,
+    arrivals: VecDeque<(StreamId, Sequence)>,
     /// How many batches are cached.
     cached: usize,
     /// The watchers of a stream's end.
-    followers: HashMap<Stream, watch::Sender<Sequence>>,
+    followers: HashMap<StreamId, watch::Sender<Sequence>>,
     budget: Arc<TailBudget>,
 }
 
@@ -69,8 +69,8 @@ impl TailBudget {
     }
 }
 
-impl Streams {
-    pub(crate) fn new(heads: BTreeMap<Stream, Head>, budget: Arc<TailBudget>) -> Self {
+impl EventStreams {
+    pub(crate) fn new(heads: BTreeMap<StreamId, StreamHead>, budget: Arc<TailBudget>) -> Self {
         Self {
             staged: heads.clone(),
             durable: heads,
@@ -83,7 +83,7 @@ impl Streams {
     }
 
     /// The durable end of a stream, to be followed.
-    pub(crate) fn follow(&mut self, stream: Stream) -> watch::Receiver<Sequence> {
+    pub(crate) fn follow(&mut self, stream: StreamId) -> watch::Receiver<Sequence> {
         let next = self.head(stream).unwrap_or_default().next;
         // Watchers that have gone are removed.
         self.followers.retain(|_, sender| !sender.is_closed());
@@ -92,20 +92,21 @@ impl Streams {
     }
 
     /// Whom a new end of a stream concerns.
-    pub(crate) fn follower(&self, stream: Stream) -> Option<watch::Sender<Sequence>> {
-        match self.followers.is_empty() {
-            true => None,
-            false => self.followers.get(&stream).cloned(),
+    pub(crate) fn follower(&self, stream: StreamId) -> Option<watch::Sender<Sequence>> {
+        if self.followers.is_empty() {
+            None
+        } else {
+            self.followers.get(&stream).cloned()
         }
     }
 
     /// Closes all watchers: the streams belong to another owner.
-    pub(crate) fn dismiss(&mut self) {
+    pub(crate) fn close_followers(&mut self) {
         self.followers.clear();
     }
 
     /// Gives a publication its place.
-    pub(crate) fn stage(&mut self, publication: Publication, time: Timestamp) -> EventBatch {
+    pub(crate) fn stage(&mut self, publication: StagedPublication, time: Timestamp) -> EventBatch {
         let head = self.staged.entry(publication.stream).or_default();
         let batch = EventBatch::new(
             publication.stream,
@@ -121,7 +122,7 @@ impl Streams {
 
     /// Moves the beginning of a stream, never back and never past its end; answers
     /// whether it moved.
-    pub(crate) fn stage_trim(&mut self, stream: Stream, first: Sequence, offset: Offset) -> bool {
+    pub(crate) fn stage_trim(&mut self, stream: StreamId, first: Sequence, offset: Offset) -> bool {
         trim(self.staged.entry(stream).or_default(), first, offset)
     }
 
@@ -132,7 +133,7 @@ impl Streams {
     }
 
     /// Lets readers see a trim.
-    pub(crate) fn committed_trim(&mut self, stream: Stream, first: Sequence, offset: Offset) {
+    pub(crate) fn committed_trim(&mut self, stream: StreamId, first: Sequence, offset: Offset) {
         trim(self.durable.entry(stream).or_default(), first, offset);
         while let Some(tail) = self.tails.get_mut(&stream)
             && tail.front().is_some_and(|batch| batch.next() <= first)
@@ -153,32 +154,32 @@ impl Streams {
     }
 
     /// Begin and end of a stream, with what is on its way.
-    pub(crate) fn staged_head(&self, stream: Stream) -> Option<Head> {
+    pub(crate) fn staged_head(&self, stream: StreamId) -> Option<StreamHead> {
         self.staged.get(&stream).copied()
     }
 
     /// Where a stream ends, with what is on its way.
-    pub(crate) fn staged_end(&self, stream: Stream) -> Sequence {
+    pub(crate) fn staged_end(&self, stream: StreamId) -> Sequence {
         self.staged
             .get(&stream)
             .map_or(Sequence(0), |head| head.next)
     }
 
     /// The durable head, if the stream was ever written.
-    pub(crate) fn head(&self, stream: Stream) -> Option<Head> {
+    pub(crate) fn head(&self, stream: StreamId) -> Option<StreamHead> {
         self.durable.get(&stream).copied()
     }
 
     /// All durable heads.
-    pub(crate) fn heads(&self) -> &BTreeMap<Stream, Head> {
+    pub(crate) fn heads(&self) -> &BTreeMap<StreamId, StreamHead> {
         &self.durable
     }
 
     /// Batches from the tail; `None` if its beginning is after `from`.
     pub(crate) fn cached(
         &self,
-        stream: Stream,
-        from: Start,
+        stream: StreamId,
+        from: ReadPosition,
         max_bytes: usize,
     ) -> Option<Vec<EventBatch>> {
         let tail = self.tails.get(&stream)?;
@@ -224,12 +225,12 @@ impl Streams {
         }
     }
 
-    fn is_oldest(&self, stream: Stream, first: Sequence) -> bool {
+    fn is_oldest(&self, stream: StreamId, first: Sequence) -> bool {
         let oldest = self.tails.get(&stream).and_then(VecDeque::front);
         oldest.is_some_and(|batch| batch.first == first)
     }
 
-    fn forget_oldest(&mut self, stream: Stream) {
+    fn forget_oldest(&mut self, stream: StreamId) {
         let tail = self.tails.get_mut(&stream);
         if let Some(batch) = tail.and_then(VecDeque::pop_front) {
             self.cached -= 1;
@@ -239,7 +240,7 @@ impl Streams {
     }
 }
 
-impl Drop for Streams {
+impl Drop for EventStreams {
     fn drop(&mut self) {
         let held = self.tails.values().flatten().map(EventBatch::weight);
         let held = held.sum::<usize>() as u64;
@@ -248,7 +249,7 @@ impl Drop for Streams {
 }
 
 /// Writes heads for the next owner.
-pub(crate) fn encode_heads(out: &mut Vec<u8>, heads: &BTreeMap<Stream, Head>) {
+pub(crate) fn encode_heads(out: &mut Vec<u8>, heads: &BTreeMap<StreamId, StreamHead>) {
     put_varint(out, heads.len() as u64);
     for (stream, head) in heads {
         put_varint(out, u64::from(stream.0));
@@ -261,30 +262,32 @@ pub(crate) fn encode_heads(out: &mut Vec<u8>, heads: &BTreeMap<Stream, Head>) {
 }
 
 /// Reads what [`encode_heads`] wrote.
-pub(crate) fn decode_heads(reader: &mut Reader) -> Result<BTreeMap<Stream, Head>, Malformed> {
+pub(crate) fn decode_heads(
+    reader: &mut ByteReader,
+) -> Result<BTreeMap<StreamId, StreamHead>, DecodeError> {
     let count = reader.varint()?;
     let mut heads = BTreeMap::new();
     for _ in 0..count {
-        let stream = Stream(reader.varint_u32()?);
-        let head = Head {
+        let stream = StreamId(reader.varint_u32()?);
+        let head = StreamHead {
             first: Sequence(reader.varint()?),
             first_offset: Offset(reader.varint()?),
             next: Sequence(reader.varint()?),
             end: Offset(reader.varint()?),
-            time: Timestamp(i64::try_from(reader.varint()?).map_err(|_| Malformed)?),
+            time: Timestamp(i64::try_from(reader.varint()?).map_err(|_| DecodeError)?),
         };
         heads.insert(stream, head);
     }
     Ok(heads)
 }
 
-fn advance(head: &mut Head, batch: &EventBatch) {
+fn advance(head: &mut StreamHead, batch: &EventBatch) {
     head.next = batch.next();
     head.end = batch.end();
     head.time = batch.time;
 }
 
-fn trim(head: &mut Head, first: Sequence, offset: Offset) -> bool {
+fn trim(head: &mut StreamHead, first: Sequence, offset: Offset) -> bool {
     let is_inside = first > head.first && first <= head.next;
     if is_inside {
         head.first = first;
@@ -294,11 +297,11 @@ fn trim(head: &mut Head, first: Sequence, offset: Offset) -> bool {
 }
 
 /// Whether nothing before the batch can belong to the range.
-fn starts_at(batch: &EventBatch, from: Start) -> bool {
+fn starts_at(batch: &EventBatch, from: ReadPosition) -> bool {
     match from {
-        Start::Sequence(sequence) => sequence >= batch.first,
-        Start::Offset(offset) => offset >= batch.offset,
+        ReadPosition::Sequence(sequence) => sequence >= batch.first,
+        ReadPosition::Offset(offset) => offset >= batch.offset,
         // An earlier batch may have the same time.
-        Start::Time(_) => false,
+        ReadPosition::Time(_) => false,
     }
 }

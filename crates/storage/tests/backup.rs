@@ -21,17 +21,17 @@ use fastrand::Rng;
 use model::{Model, Op, compare, durable, writes};
 use parking_lot::Mutex;
 use proptest::prelude::*;
-use steadfast_core::id::{Lsn, Owner, Partition, Sequence, Stream, Table};
+use steadfast_core::id::{Lsn, Owner, Partition, Sequence, StreamId, TableId};
 use steadfast_harness::{Process, copy_folder};
 use steadfast_storage::backup::{
-    BackupKey, Chain, Extent, Manifest, Order, Policy, Progress, Restore, Restored, restore,
-    restore_folder, take, take_folder,
+    BackupChain, BackupKey, BackupOptions, BackupProgress, Extent, FolderRestore, Manifest,
+    RestorePolicy, RestoreReport, restore, restore_folder, take, take_folder,
 };
-use steadfast_storage::engine::{Engine, Scan, Start, Swap};
-use steadfast_storage::hostile::{Faults, Hostile};
-use steadfast_storage::local::{self, Local};
-use steadfast_storage::memory::Memory;
-use steadfast_storage::{Error, Ledger, Options, Store, View, Writes};
+use steadfast_storage::engine::{CasOutcome, Engine, ReadPosition, Scan};
+use steadfast_storage::hostile::{EngineFaults, HostileEngine};
+use steadfast_storage::local::{self, LocalEngine};
+use steadfast_storage::memory::MemoryEngine;
+use steadfast_storage::{Error, Ledger, Options, Store, Visibility, Writes};
 use tokio::sync::watch;
 
 const FULL: Extent = Extent::Full;
@@ -44,8 +44,8 @@ fn owner() -> Owner {
     }
 }
 
-fn progress() -> watch::Sender<Progress> {
-    watch::channel(Progress::default()).0
+fn progress() -> watch::Sender<BackupProgress> {
+    watch::channel(BackupProgress::default()).0
 }
 
 /// A local engine whose files are small, so that everything happens often.
@@ -56,7 +56,7 @@ fn open(folder: &Path) -> Store {
         inline_event_bytes: 1024,
         ..local::Options::default()
     };
-    start(Arc::new(Local::open(folder, &options).unwrap()))
+    start(Arc::new(LocalEngine::open(folder, &options).unwrap()))
 }
 
 fn start(engine: Arc<dyn Engine>) -> Store {
@@ -67,12 +67,16 @@ fn start(engine: Arc<dyn Engine>) -> Store {
 }
 
 async fn back_up(store: &Store, to: &Path, extent: Extent) -> Result<Manifest, Error> {
-    let taken = take(store, &Order::new(to, extent), &progress()).await;
+    let taken = take(store, &BackupOptions::new(to, extent), &progress()).await;
     taken.map(|taken| taken.manifest)
 }
 
-async fn bring_back(from: &Path, data: &Path, policy: Policy) -> Result<Restored, Error> {
-    let order = Restore {
+async fn bring_back(
+    from: &Path,
+    data: &Path,
+    policy: RestorePolicy,
+) -> Result<RestoreReport, Error> {
+    let order = FolderRestore {
         from: from.into(),
         data: data.into(),
         policy,
@@ -108,7 +112,7 @@ fn places() -> Places {
 
 async fn put(ledger: &Ledger, key: &[u8], value: &[u8]) -> Lsn {
     let mut writes = Writes::new();
-    writes.put(Table(1), key, value);
+    writes.put(TableId(1), key, value);
     ledger.commit(writes).await.unwrap().lsn
 }
 
@@ -133,8 +137,8 @@ async fn check(store: &Store, models: &[Model], lsns: &[Lsn], rng: &mut Rng) {
         compare(&ledger, &model.state, rng).await.unwrap();
         let mut model = model.clone();
         let ops = vec![
-            Op::Put(Table(1), b"later".to_vec(), b"on".to_vec()),
-            Op::Publish(Stream(1), 2, Bytes::from_static(b"later")),
+            Op::Put(TableId(1), b"later".to_vec(), b"on".to_vec()),
+            Op::Publish(StreamId(1), 2, Bytes::from_static(b"later")),
         ];
         let staged = ledger.commit(writes(&ops)).await.unwrap();
         assert_eq!(staged.lsn, lsns[index].next());
@@ -164,9 +168,10 @@ async fn chain_comes_back(is_local: bool, is_sealed: bool, stages: &[usize], see
     let key = is_sealed.then(|| BackupKey::new("a key for tests"));
     let mut rng = Rng::with_seed(seed);
     let places = places();
-    let store = match is_local {
-        true => open(&places.data),
-        false => start(Arc::new(Memory::new())),
+    let store = if is_local {
+        open(&places.data)
+    } else {
+        start(Arc::new(MemoryEngine::new()))
     };
     let ledgers = acquire_all(&store, 3).await;
     let mut models = vec![Model::default(); ledgers.len()];
@@ -174,7 +179,7 @@ async fn chain_comes_back(is_local: bool, is_sealed: bool, stages: &[usize], see
     for (number, count) in stages.iter().enumerate() {
         work(&ledgers, &mut models, *count, &mut rng).await;
         let extent = if number == 0 { FULL } else { INCREMENTAL };
-        let mut order = Order::new(&places.backups, extent);
+        let mut order = BackupOptions::new(&places.backups, extent);
         order.key.clone_from(&key);
         let taken = take(&store, &order, &progress()).await.unwrap();
         let manifest = taken.manifest;
@@ -188,16 +193,16 @@ async fn chain_comes_back(is_local: bool, is_sealed: bool, stages: &[usize], see
         let word = if number == 0 { "full" } else { "incremental" };
         let from = places.backups.join(format!("{:06}-{word}", number + 1));
         let target = places.restored.join(number.to_string());
-        let order = Restore {
+        let order = FolderRestore {
             from: from.clone(),
             data: target.clone(),
-            policy: Policy::Safe,
+            policy: RestorePolicy::Safe,
             key: key.clone(),
         };
         restore_folder(&order, &progress()).await.unwrap();
         check(&open(&target), models, lsns, &mut rng).await;
-        let memory = Arc::new(Memory::new());
-        let chain = Chain::open(&from, key.as_ref()).unwrap();
+        let memory = Arc::new(MemoryEngine::new());
+        let chain = BackupChain::open(&from, key.as_ref()).unwrap();
         let done = restore(memory.as_ref(), owner(), &chain, &progress()).await;
         assert_eq!(done.unwrap().partitions, models.len());
         check(&start(memory), models, lsns, &mut rng).await;
@@ -262,8 +267,8 @@ async fn random_work_goes_on_and_each_point_is_exact() {
             INCREMENTAL => "incremental",
         };
         let from = places.backups.join(format!("{:06}-{word}", number + 1));
-        let memory = Arc::new(Memory::new());
-        let chain = Chain::open(&from, None).unwrap();
+        let memory = Arc::new(MemoryEngine::new());
+        let chain = BackupChain::open(&from, None).unwrap();
         let done = restore(memory.as_ref(), owner(), &chain, &progress()).await;
         done.unwrap();
         let mut models = models.clone();
@@ -291,11 +296,11 @@ async fn transfer(ledger: Ledger, done: Transfers, stop: Arc<AtomicBool>, seed: 
         let mut writes = Writes::new();
         for account in [from, to] {
             let balance = balances[usize::from(account)].to_le_bytes();
-            writes.put(Table(7), &[account], &balance);
+            writes.put(TableId(7), &[account], &balance);
         }
-        writes.publish(Stream(1), 1, Bytes::copy_from_slice(&[from, to]));
+        writes.publish(StreamId(1), 1, Bytes::copy_from_slice(&[from, to]));
         // So that there is something to read for a while.
-        writes.put(Table(8), &rng.u16(..).to_be_bytes(), &[1; 500]);
+        writes.put(TableId(8), &rng.u16(..).to_be_bytes(), &[1; 500]);
         let lsn = ledger.commit(writes).await.unwrap().lsn;
         done.lock().insert(lsn, (from, to, amount));
     }
@@ -303,8 +308,8 @@ async fn transfer(ledger: Ledger, done: Transfers, stop: Arc<AtomicBool>, seed: 
 
 async fn balances(ledger: &Ledger) -> Vec<i64> {
     let snapshot = ledger.snapshot().unwrap();
-    let rows = snapshot.scan(Table(7), Scan::all(100)).await.unwrap();
-    let balance = |row: &steadfast_storage::engine::Row| {
+    let rows = snapshot.scan(TableId(7), Scan::all(100)).await.unwrap();
+    let balance = |row: &steadfast_storage::engine::TableRow| {
         i64::from_le_bytes(row.value[..].try_into().unwrap())
     };
     rows.iter().map(balance).collect()
@@ -322,13 +327,13 @@ async fn writers_go_on_and_the_total_stays() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn doubtful_commits_are_in_the_backup_once_they_are_certain() {
     let places = places();
-    let faults = Faults {
+    let faults = EngineFaults {
         delay: 20,
         unknown_applied: 3,
         unknown_dropped: 3,
-        ..Faults::default()
+        ..EngineFaults::default()
     };
-    let engine = Hostile::new(Arc::new(Memory::new()), faults, 5);
+    let engine = HostileEngine::new(Arc::new(MemoryEngine::new()), faults, 5);
     money_changes_hands(&places, &start(Arc::new(engine))).await;
 }
 
@@ -340,7 +345,7 @@ async fn money_changes_hands(places: &Places, store: &Store) {
     for (number, ledger) in ledgers.iter().enumerate() {
         let mut opening = Writes::new();
         for account in 0..ACCOUNTS {
-            opening.put(Table(7), &[account], &1000i64.to_le_bytes());
+            opening.put(TableId(7), &[account], &1000i64.to_le_bytes());
         }
         ledger.commit(opening).await.unwrap();
         let transfers = Transfers::default();
@@ -370,7 +375,9 @@ async fn money_changes_hands(places: &Places, store: &Store) {
         let word = if number == 0 { "full" } else { "incremental" };
         let from = places.backups.join(format!("{:06}-{word}", number + 1));
         let target = places.restored.join(number.to_string());
-        bring_back(&from, &target, Policy::Safe).await.unwrap();
+        bring_back(&from, &target, RestorePolicy::Safe)
+            .await
+            .unwrap();
         let restored = open(&target);
         for (saved, transfers) in manifest.partitions.iter().zip(&done) {
             let ledger = restored.acquire(Partition(saved.partition)).await.unwrap();
@@ -386,7 +393,7 @@ async fn money_changes_hands(places: &Places, store: &Store) {
                 count += 1;
             }
             assert_eq!(found, expected, "backup {number} at LSN {}", saved.lsn);
-            let head = ledger.stream(Stream(1)).unwrap().unwrap();
+            let head = ledger.stream(StreamId(1)).unwrap().unwrap();
             assert_eq!(head.next, Sequence(count), "one event per transfer");
         }
     }
@@ -399,7 +406,7 @@ const CHAIN: usize = 32;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_effect_is_never_there_without_its_cause() {
     let places = places();
-    let store = start(Arc::new(Memory::new()));
+    let store = start(Arc::new(MemoryEngine::new()));
     let ledgers = acquire_all(&store, CHAIN).await;
     let stop = Arc::new(AtomicBool::new(false));
     let chain = ledgers.clone();
@@ -416,14 +423,17 @@ async fn an_effect_is_never_there_without_its_cause() {
     });
     for _ in 0..8 {
         back_up(&store, &places.backups, FULL).await.unwrap();
-        let memory = Arc::new(Memory::new());
-        let chain = Chain::open(&places.backups, None).unwrap();
+        let memory = Arc::new(MemoryEngine::new());
+        let chain = BackupChain::open(&places.backups, None).unwrap();
         let done = restore(memory.as_ref(), owner(), &chain, &progress()).await;
         done.unwrap();
         let restored = start(memory);
         let mut rounds = Vec::new();
         for ledger in acquire_all(&restored, CHAIN).await {
-            let row = ledger.get(Table(1), b"round", View::Durable).await.unwrap();
+            let row = ledger
+                .get(TableId(1), b"round", Visibility::Durable)
+                .await
+                .unwrap();
             rounds.push(row.map_or(0, |row| u64::from_be_bytes(row[..].try_into().unwrap()) + 1));
         }
         assert!(rounds.is_sorted_by(|a, b| a >= b), "{rounds:?}");
@@ -439,61 +449,66 @@ async fn odd_shapes_come_back() {
     let store = open(&places.data);
     let ledger = store.acquire(Partition::new(2, 9)).await.unwrap();
     let mut filled = Writes::new();
-    filled.put(Table(0), b"", b"empty key");
-    filled.put(Table(u32::MAX), &[255; 4096], &vec![7; 5 << 20]);
-    filled.put(Table(5), b"gone", b"soon");
-    filled.put(Table(6), b"gone", b"later");
-    filled.put(Table(9), b"empty value", b"");
+    filled.put(TableId(0), b"", b"empty key");
+    filled.put(TableId(u32::MAX), &[255; 4096], &vec![7; 5 << 20]);
+    filled.put(TableId(5), b"gone", b"soon");
+    filled.put(TableId(6), b"gone", b"later");
+    filled.put(TableId(9), b"empty value", b"");
     ledger.commit(filled).await.unwrap();
     for length in [1, 70_000, 200_000, 10, 3 << 20] {
         let mut writes = Writes::new();
-        writes.publish(Stream(1), 3, vec![length as u8; length].into());
-        writes.publish(Stream(2), 1, Bytes::from_static(b"trimmed whole"));
+        writes.publish(StreamId(1), 3, vec![length as u8; length].into());
+        writes.publish(StreamId(2), 1, Bytes::from_static(b"trimmed whole"));
         ledger.commit(writes).await.unwrap();
     }
     ledger.flush().await.unwrap();
-    let third = ledger.read_events(Stream(1), Start::Sequence(Sequence(7)), 1);
+    let third = ledger.read_events(StreamId(1), ReadPosition::Sequence(Sequence(7)), 1);
     let third = third.await.unwrap().remove(0);
-    let end = ledger.stream(Stream(2)).unwrap().unwrap();
+    let end = ledger.stream(StreamId(2)).unwrap().unwrap();
     let mut writes = Writes::new();
-    writes.clear(Table(5));
-    writes.trim(Stream(1), third.first, third.offset);
-    writes.trim(Stream(2), end.next, end.end);
+    writes.clear(TableId(5));
+    writes.trim(StreamId(1), third.first, third.offset);
+    writes.trim(StreamId(2), end.next, end.end);
     ledger.commit(writes).await.unwrap();
     let engine = store.engine();
     for version in 0..3 {
         let value = Bytes::from(format!("value {version}"));
         let done = engine.cas("nodes/1", version, value).await.unwrap();
-        assert_eq!(done, Swap::Done(version + 1));
+        assert_eq!(done, CasOutcome::Done(version + 1));
     }
     back_up(&store, &places.backups, FULL).await.unwrap();
     let mut writes = Writes::new();
-    writes.clear(Table(6));
+    writes.clear(TableId(6));
     ledger.commit(writes).await.unwrap();
     ledger.flush().await.unwrap();
     let manifest = back_up(&store, &places.backups, INCREMENTAL).await.unwrap();
     assert_eq!((manifest.rows(), manifest.events), (3, 0));
-    let head = ledger.stream(Stream(1)).unwrap();
-    bring_back(&places.backups, &places.restored, Policy::Safe)
+    let head = ledger.stream(StreamId(1)).unwrap();
+    bring_back(&places.backups, &places.restored, RestorePolicy::Safe)
         .await
         .unwrap();
 
     let restored = open(&places.restored);
     let ledger = restored.acquire(Partition::new(2, 9)).await.unwrap();
-    let get = async |table, key: &[u8]| ledger.get(Table(table), key, View::Durable).await.unwrap();
+    let get = async |table, key: &[u8]| {
+        ledger
+            .get(TableId(table), key, Visibility::Durable)
+            .await
+            .unwrap()
+    };
     assert_eq!(get(0, b"").await.unwrap(), b"empty key"[..]);
     assert_eq!(get(u32::MAX, &[255; 4096]).await.unwrap(), vec![7; 5 << 20]);
     assert_eq!(get(9, b"empty value").await.unwrap(), b""[..]);
     assert_eq!(get(5, b"gone").await, None);
     assert_eq!(get(6, b"gone").await, None);
-    assert_eq!(ledger.stream(Stream(1)).unwrap(), head);
-    let read = ledger.read_events(Stream(1), Start::Sequence(Sequence(0)), usize::MAX);
+    assert_eq!(ledger.stream(StreamId(1)).unwrap(), head);
+    let read = ledger.read_events(StreamId(1), ReadPosition::Sequence(Sequence(0)), usize::MAX);
     let lengths: Vec<_> = read.await.unwrap().iter().map(|b| b.bytes.len()).collect();
     assert_eq!(lengths, [200_000, 10, 3 << 20]);
-    assert_eq!(ledger.stream(Stream(2)).unwrap(), Some(end_of(end)));
+    assert_eq!(ledger.stream(StreamId(2)).unwrap(), Some(end_of(end)));
     let mut writes = Writes::new();
-    writes.publish(Stream(2), 1, Bytes::from_static(b"goes on"));
-    let place = ledger.commit(writes).await.unwrap().places[0];
+    writes.publish(StreamId(2), 1, Bytes::from_static(b"goes on"));
+    let place = ledger.commit(writes).await.unwrap().positions[0];
     assert_eq!((place.first, place.offset), (end.next, end.end));
     let records = restored.engine().list("nodes/").await.unwrap();
     assert_eq!(records.len(), 1);
@@ -503,12 +518,12 @@ async fn odd_shapes_come_back() {
     restored.close().await;
     let restored = open(&places.restored);
     let ledger = restored.acquire(Partition::new(2, 9)).await.unwrap();
-    let read = ledger.read_events(Stream(2), Start::Sequence(Sequence(0)), usize::MAX);
+    let read = ledger.read_events(StreamId(2), ReadPosition::Sequence(Sequence(0)), usize::MAX);
     assert_eq!(read.await.unwrap()[0].bytes, b"goes on"[..]);
 }
 
-fn end_of(head: steadfast_storage::Head) -> steadfast_storage::Head {
-    steadfast_storage::Head {
+fn end_of(head: steadfast_storage::StreamHead) -> steadfast_storage::StreamHead {
+    steadfast_storage::StreamHead {
         first: head.next,
         first_offset: head.end,
         ..head
@@ -526,15 +541,15 @@ async fn an_empty_store_comes_back_empty() {
     put(&ledger, b"k", b"v").await;
     back_up(&store, &places.backups, INCREMENTAL).await.unwrap();
     let second = places.backups.join("000002-incremental");
-    let done = bring_back(&second, &places.restored, Policy::Safe).await;
+    let done = bring_back(&second, &places.restored, RestorePolicy::Safe).await;
     assert_eq!((done.unwrap().rows, is_open(&places.restored)), (0, Ok(())));
     // An empty state is older than anything.
-    let done = bring_back(&places.backups, &places.restored, Policy::Safe).await;
+    let done = bring_back(&places.backups, &places.restored, RestorePolicy::Safe).await;
     assert_eq!(done.unwrap().rows, 1);
 }
 
 fn is_open(folder: &Path) -> Result<(), &'static str> {
-    let opened = Local::open(folder, &local::Options::default());
+    let opened = LocalEngine::open(folder, &local::Options::default());
     opened.map(drop).map_err(|error| error.code().0)
 }
 
@@ -545,8 +560,8 @@ async fn chain_of_three(places: &Places) -> Store {
     for extent in [FULL, INCREMENTAL, INCREMENTAL] {
         for number in 0..50u8 {
             let mut writes = Writes::new();
-            writes.put(Table(1), &[number], &fastrand::u64(..).to_be_bytes());
-            writes.publish(Stream(1), 1, vec![number; 300].into());
+            writes.put(TableId(1), &[number], &fastrand::u64(..).to_be_bytes());
+            writes.publish(StreamId(1), 1, vec![number; 300].into());
             ledger.commit(writes).await.unwrap();
         }
         back_up(&store, &places.backups, extent).await.unwrap();
@@ -561,16 +576,16 @@ async fn c67_a_chain_with_a_hole_is_refused() {
     let second = places.backups.join("000002-incremental");
     let aside = places.backups.join("aside");
     fs::rename(&second, &aside).unwrap();
-    let refused = bring_back(&places.backups, &places.restored, Policy::Force).await;
+    let refused = bring_back(&places.backups, &places.restored, RestorePolicy::Force).await;
     assert_eq!(code(refused), "STF-2052");
     assert!(!places.restored.exists(), "something was written");
     // The part below the hole still stands.
     let first = places.backups.join("000001-full");
-    bring_back(&first, &places.restored, Policy::Safe)
+    bring_back(&first, &places.restored, RestorePolicy::Safe)
         .await
         .unwrap();
     fs::rename(&aside, &second).unwrap();
-    bring_back(&places.backups, &places.restored, Policy::Force)
+    bring_back(&places.backups, &places.restored, RestorePolicy::Force)
         .await
         .unwrap();
 }
@@ -585,7 +600,7 @@ async fn c67_safe_refuses_what_is_not_newer_and_force_does_not() {
     drop(ledger);
     store.close().await;
     // Equal.
-    let safe = bring_back(&places.backups, &places.data, Policy::Safe).await;
+    let safe = bring_back(&places.backups, &places.data, RestorePolicy::Safe).await;
     assert_eq!(code(safe), "STF-2055");
     // A copy of the folder that is then left behind.
     copy_folder(&places.data, &places.restored).unwrap();
@@ -595,7 +610,7 @@ async fn c67_safe_refuses_what_is_not_newer_and_force_does_not() {
     // Older.
     drop(ledger);
     store.close().await;
-    let safe = bring_back(&places.backups, &places.data, Policy::Safe).await;
+    let safe = bring_back(&places.backups, &places.data, RestorePolicy::Safe).await;
     assert_eq!(code(safe), "STF-2055");
     assert_eq!(
         value(&places.data).await,
@@ -603,19 +618,19 @@ async fn c67_safe_refuses_what_is_not_newer_and_force_does_not() {
         "nothing was touched"
     );
     // Newer than the copy.
-    let order = Order::new(&places.backups, INCREMENTAL);
+    let order = BackupOptions::new(&places.backups, INCREMENTAL);
     take_folder(&places.data, &order, &progress())
         .await
         .unwrap();
-    bring_back(&places.backups, &places.restored, Policy::Safe)
+    bring_back(&places.backups, &places.restored, RestorePolicy::Safe)
         .await
         .unwrap();
     assert_eq!(value(&places.restored).await, b"second"[..]);
     // A restored store is another one: which is newer cannot be determined.
-    let safe = bring_back(&places.backups, &places.restored, Policy::Safe).await;
+    let safe = bring_back(&places.backups, &places.restored, RestorePolicy::Safe).await;
     assert_eq!(code(safe), "STF-2055");
     let first = places.backups.join("000001-full");
-    bring_back(&first, &places.data, Policy::Force)
+    bring_back(&first, &places.data, RestorePolicy::Force)
         .await
         .unwrap();
     assert_eq!(value(&places.data).await, b"first"[..]);
@@ -624,7 +639,10 @@ async fn c67_safe_refuses_what_is_not_newer_and_force_does_not() {
 async fn value(folder: &Path) -> Bytes {
     let store = open(folder);
     let ledger = store.acquire(Partition(0)).await.unwrap();
-    let value = ledger.get(Table(1), b"k", View::Durable).await.unwrap();
+    let value = ledger
+        .get(TableId(1), b"k", Visibility::Durable)
+        .await
+        .unwrap();
     drop(ledger);
     store.close().await;
     value.unwrap()
@@ -639,15 +657,15 @@ async fn an_incremental_backup_needs_a_full_one_of_this_very_store() {
     let alone = back_up(&store, &places.backups, INCREMENTAL).await;
     assert_eq!(code(alone), "STF-2051");
     back_up(&store, &places.backups, FULL).await.unwrap();
-    let memory = start(Arc::new(Memory::new()));
+    let memory = start(Arc::new(MemoryEngine::new()));
     memory.acquire(Partition(0)).await.unwrap();
     let other = back_up(&memory, &places.backups, INCREMENTAL).await;
     assert_eq!(code(other), "STF-2051");
     // After a restore the same numbers mean something else.
-    bring_back(&places.backups, &places.restored, Policy::Safe)
+    bring_back(&places.backups, &places.restored, RestorePolicy::Safe)
         .await
         .unwrap();
-    let order = Order::new(&places.backups, INCREMENTAL);
+    let order = BackupOptions::new(&places.backups, INCREMENTAL);
     let restored = take_folder(&places.restored, &order, &progress()).await;
     assert_eq!(code(restored), "STF-2051");
     // A partition that is not held here would silently stay behind.
@@ -661,7 +679,7 @@ async fn an_incremental_backup_needs_a_full_one_of_this_very_store() {
 #[tokio::test]
 async fn a_folder_that_went_back_needs_a_full_backup() {
     let places = places();
-    let order = |extent| Order::new(&places.backups, extent);
+    let order = |extent| BackupOptions::new(&places.backups, extent);
     let store = chain_of_three(&places).await;
     store.close().await;
     copy_folder(&places.data, &places.restored).unwrap();
@@ -670,7 +688,7 @@ async fn a_folder_that_went_back_needs_a_full_backup() {
     put(&ledger, b"k", b"v").await;
     back_up(&store, &places.backups, INCREMENTAL).await.unwrap();
     let mut writes = Writes::new();
-    writes.publish(Stream(1), 1, Bytes::from_static(b"one history"));
+    writes.publish(StreamId(1), 1, Bytes::from_static(b"one history"));
     ledger.commit(writes).await.unwrap();
     back_up(&store, &places.backups, INCREMENTAL).await.unwrap();
     let back = take_folder(&places.restored, &order(INCREMENTAL), &progress()).await;
@@ -680,7 +698,7 @@ async fn a_folder_that_went_back_needs_a_full_backup() {
     let ledger = other.acquire(Partition(3)).await.unwrap();
     for number in 0..10u8 {
         let mut writes = Writes::new();
-        writes.publish(Stream(1), 1, vec![number; 7].into());
+        writes.publish(StreamId(1), 1, vec![number; 7].into());
         ledger.commit(writes).await.unwrap();
     }
     let diverged = back_up(&other, &places.backups, INCREMENTAL).await;
@@ -726,7 +744,7 @@ async fn damage_is_refused_before_anything_is_written() {
                 Some(bytes) => fs::write(&file, bytes).unwrap(),
                 None => fs::remove_file(&file).unwrap(),
             }
-            let refused = bring_back(&places.backups, &places.restored, Policy::Force).await;
+            let refused = bring_back(&places.backups, &places.restored, RestorePolicy::Force).await;
             let code = code(refused);
             let is_fit = ["STF-2052", "STF-2053", "STF-2054"].contains(&code);
             assert!(is_fit, "{how} {}: {code}", file.display());
@@ -734,7 +752,7 @@ async fn damage_is_refused_before_anything_is_written() {
         }
         fs::write(&file, whole).unwrap();
     }
-    bring_back(&places.backups, &places.restored, Policy::Safe)
+    bring_back(&places.backups, &places.restored, RestorePolicy::Safe)
         .await
         .unwrap();
 }
@@ -747,10 +765,10 @@ async fn a_newer_format_is_refused() {
     let text = fs::read_to_string(&manifest).unwrap();
     let text = text.replace("\"format\": 1", "\"format\": 3");
     fs::write(&manifest, text).unwrap();
-    let refused = bring_back(&places.backups, &places.restored, Policy::Safe).await;
+    let refused = bring_back(&places.backups, &places.restored, RestorePolicy::Safe).await;
     assert_eq!(code(refused), "STF-2054");
     let none = places.backups.join("nothing here");
-    let refused = bring_back(&none, &places.restored, Policy::Safe).await;
+    let refused = bring_back(&none, &places.restored, RestorePolicy::Safe).await;
     assert_eq!(code(refused), "STF-2051");
 }
 
@@ -763,7 +781,7 @@ async fn a_wrong_parent_is_refused() {
     let name = "000002-incremental";
     fs::remove_dir_all(places.backups.join(name)).unwrap();
     copy_folder(&others.backups.join(name), &places.backups.join(name)).unwrap();
-    let refused = bring_back(&places.backups, &places.restored, Policy::Safe).await;
+    let refused = bring_back(&places.backups, &places.restored, RestorePolicy::Safe).await;
     assert_eq!(code(refused), "STF-2052");
 }
 
@@ -774,11 +792,11 @@ fn places_again() -> Places {
 #[tokio::test]
 async fn one_backup_at_a_time() {
     let places = places();
-    let store = start(Arc::new(Memory::new()));
+    let store = start(Arc::new(MemoryEngine::new()));
     let ledger = store.acquire(Partition(0)).await.unwrap();
     let mut writes = Writes::new();
     for number in 0..50_000u32 {
-        writes.put(Table(1), &number.to_be_bytes(), &[1; 100]);
+        writes.put(TableId(1), &number.to_be_bytes(), &[1; 100]);
     }
     ledger.commit(writes).await.unwrap();
     let (first, second) = tokio::join!(
@@ -800,15 +818,15 @@ async fn one_backup_at_a_time() {
 #[tokio::test]
 async fn a_backup_that_nobody_waits_for_ends_and_leaves_nothing() {
     let places = places();
-    let store = start(Arc::new(Memory::new()));
+    let store = start(Arc::new(MemoryEngine::new()));
     let ledger = store.acquire(Partition(0)).await.unwrap();
     let mut writes = Writes::new();
     for number in 0..50_000u32 {
-        writes.put(Table(1), &number.to_be_bytes(), &[1; 100]);
+        writes.put(TableId(1), &number.to_be_bytes(), &[1; 100]);
     }
     ledger.commit(writes).await.unwrap();
-    let (progress, mut watching) = watch::channel(Progress::default());
-    let order = Order::new(&places.backups, FULL);
+    let (progress, mut watching) = watch::channel(BackupProgress::default());
+    let order = BackupOptions::new(&places.backups, FULL);
     tokio::select! {
         done = take(&store, &order, &progress) => panic!("too quick to be dropped: {done:?}"),
         _ = watching.wait_for(|progress| progress.rows > 0) => {}
@@ -829,15 +847,15 @@ async fn a_backup_that_nobody_waits_for_ends_and_leaves_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writers_never_wait_for_a_backup() {
     let places = places();
-    let store = start(Arc::new(Memory::new()));
+    let store = start(Arc::new(MemoryEngine::new()));
     let ledger = store.acquire(Partition(0)).await.unwrap();
     for number in 0..2000u32 {
         let mut writes = Writes::new();
-        writes.put(Table(1), &number.to_be_bytes(), &[1; 1000]);
+        writes.put(TableId(1), &number.to_be_bytes(), &[1; 1000]);
         drop(ledger.commit(writes));
     }
     put(&ledger, b"last", b"v").await;
-    let mut order = Order::new(&places.backups, FULL);
+    let mut order = BackupOptions::new(&places.backups, FULL);
     order.tap_bytes = 10;
     let stop = Arc::new(AtomicBool::new(false));
     let (stopped, busy) = (Arc::clone(&stop), ledger.clone());
@@ -869,14 +887,14 @@ async fn an_old_folder_is_backed_up_while_it_is_stopped() {
     let places = places();
     let frozen = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/format-1");
     copy_folder(&frozen, &places.data).unwrap();
-    let order = Order::new(&places.backups, FULL);
+    let order = BackupOptions::new(&places.backups, FULL);
     let taken = take_folder(&places.data, &order, &progress())
         .await
         .unwrap();
     // 60 rows without 6, and the 19 after the clear; 50 batches of 2.
     let manifest = taken.manifest;
     assert_eq!((manifest.rows(), manifest.events), (54 + 19, 100));
-    bring_back(&places.backups, &places.restored, Policy::Safe)
+    bring_back(&places.backups, &places.restored, RestorePolicy::Safe)
         .await
         .unwrap();
     copy_folder(&frozen, &places.data.join("again")).unwrap();
@@ -893,7 +911,7 @@ async fn an_unfinished_restore_is_never_opened_and_starts_again() {
     let half = places.restored.join("restoring");
     fs::create_dir_all(half.join("log")).unwrap();
     assert_eq!(is_open(&places.restored), Err("STF-2056"));
-    bring_back(&places.backups, &places.restored, Policy::Safe)
+    bring_back(&places.backups, &places.restored, RestorePolicy::Safe)
         .await
         .unwrap();
     assert_eq!(is_open(&places.restored), Ok(()));
@@ -901,7 +919,7 @@ async fn an_unfinished_restore_is_never_opened_and_starts_again() {
     // Over a state that stays whole until the new one is complete.
     fs::create_dir(&half).unwrap();
     fs::write(half.join("FORMAT"), "half").unwrap();
-    let safe = bring_back(&places.backups, &places.restored, Policy::Safe).await;
+    let safe = bring_back(&places.backups, &places.restored, RestorePolicy::Safe).await;
     assert_eq!(code(safe), "STF-2055");
     assert!(!half.exists());
     fs::create_dir(&half).unwrap();
@@ -912,11 +930,11 @@ async fn an_unfinished_restore_is_never_opened_and_starts_again() {
     let foreign = places.restored.with_file_name("foreign");
     fs::create_dir(&foreign).unwrap();
     fs::write(foreign.join("notes"), "mine").unwrap();
-    let refused = bring_back(&places.backups, &foreign, Policy::Force).await;
+    let refused = bring_back(&places.backups, &foreign, RestorePolicy::Force).await;
     assert_eq!(code(refused), "STF-2015");
     // Nor is a folder that is open.
     let store = open(&places.restored);
-    let refused = bring_back(&places.backups, &places.restored, Policy::Force).await;
+    let refused = bring_back(&places.backups, &places.restored, RestorePolicy::Force).await;
     assert_eq!(code(refused), "STF-2001");
     store.close().await;
 }
@@ -973,9 +991,9 @@ fn kill_during_backup_and_restore() {
                 Ok(()) => {}
             }
             let backups = folder.path().join("backups");
-            let order = Order::new(&backups, FULL);
+            let order = BackupOptions::new(&backups, FULL);
             take_folder(&data, &order, &progress()).await.unwrap();
-            bring_back(&backups, &restored, Policy::Force)
+            bring_back(&backups, &restored, RestorePolicy::Force)
                 .await
                 .unwrap();
             let store = open(&restored);
@@ -1005,7 +1023,7 @@ async fn fill(data: &Path, rng: &mut Rng) -> Model {
 
 /// What the process does that is killed.
 async fn back_up_and_restore(folder: &Path) {
-    let order = Order::new(folder.join("backups"), FULL);
+    let order = BackupOptions::new(folder.join("backups"), FULL);
     println!("begin");
     take_folder(&folder.join("data"), &order, &progress())
         .await
@@ -1013,7 +1031,7 @@ async fn back_up_and_restore(folder: &Path) {
     println!("backed up");
     loop {
         let backups = folder.join("backups");
-        bring_back(&backups, &folder.join("restored"), Policy::Force)
+        bring_back(&backups, &folder.join("restored"), RestorePolicy::Force)
             .await
             .unwrap();
     }

@@ -20,9 +20,10 @@ use model::{Model, compare, durable, writes};
 use steadfast_core::id::{Owner, Partition};
 use steadfast_harness::FakeDisk;
 use steadfast_storage::backup::{
-    Chain, Extent, Order, Policy, Progress, Restore, restore_folder, take_folder,
+    BackupChain, BackupOptions, BackupProgress, Extent, FolderRestore, RestorePolicy,
+    restore_folder, take_folder,
 };
-use steadfast_storage::local::{self, Local};
+use steadfast_storage::local::{self, LocalEngine};
 use steadfast_storage::{Error, Options, Store};
 use tokio::sync::watch;
 
@@ -46,8 +47,8 @@ fn each_seed(name: &str, run: impl Fn(&FakeDisk, u64)) {
     }
 }
 
-fn progress() -> watch::Sender<Progress> {
-    watch::channel(Progress::default()).0
+fn progress() -> watch::Sender<BackupProgress> {
+    watch::channel(BackupProgress::default()).0
 }
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
@@ -56,14 +57,14 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
     runtime.block_on(work)
 }
 
-fn open_engine(folder: &Path) -> Result<Local, Error> {
+fn open_engine(folder: &Path) -> Result<LocalEngine, Error> {
     let options = local::Options {
         log_file_bytes: 64 * 1024,
         event_file_bytes: 4 * 1024,
         inline_event_bytes: 1000,
         ..local::Options::default()
     };
-    Local::open(folder, &options)
+    LocalEngine::open(folder, &options)
 }
 
 fn open(folder: &Path) -> Result<Store, Error> {
@@ -113,23 +114,24 @@ async fn restore(disk: &FakeDisk, seed: u64) {
     let real = tempfile::tempdir().unwrap();
     let new = fill(&real.path().join("data"), 60, &mut rng).await;
     let from = real.path().join("backups");
-    let full = Order::new(&from, Extent::Full);
+    let full = BackupOptions::new(&from, Extent::Full);
     take_folder(&real.path().join("data"), &full, &progress())
         .await
         .unwrap();
     let data = disk.path().join("data");
     let has_old = rng.bool();
-    let old = match has_old {
-        true => fill(&data, 20, &mut rng).await,
-        false => Model::default(),
+    let old = if has_old {
+        fill(&data, 20, &mut rng).await
+    } else {
+        Model::default()
     };
-    let order = Restore {
+    let order = FolderRestore {
         from,
         data: data.clone(),
-        policy: Policy::Force,
+        policy: RestorePolicy::Force,
         key: None,
     };
-    let rehearsal = Restore {
+    let rehearsal = FolderRestore {
         data: disk.path().join("rehearsal"),
         ..order.clone()
     };
@@ -141,9 +143,10 @@ async fn restore(disk: &FakeDisk, seed: u64) {
     let whole = disk.operations() - before;
     fs::remove_dir_all(&rehearsal.data).unwrap();
     // Often near the end, where the new state takes the place of the old one.
-    let operations = match rng.bool() {
-        true => rng.u64(0..whole),
-        false => whole.saturating_sub(rng.u64(0..40)),
+    let operations = if rng.bool() {
+        rng.u64(0..whole)
+    } else {
+        whole.saturating_sub(rng.u64(0..40))
     };
     disk.cut_after(operations, rng.u64(..));
     let done = restore_folder(&order, &progress()).await;
@@ -230,9 +233,10 @@ fn copy(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
         let target = to.join(entry.file_name());
-        match entry.file_type().unwrap().is_dir() {
-            true => copy(&entry.path(), &target),
-            false => write_synced(&target, &fs::read(entry.path()).unwrap()),
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target)
+        } else {
+            write_synced(&target, &fs::read(entry.path()).unwrap())
         }
     }
     sync(to);
@@ -249,7 +253,7 @@ async fn back_up(disk: &FakeDisk, seed: u64) {
     let data = real.path().join("data");
     fill(&data, 60, &mut rng).await;
     let to = disk.path().join("some/backups");
-    let full = Order::new(&to, Extent::Full);
+    let full = BackupOptions::new(&to, Extent::Full);
     let before = disk.operations();
     let first = rng.bool();
     if first {
@@ -267,7 +271,7 @@ async fn back_up(disk: &FakeDisk, seed: u64) {
     for entry in fs::read_dir(&to).into_iter().flatten() {
         let path = entry.unwrap().path();
         if path.to_str().unwrap().ends_with("-full") {
-            let chain = Chain::open(&path, None).unwrap();
+            let chain = BackupChain::open(&path, None).unwrap();
             chain.verify(&progress()).unwrap();
             found += 1;
         }

@@ -14,15 +14,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use steadfast_core::id::{Owner, Partition, Sequence, Stream, Table};
+use steadfast_core::id::{Owner, Partition, Sequence, StreamId, TableId};
 use steadfast_harness::copy_folder;
 use steadfast_storage::backup::{
-    BackupKey, Chain, Extent, Migration, Order, Place, Policy, Progress, Restore, Restored, Taken,
-    migrate, restore_folder, take, take_folder,
+    BackupChain, BackupKey, BackupOptions, BackupProgress, BackupReport, Extent, FolderRestore,
+    RestorePolicy, RestoreReport, StorageLocation, StoreMigration, migrate, restore_folder, take,
+    take_folder,
 };
-use steadfast_storage::engine::{Scan, Start, Swap};
-use steadfast_storage::local::{Local, Options as LocalOptions};
-use steadfast_storage::memory::Memory;
+use steadfast_storage::engine::{CasOutcome, ReadPosition, Scan};
+use steadfast_storage::local::{LocalEngine, Options as LocalOptions};
+use steadfast_storage::memory::MemoryEngine;
 use steadfast_storage::{Engine, Error, Options, Store, Writes};
 use tokio::sync::watch;
 
@@ -39,8 +40,8 @@ const KNOWN: [&str; 5] = [
     "names/of-records",
 ];
 
-fn progress() -> watch::Sender<Progress> {
-    watch::channel(Progress::default()).0
+fn progress() -> watch::Sender<BackupProgress> {
+    watch::channel(BackupProgress::default()).0
 }
 
 fn start(engine: Arc<dyn Engine>) -> Store {
@@ -60,8 +61,8 @@ async fn fill(store: &Store, stage: u8) {
         let mut writes = Writes::new();
         let key = format!("{} {number}", KNOWN[1]);
         let value = format!("{} {number} {stage}", KNOWN[0]);
-        writes.put(Table(1), key.as_bytes(), value.as_bytes());
-        writes.publish(Stream(1), 1, format!("{} {number}", KNOWN[2]).into());
+        writes.put(TableId(1), key.as_bytes(), value.as_bytes());
+        writes.publish(StreamId(1), 1, format!("{} {number}", KNOWN[2]).into());
         ledger.commit(writes).await.unwrap();
     }
     let record = store.engine().cas(KNOWN[4], stage.into(), KNOWN[3].into());
@@ -69,7 +70,7 @@ async fn fill(store: &Store, stage: u8) {
     store.release(&ledger).await.unwrap();
 }
 
-async fn back_up(store: &Store, order: &Order) -> Result<Taken, Error> {
+async fn back_up(store: &Store, order: &BackupOptions) -> Result<BackupReport, Error> {
     let ledger = store.acquire(P).await.unwrap();
     let taken = take(store, order, &progress()).await;
     store.release(&ledger).await.unwrap();
@@ -78,21 +79,25 @@ async fn back_up(store: &Store, order: &Order) -> Result<Taken, Error> {
 
 /// Backups of both kinds, one on top of the other.
 async fn chain(to: &Path, key: Option<&BackupKey>) -> Store {
-    let store = start(Arc::new(Memory::new()));
+    let store = start(Arc::new(MemoryEngine::new()));
     for (stage, extent) in [FULL, INCREMENTAL].into_iter().enumerate() {
         fill(&store, stage as u8).await;
-        let mut order = Order::new(to, extent);
+        let mut order = BackupOptions::new(to, extent);
         order.key = key.cloned();
         back_up(&store, &order).await.unwrap();
     }
     store
 }
 
-async fn bring_back(from: &Path, data: &Path, key: Option<&BackupKey>) -> Result<Restored, Error> {
-    let order = Restore {
+async fn bring_back(
+    from: &Path,
+    data: &Path,
+    key: Option<&BackupKey>,
+) -> Result<RestoreReport, Error> {
+    let order = FolderRestore {
         from: from.into(),
         data: data.into(),
-        policy: Policy::Safe,
+        policy: RestorePolicy::Safe,
         key: key.cloned(),
     };
     restore_folder(&order, &progress()).await
@@ -104,11 +109,14 @@ async fn content(store: &Store) -> Vec<(Bytes, Bytes)> {
     let mut found = Vec::new();
     let snapshot = ledger.snapshot().unwrap();
     for table in [1, 2] {
-        let rows = snapshot.scan(Table(table), Scan::all(1000)).await.unwrap();
+        let rows = snapshot
+            .scan(TableId(table), Scan::all(1000))
+            .await
+            .unwrap();
         found.extend(rows.into_iter().map(|row| (row.key, row.value)));
     }
     drop(snapshot);
-    let read = ledger.read_events(Stream(1), Start::Sequence(Sequence(0)), usize::MAX);
+    let read = ledger.read_events(StreamId(1), ReadPosition::Sequence(Sequence(0)), usize::MAX);
     for batch in read.await.unwrap() {
         let place = [batch.first.0, batch.offset.0, batch.time.0 as u64];
         found.push((place.map(u64::to_be_bytes).concat().into(), batch.bytes));
@@ -119,7 +127,7 @@ async fn content(store: &Store) -> Vec<(Bytes, Bytes)> {
 
 fn open(folder: &Path) -> Store {
     start(Arc::new(
-        Local::open(folder, &LocalOptions::default()).unwrap(),
+        LocalEngine::open(folder, &LocalOptions::default()).unwrap(),
     ))
 }
 
@@ -183,7 +191,7 @@ async fn a_sealed_chain_is_checked_for_damage_without_its_key() {
     let key = BackupKey::new("one");
     chain(folder.path(), Some(&key)).await;
     let verify = |key: Option<&BackupKey>| {
-        let chain = Chain::open(folder.path(), key)?;
+        let chain = BackupChain::open(folder.path(), key)?;
         chain.verify(&progress()).map(|()| chain.is_opened())
     };
     assert!(!verify(None).unwrap() && verify(Some(&key)).unwrap());
@@ -203,13 +211,13 @@ async fn a_chain_is_sealed_with_one_key_or_not_at_all() {
     let path = |name: &str| folder.path().join(name);
     let (key, other) = (BackupKey::new("one"), BackupKey::new("two"));
     let sealed = chain(&path("sealed"), Some(&key)).await;
-    let on = |name: &str| Order::new(path(name), INCREMENTAL);
+    let on = |name: &str| BackupOptions::new(path(name), INCREMENTAL);
     for order in [on("sealed"), on("sealed").sealed(&other)] {
         assert_eq!(code(back_up(&sealed, &order).await), "STF-2051");
     }
     back_up(&sealed, &on("sealed").sealed(&key)).await.unwrap();
     // A full one begins a chain of its own, with another key.
-    let full = Order::new(path("sealed"), FULL).sealed(&other);
+    let full = BackupOptions::new(path("sealed"), FULL).sealed(&other);
     back_up(&sealed, &full).await.unwrap();
     back_up(&sealed, &on("sealed").sealed(&other))
         .await
@@ -231,7 +239,7 @@ async fn a_plain_backup_beside_sealed_ones_is_restored_by_its_name_only() {
     let (key, backups) = (BackupKey::new("one"), path("backups"));
     let store = chain(&backups, Some(&key)).await;
     for extent in [FULL, INCREMENTAL] {
-        let plain = back_up(&store, &Order::new(&backups, extent))
+        let plain = back_up(&store, &BackupOptions::new(&backups, extent))
             .await
             .unwrap();
         assert_eq!((plain.manifest.extent, plain.note), (extent, None));
@@ -254,9 +262,10 @@ fn bytes_of(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => found.extend(bytes_of(&path)),
-            false => drop(found.insert(path.clone(), fs::read(&path).unwrap())),
+        if path.is_dir() {
+            found.extend(bytes_of(&path))
+        } else {
+            drop(found.insert(path.clone(), fs::read(&path).unwrap()))
         }
     }
     found
@@ -269,17 +278,17 @@ async fn a_restore_that_is_refused_leaves_the_state_as_it_was() {
     let (key, backups) = (BackupKey::new("one"), path("backups"));
     let store = chain(&backups, Some(&key)).await;
     // The same files once more, for what is taken from another backup.
-    let full = Order::new(path("others"), FULL).sealed(&key);
+    let full = BackupOptions::new(path("others"), FULL).sealed(&key);
     let other = back_up(&store, &full).await.unwrap().folder;
     let own = open(&path("data"));
     fill(&own, 5).await;
     own.close().await;
     let before = bytes_of(&path("data"));
     let refused = async |key: Option<BackupKey>, codes: &[&str], what: &str| {
-        let order = Restore {
+        let order = FolderRestore {
             from: backups.clone(),
             data: path("data"),
-            policy: Policy::Force,
+            policy: RestorePolicy::Force,
             key,
         };
         let found = code(restore_folder(&order, &progress()).await);
@@ -302,10 +311,10 @@ async fn a_restore_that_is_refused_leaves_the_state_as_it_was() {
         refused(Some(key.clone()), &codes, &what).await;
         fs::write(&file, whole).unwrap();
     }
-    let order = Restore {
+    let order = FolderRestore {
         from: backups.clone(),
         data: path("data"),
-        policy: Policy::Force,
+        policy: RestorePolicy::Force,
         key: Some(key),
     };
     restore_folder(&order, &progress()).await.unwrap();
@@ -318,7 +327,7 @@ async fn no_altered_byte_is_ever_restored() {
     let folder = tempfile::tempdir().unwrap();
     let key = BackupKey::new("one");
     chain(folder.path(), Some(&key)).await;
-    let verify = || Chain::open(folder.path(), Some(&key))?.verify(&progress());
+    let verify = || BackupChain::open(folder.path(), Some(&key))?.verify(&progress());
     verify().unwrap();
     let mut count = 0;
     for file in files(folder.path()) {
@@ -352,7 +361,7 @@ async fn files_of_another_backup_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let key = BackupKey::new("one");
     let store = chain(folder.path(), Some(&key)).await;
-    let full = Order::new(folder.path(), FULL).sealed(&key);
+    let full = BackupOptions::new(folder.path(), FULL).sealed(&key);
     back_up(&store, &full).await.unwrap();
     back_up(&store, &full).await.unwrap();
     let [own, other] = [3, 4].map(|n| folder.path().join(format!("00000{n}-full")));
@@ -361,11 +370,11 @@ async fn files_of_another_backup_are_refused() {
         let whole = fs::read(&kept).unwrap();
         assert_eq!(whole.len(), fs::read(&taken).unwrap().len());
         fs::copy(&taken, &kept).unwrap();
-        let chain = Chain::open(&own, Some(&key)).unwrap();
+        let chain = BackupChain::open(&own, Some(&key)).unwrap();
         assert_eq!(code(chain.verify(&progress())), "STF-2063", "{name}");
         fs::write(&kept, whole).unwrap();
     }
-    Chain::open(&own, Some(&key))
+    BackupChain::open(&own, Some(&key))
         .unwrap()
         .verify(&progress())
         .unwrap();
@@ -373,9 +382,9 @@ async fn files_of_another_backup_are_refused() {
 
 /// Moves a store; answers the files that its scratch folder was seen to hold.
 async fn seen_while_moving(data: &Path, to: &Path, scratch: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let migration = Migration {
-        from: Place::Folder(data.into()),
-        to: Place::Folder(to.into()),
+    let migration = StoreMigration {
+        from: StorageLocation::Folder(data.into()),
+        to: StorageLocation::Folder(to.into()),
         scratch: scratch.into(),
     };
     let done = Arc::new(AtomicBool::new(false));
@@ -456,7 +465,7 @@ async fn backups_of_both_formats_come_back() {
     let key = BackupKey::new("the key of the frozen backup");
     if let Some(to) = std::env::var_os("STEADFAST_WRITE_FIXTURE") {
         for extent in [FULL, INCREMENTAL] {
-            let order = Order::new(&to, extent).sealed(&key);
+            let order = BackupOptions::new(&to, extent).sealed(&key);
             take_folder(&path("data"), &order, &progress())
                 .await
                 .unwrap();
@@ -482,13 +491,13 @@ async fn backups_of_both_formats_come_back() {
 /// The folder of the frozen backups as it was when they were taken: in the same life.
 async fn folder_of_backup_1(data: &Path) {
     copy_folder(&fixtures("format-1"), data).unwrap();
-    let chain = Chain::open(&fixtures("backup-1"), None).unwrap();
+    let chain = BackupChain::open(&fixtures("backup-1"), None).unwrap();
     let store = open(data);
     let known = store.engine().list("store/life").await.unwrap();
     let version = known.first().map_or(0, |record| record.version);
     let life = chain.last().store.clone();
     let swap = store.engine().cas("store/life", version, life.into()).await;
-    assert!(matches!(swap.unwrap(), Swap::Done(_)));
+    assert!(matches!(swap.unwrap(), CasOutcome::Done(_)));
     store.close().await;
 }
 
@@ -502,7 +511,7 @@ async fn after_an_upgrade_an_incremental_backup_begins_a_sealed_chain() {
     copy_folder(&fixtures("backup-1"), &backups).unwrap();
     let before = bytes_of(&backups);
     let key = BackupKey::new("one");
-    let order = Order::new(&backups, INCREMENTAL).sealed(&key);
+    let order = BackupOptions::new(&backups, INCREMENTAL).sealed(&key);
     let mut taken = Vec::new();
     for _ in 0..2 {
         let one = take_folder(&data, &order, &progress()).await.unwrap();
@@ -525,7 +534,7 @@ async fn after_an_upgrade_an_incremental_backup_begins_a_sealed_chain() {
         ("000003-full", Some(&key), 1),
         ("000004-incremental", Some(&key), 2),
     ] {
-        let chain = Chain::open(&backups.join(name), key).unwrap();
+        let chain = BackupChain::open(&backups.join(name), key).unwrap();
         assert_eq!(chain.manifests().count(), links, "{name}");
         assert!(
             chain
@@ -549,7 +558,7 @@ async fn after_an_upgrade_plain_chains_go_on_and_foreign_ones_are_refused() {
     let path = |name: &str| folder.path().join(name);
     folder_of_backup_1(&path("data")).await;
     copy_folder(&fixtures("backup-1"), &path("backups")).unwrap();
-    let order = Order::new(path("backups"), INCREMENTAL);
+    let order = BackupOptions::new(path("backups"), INCREMENTAL);
     let taken = take_folder(&path("data"), &order, &progress()).await;
     let taken = taken.unwrap();
     assert_eq!((taken.manifest.extent, taken.note), (INCREMENTAL, None));

@@ -8,17 +8,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value;
-use steadfast_core::id::{Owner, Partition, Stream, Table};
+use steadfast_core::id::{Owner, Partition, StreamId, TableId};
 use steadfast_storage::backup::{
-    Chain, Extent, Manifest, Order, Policy, Progress, Restore, restore_folder, take_folder,
+    BackupChain, BackupOptions, BackupProgress, Extent, FolderRestore, Manifest, RestorePolicy,
+    restore_folder, take_folder,
 };
-use steadfast_storage::local::{Local, Options as LocalOptions};
+use steadfast_storage::local::{LocalEngine, Options as LocalOptions};
 use steadfast_storage::{Error, Options, Store, Writes};
 use tokio::sync::watch;
 use xxhash_rust::xxh3::xxh3_128;
 
-fn progress() -> watch::Sender<Progress> {
-    watch::channel(Progress::default()).0
+fn progress() -> watch::Sender<BackupProgress> {
+    watch::channel(BackupProgress::default()).0
 }
 
 /// A data folder with rows and events of two partitions.
@@ -27,14 +28,14 @@ async fn fill(folder: &Path, seed: u8) {
         node: 1,
         incarnation: fastrand::u128(..),
     };
-    let engine = Local::open(folder, &LocalOptions::default()).unwrap();
+    let engine = LocalEngine::open(folder, &LocalOptions::default()).unwrap();
     let store = Store::start(Arc::new(engine), Options::new(owner));
     for partition in [3, 4] {
         let ledger = store.acquire(Partition(partition)).await.unwrap();
         for number in 0..50u8 {
             let mut writes = Writes::new();
-            writes.put(Table(1), &[number], &[seed; 100]);
-            writes.publish(Stream(1), 1, vec![seed; 100].into());
+            writes.put(TableId(1), &[number], &[seed; 100]);
+            writes.publish(StreamId(1), 1, vec![seed; 100].into());
             ledger.commit(writes).await.unwrap();
         }
     }
@@ -46,9 +47,10 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => found.extend(files(&path)),
-            false => drop(found.insert(path.clone(), fs::read(&path).unwrap())),
+        if path.is_dir() {
+            found.extend(files(&path))
+        } else {
+            drop(found.insert(path.clone(), fs::read(&path).unwrap()))
         }
     }
     found
@@ -81,16 +83,16 @@ fn seal_file(backup: &Path, name: &str, old: &[u8]) {
 
 async fn backed_up(root: &Path) -> PathBuf {
     fill(&root.join("source"), 1).await;
-    let order = Order::new(root.join("backups"), Extent::Full);
+    let order = BackupOptions::new(root.join("backups"), Extent::Full);
     let taken = take_folder(&root.join("source"), &order, &progress()).await;
     taken.unwrap().folder
 }
 
 async fn bring_back(from: &Path, data: &Path) -> Result<(), Error> {
-    let order = Restore {
+    let order = FolderRestore {
         from: from.into(),
         data: data.into(),
-        policy: Policy::Force,
+        policy: RestorePolicy::Force,
         key: None,
     };
     restore_folder(&order, &progress()).await.map(drop)
@@ -112,7 +114,7 @@ async fn a_restore_that_fails_while_it_writes_leaves_the_state_as_it_was() {
         let error = bring_back(&backup, &data).await.unwrap_err();
         assert_eq!(error.code().0, "STF-2057", "{error}");
         assert!(files(&data) == before, "it was changed");
-        drop(Local::open(&data, &LocalOptions::default()).unwrap());
+        drop(LocalEngine::open(&data, &LocalOptions::default()).unwrap());
     }
     // A folder without a state has none afterwards either.
     let error = bring_back(&backup, &root.join("new")).await.unwrap_err();
@@ -133,7 +135,7 @@ async fn blocks_of_a_plain_chain_are_verified_before_a_restore_begins() {
     altered[40] ^= 1;
     fs::write(backup.join(name), altered).unwrap();
     seal_file(&backup, name, &whole);
-    let chain = Chain::open(&backup, None).unwrap();
+    let chain = BackupChain::open(&backup, None).unwrap();
     let error = chain.verify(&progress()).unwrap_err();
     assert_eq!(error.code().0, "STF-2053", "{error}");
     let error = bring_back(&backup, &root.join("data")).await.unwrap_err();

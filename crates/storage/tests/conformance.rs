@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 use seam::{Subject, suite};
 use steadfast_core::clock::VirtualClock;
-use steadfast_storage::hostile::{Faults, Hostile};
-use steadfast_storage::local::{Local, Options};
-use steadfast_storage::memory::Memory;
+use steadfast_storage::hostile::{EngineFaults, HostileEngine};
+use steadfast_storage::local::{LocalEngine, Options};
+use steadfast_storage::memory::MemoryEngine;
 
 async fn memory() -> Subject {
     let clock = VirtualClock::default();
     Subject {
-        engine: Arc::new(Memory::with_clock(Arc::new(clock.clone()))),
+        engine: Arc::new(MemoryEngine::with_clock(Arc::new(clock.clone()))),
         clock,
         _folder: None,
     }
@@ -34,7 +34,7 @@ async fn local() -> Subject {
         ..Options::default()
     };
     Subject {
-        engine: Arc::new(Local::open(folder.path(), &options).unwrap()),
+        engine: Arc::new(LocalEngine::open(folder.path(), &options).unwrap()),
         clock,
         _folder: Some(folder),
     }
@@ -43,12 +43,12 @@ async fn local() -> Subject {
 /// The hostile engine only delays here: its other faults are no conformance.
 async fn hostile() -> Subject {
     let subject = memory().await;
-    let faults = Faults {
+    let faults = EngineFaults {
         delay: 30,
-        ..Faults::default()
+        ..EngineFaults::default()
     };
     Subject {
-        engine: Arc::new(Hostile::new(subject.engine, faults, 7)),
+        engine: Arc::new(HostileEngine::new(subject.engine, faults, 7)),
         clock: subject.clock,
         _folder: None,
     }

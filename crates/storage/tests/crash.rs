@@ -13,15 +13,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use steadfast_core::id::{Owner, Partition, Sequence, Stream, Table};
+use steadfast_core::id::{Owner, Partition, Sequence, StreamId, TableId};
 use steadfast_harness::Process;
-use steadfast_storage::engine::{Scan, Start};
-use steadfast_storage::local::{self, Local};
-use steadfast_storage::{Ledger, Options, Store, View, Writes};
+use steadfast_storage::engine::{ReadPosition, Scan};
+use steadfast_storage::local::{self, LocalEngine};
+use steadfast_storage::{Ledger, Options, Store, Visibility, Writes};
 
 const PARTITIONS: u32 = 8;
-const ROWS: Table = Table(1);
-const EVENTS: Stream = Stream(1);
+const ROWS: TableId = TableId(1);
+const EVENTS: StreamId = StreamId(1);
 /// Rows and events that are kept; older ones are deleted and trimmed.
 const WINDOW: u64 = 50;
 const FOLDER: &str = "STEADFAST_CRASH_FOLDER";
@@ -53,11 +53,11 @@ fn a_second_process_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let mut child = start(folder.path());
     child.wait_for(|line| line == "ready", PATIENCE).unwrap();
-    let refused = Local::open(folder.path(), &local::Options::default());
+    let refused = LocalEngine::open(folder.path(), &local::Options::default());
     let error = refused.err().expect("two processes have the folder open");
     assert_eq!(error.code().0, "STF-2001", "{error}");
     child.kill().unwrap();
-    Local::open(folder.path(), &local::Options::default()).unwrap();
+    LocalEngine::open(folder.path(), &local::Options::default()).unwrap();
 }
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -129,7 +129,10 @@ fn check(folder: &Path, acked: &mut [u64], round: u64) {
 }
 
 async fn count(ledger: &Ledger) -> u64 {
-    let row = ledger.get(ROWS, b"count", View::Durable).await.unwrap();
+    let row = ledger
+        .get(ROWS, b"count", Visibility::Durable)
+        .await
+        .unwrap();
     row.map_or(0, |row| std::str::from_utf8(&row).unwrap().parse().unwrap())
 }
 
@@ -162,7 +165,7 @@ async fn check_events(ledger: &Ledger, count: u64) {
     let mut next = head.first;
     loop {
         let page = ledger
-            .read_events(EVENTS, Start::Sequence(next), 100_000)
+            .read_events(EVENTS, ReadPosition::Sequence(next), 100_000)
             .await
             .unwrap();
         let Some(last) = page.last().map(|batch| batch.next()) else {
@@ -204,7 +207,7 @@ fn open(folder: &Path, incarnation: u128) -> Store {
         inline_event_bytes: 16 * 1024,
         ..local::Options::default()
     };
-    let engine = Local::open(folder, &options).unwrap();
+    let engine = LocalEngine::open(folder, &options).unwrap();
     let mut options = Options::new(Owner {
         node: 1,
         incarnation,
@@ -259,7 +262,7 @@ async fn trim(ledger: &Ledger, writes: &mut Writes) {
     let head = ledger.stream(EVENTS).unwrap().unwrap_or_default();
     let from = Sequence(head.next.0.saturating_sub(WINDOW));
     let page = ledger
-        .read_events(EVENTS, Start::Sequence(from), 1)
+        .read_events(EVENTS, ReadPosition::Sequence(from), 1)
         .await
         .unwrap();
     if let Some(batch) = page.first() {

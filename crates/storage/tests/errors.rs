@@ -7,15 +7,15 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use steadfast_core::id::{Owner, Partition, Sequence, Stream, Table};
+use steadfast_core::id::{Owner, Partition, Sequence, StreamId, TableId};
 use steadfast_harness::FakeDisk;
-use steadfast_storage::engine::Start;
-use steadfast_storage::local::{Local, Options as LocalOptions};
-use steadfast_storage::{Error, Kind, Ledger, Options, Result, Store, View, Writes};
+use steadfast_storage::engine::ReadPosition;
+use steadfast_storage::local::{LocalEngine, Options as LocalOptions};
+use steadfast_storage::{Error, ErrorKind, Ledger, Options, Result, Store, Visibility, Writes};
 
 const P: Partition = Partition(0);
-const T: Table = Table(1);
-const S: Stream = Stream(1);
+const T: TableId = TableId(1);
+const S: StreamId = StreamId(1);
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
@@ -31,7 +31,7 @@ fn options() -> LocalOptions {
 }
 
 async fn open(path: &Path) -> Result<(Store, Ledger)> {
-    let engine = Local::open(path, &options())?;
+    let engine = LocalEngine::open(path, &options())?;
     let owner = Owner {
         node: 1,
         incarnation: 1,
@@ -67,7 +67,9 @@ fn check(path: &Path, count: u64) {
     block_on(async {
         let (store, ledger) = open(path).await.unwrap();
         for number in 0..count {
-            let row = ledger.get(T, &number.to_be_bytes(), View::Durable).await;
+            let row = ledger
+                .get(T, &number.to_be_bytes(), Visibility::Durable)
+                .await;
             assert_eq!(row.unwrap().unwrap()[..], [number as u8; 300]);
         }
         let head = ledger.stream(S).unwrap().unwrap_or_default();
@@ -78,7 +80,7 @@ fn check(path: &Path, count: u64) {
 }
 
 fn error_of(path: &Path) -> Error {
-    Local::open(path, &options())
+    LocalEngine::open(path, &options())
         .err()
         .expect("it should not open")
 }
@@ -97,7 +99,7 @@ fn log_file(disk: &FakeDisk) -> PathBuf {
 fn a_second_opener_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     fill(folder.path(), 3, false);
-    let first = Local::open(folder.path(), &options()).unwrap();
+    let first = LocalEngine::open(folder.path(), &options()).unwrap();
     let error = error_of(folder.path());
     assert_eq!(error.code().0, "STF-2001", "{error}");
     drop(first);
@@ -207,7 +209,7 @@ fn a_flipped_bit_in_the_log_is_refused_with_its_place() {
         }
         disk.flip_bit(&file, at).unwrap();
         let error = error_of(&path);
-        let Kind::Corrupt {
+        let ErrorKind::Corrupt {
             file: named,
             offset,
             ..
@@ -282,10 +284,10 @@ fn a_flipped_bit_in_events_is_noticed_when_read() {
     disk.flip_bit(file, 3 * 90 + 60).unwrap();
     block_on(async {
         let (store, ledger) = open(&path).await.unwrap();
-        let start = Start::Sequence(Sequence(0));
+        let start = ReadPosition::Sequence(Sequence(0));
         let error = ledger.read_events(S, start, usize::MAX).await.unwrap_err();
         assert_eq!(error.code().0, "STF-2003", "{error}");
-        let Kind::Corrupt {
+        let ErrorKind::Corrupt {
             file: named,
             offset,
             ..
@@ -295,7 +297,7 @@ fn a_flipped_bit_in_events_is_noticed_when_read() {
         };
         assert!(named.ends_with(file) && *offset == 270, "{error}");
         let rest = ledger
-            .read_events(S, Start::Sequence(Sequence(4)), usize::MAX)
+            .read_events(S, ReadPosition::Sequence(Sequence(4)), usize::MAX)
             .await;
         assert_eq!(rest.unwrap().len(), 6, "the others can be read");
         store.close().await;
@@ -320,7 +322,9 @@ fn a_flipped_bit_in_the_tables_is_noticed() {
     let outcome = block_on(async {
         let (store, ledger) = open(&path).await?;
         for number in 0..200u64 {
-            let row = ledger.get(T, &number.to_be_bytes(), View::Durable).await?;
+            let row = ledger
+                .get(T, &number.to_be_bytes(), Visibility::Durable)
+                .await?;
             assert_eq!(row.unwrap()[..], [number as u8; 300]);
         }
         store.close().await;
@@ -340,7 +344,7 @@ fn the_log_stays_within_its_budget() {
     };
     let mut largest = 0;
     block_on(async {
-        let engine = Local::open(folder.path(), &local).unwrap();
+        let engine = LocalEngine::open(folder.path(), &local).unwrap();
         let mut options = Options::new(Owner {
             node: 1,
             incarnation: 1,

@@ -11,18 +11,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use steadfast_core::clock::{Timestamp, VirtualClock};
-use steadfast_core::id::{Lsn, Owner, Partition, Sequence, Stream, Table};
+use steadfast_core::id::{Lsn, Owner, Partition, Sequence, StreamId, TableId};
 use steadfast_harness::copy_folder;
-use steadfast_storage::engine::{Engine, Scan, Start, Swap};
-use steadfast_storage::local::{Local, Options as LocalOptions};
-use steadfast_storage::{Options, Store, View, Writes};
+use steadfast_storage::engine::{CasOutcome, Engine, ReadPosition, Scan};
+use steadfast_storage::local::{LocalEngine, Options as LocalOptions};
+use steadfast_storage::{Options, Store, Visibility, Writes};
 
 const P: Partition = Partition::new(0, 3);
-const ROWS: Table = Table(1);
-const CLEARED: Table = Table(2);
-const EVENTS: Stream = Stream(1);
+const ROWS: TableId = TableId(1);
+const CLEARED: TableId = TableId(2);
+const EVENTS: StreamId = StreamId(1);
 
-fn open(folder: &Path) -> (Arc<Local>, Store) {
+fn open(folder: &Path) -> (Arc<LocalEngine>, Store) {
     let clock = VirtualClock::starting_at(Timestamp(1_790_000_000_000));
     let local = LocalOptions {
         log_file_bytes: 16 * 1024,
@@ -32,7 +32,7 @@ fn open(folder: &Path) -> (Arc<Local>, Store) {
         background: false,
         ..LocalOptions::default()
     };
-    let engine = Arc::new(Local::open(folder, &local).unwrap());
+    let engine = Arc::new(LocalEngine::open(folder, &local).unwrap());
     let mut options = Options::new(Owner {
         node: 1,
         incarnation: 7,
@@ -69,7 +69,7 @@ async fn write(folder: &Path) {
         if number == 40 {
             writes.clear(CLEARED);
             let batch = ledger
-                .read_events(EVENTS, Start::Sequence(Sequence(20)), 1)
+                .read_events(EVENTS, ReadPosition::Sequence(Sequence(20)), 1)
                 .await;
             let batch = batch.unwrap().remove(0);
             writes.trim(EVENTS, batch.first, batch.offset);
@@ -97,7 +97,7 @@ async fn check(folder: &Path) {
     let deleted: Vec<u32> = (0..60u32).step_by(10).map(|number| number / 2).collect();
     for number in 0..60u32 {
         let row = ledger
-            .get(ROWS, &number.to_be_bytes(), View::Durable)
+            .get(ROWS, &number.to_be_bytes(), Visibility::Durable)
             .await
             .unwrap();
         // Row 0 deletes itself; the others were there before.
@@ -110,7 +110,7 @@ async fn check(folder: &Path) {
     let head = ledger.stream(EVENTS).unwrap().unwrap();
     assert_eq!((head.first, head.next), (Sequence(20), Sequence(120)));
     let batches = ledger
-        .read_events(EVENTS, Start::Sequence(Sequence(0)), usize::MAX)
+        .read_events(EVENTS, ReadPosition::Sequence(Sequence(0)), usize::MAX)
         .await
         .unwrap();
     assert_eq!(batches.len(), 50);
@@ -124,10 +124,10 @@ async fn check(folder: &Path) {
         .cas("nodes/1", 2, Bytes::from_static(b"third"))
         .await
         .unwrap();
-    assert_eq!(third, Swap::Done(3));
+    assert_eq!(third, CasOutcome::Done(3));
     let mut writes = Writes::new();
     writes.publish(EVENTS, 1, events(60).into());
-    let placed = ledger.commit(writes).await.unwrap().places[0];
+    let placed = ledger.commit(writes).await.unwrap().positions[0];
     assert_eq!(placed.first, Sequence(120));
     drop(snapshot);
     ledger.flush().await.unwrap();

@@ -17,9 +17,9 @@ use pg::{S, T, WE, cluster, quorum, wait};
 use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_core::id::{Partition, Sequence};
 use steadfast_harness::postgres::{Manager, PostgresCluster};
-use steadfast_storage::engine::{Engine, Start};
-use steadfast_storage::postgres::{Options, Postgres};
-use steadfast_storage::{Ledger, Options as StoreOptions, Store, View, Writes};
+use steadfast_storage::engine::{Engine, ReadPosition};
+use steadfast_storage::postgres::{Options, PostgresEngine};
+use steadfast_storage::{Ledger, Options as StoreOptions, Store, Visibility, Writes};
 use tokio::task::JoinHandle;
 
 const WRITERS: u32 = 8;
@@ -34,10 +34,10 @@ struct Load {
 
 impl Load {
     async fn start(options: Options) -> Self {
-        Self::on(Arc::new(Postgres::open(options).await.unwrap())).await
+        Self::on(Arc::new(PostgresEngine::open(options).await.unwrap())).await
     }
 
-    async fn on(engine: Arc<Postgres>) -> Self {
+    async fn on(engine: Arc<PostgresEngine>) -> Self {
         let mut settings = StoreOptions::new(WE);
         // Small, so that flushes run all the time, and events come from the database.
         settings.log_target = 256 * 1024;
@@ -140,7 +140,7 @@ async fn write(
 }
 
 async fn stored(ledger: &Ledger) -> u64 {
-    let value = ledger.get(T, b"count", View::Durable).await.unwrap();
+    let value = ledger.get(T, b"count", Visibility::Durable).await.unwrap();
     value.map_or(0, |value| u64::from_be_bytes(value[..].try_into().unwrap()))
 }
 
@@ -148,7 +148,7 @@ async fn stored(ledger: &Ledger) -> u64 {
 async fn events(ledger: &Ledger) -> u64 {
     let mut count = 0;
     loop {
-        let from = Start::Sequence(Sequence(count));
+        let from = ReadPosition::Sequence(Sequence(count));
         let batches = ledger.read_events(S, from, 1024 * 1024).await.unwrap();
         if batches.is_empty() {
             return count;
@@ -300,7 +300,7 @@ async fn promoted(manager: &Manager, before: u32) -> Duration {
 #[tokio::test(flavor = "multi_thread")]
 async fn c63_a_standby_that_joins_under_load_is_equal() {
     let mut cluster = cluster();
-    let engine = Arc::new(Postgres::open(quorum(&cluster)).await.unwrap());
+    let engine = Arc::new(PostgresEngine::open(quorum(&cluster)).await.unwrap());
     let load = Load::on(Arc::clone(&engine)).await;
     load.progress().await;
     let standby = cluster.standbys()[0];
@@ -329,7 +329,7 @@ async fn c63_a_standby_that_joins_under_load_is_equal() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_leaves_a_frozen_primary_once_another_is_known() {
     let mut cluster = cluster();
-    let engine = Arc::new(Postgres::open(quorum(&cluster)).await.unwrap());
+    let engine = Arc::new(PostgresEngine::open(quorum(&cluster)).await.unwrap());
     // So that there is a connection to read on.
     engine.list("").await.unwrap();
     let primary = cluster.primary();

@@ -15,13 +15,13 @@ use pg::{
 use steadfast_core::clock::{Clock, SystemClock, VirtualClock};
 use steadfast_core::id::{EntryNumber, Epoch};
 use steadfast_harness::postgres::{PostgresCluster, PostgresServer, cut_in_half, flip_byte};
-use steadfast_storage::engine::{Acquired, Engine, Outcome};
-use steadfast_storage::postgres::{Options, Postgres};
-use steadfast_storage::{Kind, Options as StoreOptions, Store, Writes};
+use steadfast_storage::engine::{AcquireOutcome, Engine, Outcome};
+use steadfast_storage::postgres::{Options, PostgresEngine};
+use steadfast_storage::{ErrorKind, Options as StoreOptions, Store, Writes};
 
 const WAITING: &str = "select count(*) from pg_stat_activity where wait_event = 'SyncRep'";
 
-async fn numbers(engine: &Postgres) -> Vec<u64> {
+async fn numbers(engine: &PostgresEngine) -> Vec<u64> {
     let entries = engine.replay(P, EntryNumber(1), usize::MAX).await.unwrap();
     entries.iter().map(|entry| entry.number.0).collect()
 }
@@ -51,7 +51,10 @@ async fn t02_an_old_primary_is_never_gone_back_to() {
             .wait_for("select pg_is_in_recovery()", "f")
     });
     let error = engine.acquire(P, WE, Epoch(2)).await.unwrap_err();
-    assert!(matches!(error.kind(), Kind::Unreachable { .. }), "{error}");
+    assert!(
+        matches!(error.kind(), ErrorKind::Unreachable { .. }),
+        "{error}"
+    );
     assert!(error.to_string().contains("old primary"), "{error}");
 }
 
@@ -146,7 +149,7 @@ mod c64_false_progress {
         assert!(!taking.is_finished());
         wait(|| cluster.server(primary).kill());
         wait(|| cluster.promote_by_rule());
-        let Acquired::Granted(tenure) = taking.await.unwrap().unwrap() else {
+        let AcquireOutcome::Granted(tenure) = taking.await.unwrap().unwrap() else {
             panic!("no other owner has the partition");
         };
         assert_eq!((tenure.epoch, tenure.last), (Epoch(2), EntryNumber(1)));
@@ -179,7 +182,7 @@ async fn t07_a_wrong_promotion_is_detected() {
     let error = ledger.commit(put(3)).await.unwrap_err();
     assert!(error.to_string().contains("STF-2016"), "{error}");
     let error = store.acquire(P).await.err().unwrap();
-    assert!(matches!(error.kind(), Kind::Lost { .. }), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::Lost { .. }), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -201,12 +204,12 @@ async fn t08_replication_that_is_switched_off_refuses_writes() {
     wait(|| server.wait_for("show synchronous_standby_names", ""));
     let error = engine.append(&[entry(P, 1, 2, b"two")]).await.unwrap_err();
     assert!(
-        matches!(error.kind(), Kind::UnsafeStorage { .. }),
+        matches!(error.kind(), ErrorKind::UnsafeStorage { .. }),
         "{error}"
     );
     let error = engine.acquire(Q, WE, Epoch(0)).await.unwrap_err();
     assert!(
-        matches!(error.kind(), Kind::UnsafeStorage { .. }),
+        matches!(error.kind(), ErrorKind::UnsafeStorage { .. }),
         "{error}"
     );
     // One that looks often knows it by itself.
@@ -252,7 +255,7 @@ async fn t09_a_stale_epoch_is_refused_inside_a_shared_statement() {
 }
 
 /// A partition with a long log, many rows and events, all of it on every server's disk.
-async fn fill(cluster: &mut PostgresCluster, engine: &Postgres) {
+async fn fill(cluster: &mut PostgresCluster, engine: &PostgresEngine) {
     take(engine, P, WE, 0).await;
     for number in 1..=150 {
         commit(engine, event(P, 1, number, &[number as u8; 1000])).await;
@@ -317,10 +320,16 @@ async fn promote_damaged(table: &str, damage: fn(&Path) -> anyhow::Result<()>) -
     wait(|| cluster.wait_for_standbys(1));
     let fresh = open(quorum(&cluster)).await;
     let refused = fresh.acquire(P, THEY, Epoch(1)).await.unwrap_err();
-    assert!(matches!(refused.kind(), Kind::Damaged { .. }), "{refused}");
+    assert!(
+        matches!(refused.kind(), ErrorKind::Damaged { .. }),
+        "{refused}"
+    );
     // The owner that has it since before must not believe the new primary either.
     let error = engine.get(P, T, b"none").await.unwrap_err();
-    let is_stopped = matches!(error.kind(), Kind::Damaged { .. } | Kind::Fenced { .. });
+    let is_stopped = matches!(
+        error.kind(),
+        ErrorKind::Damaged { .. } | ErrorKind::Fenced { .. }
+    );
     assert!(is_stopped, "{error}");
     refused.to_string()
 }
@@ -387,7 +396,10 @@ async fn t13_a_slow_flush_throttles() {
         }
         assert!(done < 1000, "writes are not throttled");
     };
-    assert!(matches!(error.kind(), Kind::Throttled { .. }), "{error}");
+    assert!(
+        matches!(error.kind(), ErrorKind::Throttled { .. }),
+        "{error}"
+    );
     client.batch_execute("rollback").await.unwrap();
     // Nothing else is wrong: once the flush gets through, so do writers.
     while write(done).await.is_err() {
@@ -475,9 +487,9 @@ async fn t15_a_lost_acquisition_of_our_own_does_not_fence_us() {
     wait(|| PostgresServer::shared().wait_for(&waiting, "t"));
     client.batch_execute("rollback").await.unwrap();
     let tenure = match taking.await.unwrap() {
-        Acquired::Granted(tenure) => tenure,
+        AcquireOutcome::Granted(tenure) => tenure,
         // One of the lost attempts has taken it, for us.
-        Acquired::Refused { epoch, owner } => {
+        AcquireOutcome::Refused { epoch, owner } => {
             assert_eq!((epoch, owner), (Epoch(2), Some(WE)));
             take(&engine, P, WE, epoch.0).await
         }
@@ -508,7 +520,7 @@ async fn a_lease_of_before_a_failover_counts_for_one_time_more() {
     }
     let is_taken = async |partition| {
         let answer = theirs.acquire(partition, THEY, Epoch(1)).await.unwrap();
-        matches!(answer, Acquired::Granted(_))
+        matches!(answer, AcquireOutcome::Granted(_))
     };
     // The same primary: when it ends, it ends.
     clock.advance(ttl - second);

@@ -10,7 +10,7 @@ use pg::{P, WE, cluster, commit, event, flush, open, single, take, wait};
 use steadfast_core::id::Epoch;
 use steadfast_harness::postgres::PostgresServer;
 use steadfast_storage::Engine;
-use steadfast_storage::postgres::{Durability, Options, Postgres};
+use steadfast_storage::postgres::{Durability, Options, PostgresEngine};
 
 /// A server of its own, with settings.
 fn server(settings: &str) -> PostgresServer {
@@ -23,7 +23,7 @@ fn server(settings: &str) -> PostgresServer {
 
 /// The code and the text of the refusal.
 async fn refusal(options: Options) -> (String, String) {
-    match Postgres::open(options).await {
+    match PostgresEngine::open(options).await {
         Ok(_) => panic!("it was not refused"),
         Err(error) => (error.code().to_string(), error.to_string()),
     }
@@ -172,9 +172,9 @@ async fn a_bad_address_is_refused() {
     options.schema = "Robert'); drop table".to_string();
     let (code, text) = refusal(options).await;
     assert_eq!(code, "STF-2037", "{text}");
-    let mut nobody = Options::new("postgres://user@127.0.0.1:1/x");
-    nobody.patience = Duration::from_millis(500);
-    let (code, text) = refusal(nobody).await;
+    let mut unreachable = Options::new("postgres://user@127.0.0.1:1/x");
+    unreachable.patience = Duration::from_millis(500);
+    let (code, text) = refusal(unreachable).await;
     assert_eq!(code, "STF-2032", "{text}");
 }
 

@@ -15,13 +15,13 @@ use bytes::Bytes;
 use fastrand::Rng;
 use pg::{P, Q, S, T, THEY, WE, commit, entry, event, flush, open, single, take, wait};
 use steadfast_core::clock::{Timestamp, VirtualClock};
-use steadfast_core::id::{EntryNumber, Epoch, Owner, Sequence, Table};
+use steadfast_core::id::{EntryNumber, Epoch, Owner, Sequence, TableId};
 use steadfast_harness::postgres::PostgresServer;
-use steadfast_storage::Kind;
+use steadfast_storage::ErrorKind;
 use steadfast_storage::engine::{
-    Acquired, Change, Engine, Entry, EventBatch, Flush, Outcome, Scan, Start,
+    AcquireOutcome, Engine, Entry, EventBatch, Flush, FlushedRow, Outcome, ReadPosition, Scan,
 };
-use steadfast_storage::postgres::{Options, Postgres};
+use steadfast_storage::postgres::{Options, PostgresEngine};
 
 type Model = BTreeMap<(u32, Vec<u8>), Vec<u8>>;
 
@@ -34,8 +34,8 @@ fn key(rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-fn change(rng: &mut Rng, model: &mut Model, clears: &[Table]) -> Vec<Change> {
-    model.retain(|(table, _), _| !clears.contains(&Table(*table)));
+fn change(rng: &mut Rng, model: &mut Model, clears: &[TableId]) -> Vec<FlushedRow> {
+    model.retain(|(table, _), _| !clears.contains(&TableId(*table)));
     let keys: BTreeSet<(u32, Vec<u8>)> = (0..rng.usize(..30))
         .map(|_| (rng.u32(1..4), key(rng)))
         .collect();
@@ -46,8 +46,8 @@ fn change(rng: &mut Rng, model: &mut Model, clears: &[Table]) -> Vec<Change> {
             Some(value) => drop(model.insert((table, key.clone()), value)),
             None => drop(model.remove(&(table, key.clone()))),
         }
-        rows.push(Change {
-            table: Table(table),
+        rows.push(FlushedRow {
+            table: TableId(table),
             key: key.into(),
             value: value.map(Bytes::from),
         });
@@ -55,7 +55,7 @@ fn change(rng: &mut Rng, model: &mut Model, clears: &[Table]) -> Vec<Change> {
     rows
 }
 
-async fn compare(rng: &mut Rng, engine: &Postgres, model: &Model) {
+async fn compare(rng: &mut Rng, engine: &PostgresEngine, model: &Model) {
     for table in 1..4 {
         let bound = |rng: &mut Rng| match rng.u8(..3) {
             0 => Bound::Unbounded,
@@ -85,7 +85,9 @@ async fn compare(rng: &mut Rng, engine: &Postgres, model: &Model) {
             .take(limit)
             .collect();
         let (from, to) = (from.clone(), to.clone());
-        let found = engine.scan(P, Table(table), Scan { from, to, limit }).await;
+        let found = engine
+            .scan(P, TableId(table), Scan { from, to, limit })
+            .await;
         let found = found.unwrap();
         let found: Vec<_> = found
             .iter()
@@ -93,7 +95,7 @@ async fn compare(rng: &mut Rng, engine: &Postgres, model: &Model) {
             .collect();
         assert_eq!(found, expected);
         let wanted = key(rng);
-        let row = engine.get(P, Table(table), &wanted).await.unwrap();
+        let row = engine.get(P, TableId(table), &wanted).await.unwrap();
         let expected = model.get(&(table, wanted)).map(Vec::as_slice);
         assert_eq!(row.as_deref(), expected);
     }
@@ -111,7 +113,7 @@ async fn random_flushes_equal_a_model() {
     let mut model = Model::new();
     for round in 1..=60 {
         commit(&engine, entry(P, tenure.epoch.0, round, b"b")).await;
-        let clears: Vec<Table> = (1..4).filter(|_| rng.u8(..12) == 0).map(Table).collect();
+        let clears: Vec<TableId> = (1..4).filter(|_| rng.u8(..12) == 0).map(TableId).collect();
         let rows = change(&mut rng, &mut model, &clears);
         let order = Flush {
             clears,
@@ -146,7 +148,7 @@ async fn tamper(statement: &str) -> String {
     // A neighbour is not affected.
     take(&next, Q, THEY, 1).await;
     let error = next.acquire(P, THEY, Epoch(1)).await.unwrap_err();
-    assert!(matches!(error.kind(), Kind::Damaged { .. }), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::Damaged { .. }), "{error}");
     assert_eq!(error.code().to_string(), "STF-2035");
     let findings = &next.scrub().await[0].findings;
     assert_eq!(findings.len(), 1, "{findings:?}");
@@ -209,12 +211,12 @@ async fn a_changed_row_is_never_read() {
         options.schema
     );
     wait(|| PostgresServer::shared().sql(&change));
-    let damaged = |kind: &Kind| matches!(kind, Kind::Damaged { .. });
+    let damaged = |kind: &ErrorKind| matches!(kind, ErrorKind::Damaged { .. });
     let error = engine.get(P, T, &1u32.to_be_bytes()).await.unwrap_err();
     assert!(damaged(error.kind()), "{error}");
     let error = engine.scan(P, T, Scan::all(9)).await.unwrap_err();
     assert!(damaged(error.kind()), "{error}");
-    let from = Start::Sequence(Sequence(0));
+    let from = ReadPosition::Sequence(Sequence(0));
     let error = engine.read_events(P, S, from, 1).await.unwrap_err();
     assert!(damaged(error.kind()), "{error}");
 }
@@ -228,10 +230,10 @@ async fn a_stale_owner_in_another_process_cannot_flush_or_release() {
     let tenure = take(&theirs, P, THEY, 1).await;
     assert_eq!(tenure.last, EntryNumber(1));
     let error = ours.flush(flush(P, 1, 1, 5)).await.unwrap_err();
-    let is_fenced = |kind: &Kind| {
+    let is_fenced = |kind: &ErrorKind| {
         matches!(
             kind,
-            Kind::Fenced {
+            ErrorKind::Fenced {
                 epoch: Epoch(2),
                 ..
             }
@@ -257,12 +259,12 @@ async fn a_lease_on_the_databases_clock_holds_others_off() {
     let refused = theirs.acquire(P, THEY, Epoch(1)).await.unwrap();
     let owner = Some(WE);
     let epoch = Epoch(1);
-    assert_eq!(refused, Acquired::Refused { epoch, owner });
+    assert_eq!(refused, AcquireOutcome::Refused { epoch, owner });
     // The lease ends by itself, without a message.
     let tenure = loop {
         match theirs.acquire(P, THEY, Epoch(1)).await.unwrap() {
-            Acquired::Granted(tenure) => break tenure,
-            Acquired::Refused { .. } => tokio::time::sleep(Duration::from_millis(50)).await,
+            AcquireOutcome::Granted(tenure) => break tenure,
+            AcquireOutcome::Refused { .. } => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     };
     assert_eq!(tenure.epoch, Epoch(2));
@@ -334,7 +336,7 @@ async fn trimmed_segments_are_dropped() {
     // What is left is whole, for this owner and the next.
     let next = open(options).await;
     take(&next, P, THEY, 1).await;
-    let from = Start::Sequence(Sequence(0));
+    let from = ReadPosition::Sequence(Sequence(0));
     let rest = next.read_events(P, S, from, usize::MAX).await.unwrap();
     assert_eq!(
         rest.iter().map(|b| b.first.0).collect::<Vec<_>>(),

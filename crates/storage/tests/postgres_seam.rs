@@ -13,8 +13,8 @@ use std::time::Duration;
 use seam::{Subject, suite};
 use steadfast_core::clock::VirtualClock;
 use steadfast_harness::postgres::PostgresServer;
-use steadfast_storage::postgres::{Durability, Options, Postgres};
-use steadfast_storage::shards::Shards;
+use steadfast_storage::postgres::{Durability, Options, PostgresEngine};
+use steadfast_storage::shards::ShardedEngine;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -30,7 +30,7 @@ async fn postgres() -> Subject {
         ..Options::new(url)
     };
     Subject {
-        engine: Arc::new(Postgres::open(options).await.unwrap()),
+        engine: Arc::new(PostgresEngine::open(options).await.unwrap()),
         clock,
         _folder: None,
     }
@@ -55,7 +55,7 @@ async fn shards() -> Subject {
         ..Options::new(urls.await.unwrap())
     };
     Subject {
-        engine: Arc::new(Shards::open(&options).await.unwrap()),
+        engine: Arc::new(ShardedEngine::open(&options).await.unwrap()),
         clock,
         _folder: None,
     }

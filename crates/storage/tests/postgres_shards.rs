@@ -13,20 +13,20 @@ use std::time::Duration;
 use bytes::Bytes;
 use pg::{S, T, THEY, WE, wait};
 use steadfast_core::clock::VirtualClock;
-use steadfast_core::id::{Epoch, Owner, Partition, Sequence, Stream};
+use steadfast_core::id::{Epoch, Owner, Partition, Sequence, StreamId};
 use steadfast_harness::postgres::PostgresServer;
 use steadfast_storage::backup::{
-    Extent, Order, Policy, Progress, Relocated, Relocation, relocate, restore_database,
-    take_database, take_running,
+    BackupOptions, BackupProgress, Extent, RelocationReport, RelocationRequest, RestorePolicy,
+    relocate, restore_database, take_database, take_running,
 };
-use steadfast_storage::engine::{Acquired, Engine, Record, Start, Swap};
-use steadfast_storage::postgres::{Durability, Options, Postgres};
-use steadfast_storage::shards::Shards;
-use steadfast_storage::{Ledger, Options as StoreOptions, Result, Store, View, Writes};
+use steadfast_storage::engine::{AcquireOutcome, CasOutcome, Engine, ReadPosition, Record};
+use steadfast_storage::postgres::{Durability, Options, PostgresEngine};
+use steadfast_storage::shards::ShardedEngine;
+use steadfast_storage::{Ledger, Options as StoreOptions, Result, Store, Visibility, Writes};
 use tokio::sync::watch;
 
 const PARTITIONS: u32 = 6;
-const COUNTS: Stream = Stream(2);
+const COUNTS: StreamId = StreamId(2);
 
 /// Addresses of new databases.
 fn databases(count: usize) -> Vec<String> {
@@ -54,7 +54,7 @@ fn over(urls: &[&String]) -> Options {
 }
 
 async fn refused(urls: &[&String]) -> &'static str {
-    match Shards::open(&over(urls)).await {
+    match ShardedEngine::open(&over(urls)).await {
         Ok(_) => "opened",
         Err(error) => error.code().0,
     }
@@ -81,15 +81,17 @@ async fn fill(ledger: &Ledger, rows: u32) {
 async fn expect(ledger: &Ledger, rows: u32) {
     let partition = ledger.partition().0;
     for number in 0..rows {
-        let value = ledger.get(T, &number.to_be_bytes(), View::Durable).await;
+        let value = ledger
+            .get(T, &number.to_be_bytes(), Visibility::Durable)
+            .await;
         let value = value.unwrap().unwrap();
         assert_eq!(value, vec![(number ^ partition) as u8; 200], "{partition}");
     }
-    let last = ledger.get(T, b"last", View::Durable).await.unwrap();
+    let last = ledger.get(T, b"last", Visibility::Durable).await.unwrap();
     assert_eq!(last.unwrap(), partition.to_be_bytes().to_vec());
     let mut count = 0;
     loop {
-        let from = Start::Sequence(Sequence(count));
+        let from = ReadPosition::Sequence(Sequence(count));
         let batches = ledger.read_events(S, from, 1024 * 1024).await.unwrap();
         if batches.is_empty() {
             break;
@@ -122,7 +124,7 @@ async fn expect_all(options: &Options, rows: u32) {
 }
 
 async fn store(options: &Options) -> Store {
-    let engine = Arc::new(Shards::open(options).await.unwrap());
+    let engine = Arc::new(ShardedEngine::open(options).await.unwrap());
     Store::start(engine, StoreOptions::new(WE))
 }
 
@@ -135,13 +137,18 @@ async fn release(store: Store) {
     store.close().await;
 }
 
-async fn move_to(options: &Options, from: u16, to: u16) -> Result<Relocated> {
-    let order = Relocation {
+async fn move_to(options: &Options, from: u16, to: u16) -> Result<RelocationReport> {
+    let order = RelocationRequest {
         partitions: Vec::new(),
         from: Some(from),
         to,
     };
-    relocate(options, &order, &watch::channel(Progress::default()).0).await
+    relocate(
+        options,
+        &order,
+        &watch::channel(BackupProgress::default()).0,
+    )
+    .await
 }
 
 /// How many rows of partitions a database holds that are not moved away.
@@ -149,7 +156,7 @@ async fn partitions(url: &String) -> Vec<u32> {
     let mut options = over(&[url]);
     // Alone it would be refused as a shard; underneath it is a database like any other.
     options.patience = Duration::from_secs(10);
-    let engine = Postgres::open(options).await.unwrap();
+    let engine = PostgresEngine::open(options).await.unwrap();
     let all = engine.partitions().await.unwrap();
     all.into_iter().map(|partition| partition.0).collect()
 }
@@ -157,24 +164,24 @@ async fn partitions(url: &String) -> Vec<u32> {
 /// Lets new databases join; answers the map before anything has moved.
 async fn joined(old: &Options, new: &Options, first: &String) -> Bytes {
     let nothing = move_to(new, 2, 1).await.unwrap();
-    assert_eq!(nothing, Relocated::default());
-    let refusal = Shards::open(old).await.map(drop).unwrap_err();
+    assert_eq!(nothing, RelocationReport::default());
+    let refusal = ShardedEngine::open(old).await.map(drop).unwrap_err();
     assert_eq!(refusal.code().0, "STF-7050");
     map(first).await.value
 }
 
 /// The record that says what is where.
 async fn map(first: &String) -> Record {
-    let engine = Postgres::open(over(&[first])).await.unwrap();
+    let engine = PostgresEngine::open(over(&[first])).await.unwrap();
     let records = engine.list("shard/map").await.unwrap();
     records.into_iter().next().unwrap()
 }
 
 async fn put_map(first: &String, value: Bytes) {
     let version = map(first).await.version;
-    let engine = Postgres::open(over(&[first])).await.unwrap();
+    let engine = PostgresEngine::open(over(&[first])).await.unwrap();
     let swap = engine.cas("shard/map", version, value).await.unwrap();
-    assert_eq!(swap, Swap::Done(version + 1));
+    assert_eq!(swap, CasOutcome::Done(version + 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -182,7 +189,7 @@ async fn foreign_missing_and_exchanged_databases_are_refused() {
     let urls = databases(4);
     let [a, b, c, lone] = [&urls[0], &urls[1], &urls[2], &urls[3]];
     let both = over(&[a, b]);
-    let shards = Shards::open(&both).await.unwrap();
+    let shards = ShardedEngine::open(&both).await.unwrap();
     assert_eq!(shards.count(), 2);
     let placed: Vec<_> = (0..4).map(|n| shards.shard(Partition(n))).collect();
     assert_eq!(placed, [0, 1, 0, 1]);
@@ -195,7 +202,7 @@ async fn foreign_missing_and_exchanged_databases_are_refused() {
     assert_eq!(refused(&[a, a]).await, "STF-7052", "one twice");
     assert_eq!(refused(&[a, b, c]).await, "STF-7053", "one more");
     // A database with state of its own does not become a shard.
-    let engine = Shards::open(&over(&[lone])).await.unwrap();
+    let engine = ShardedEngine::open(&over(&[lone])).await.unwrap();
     engine.cas("node/x", 0, "x".into()).await.unwrap();
     drop(engine);
     assert_eq!(refused(&[c, lone]).await, "STF-7052", "in use");
@@ -211,7 +218,7 @@ async fn t14_a_stopped_move_brings_everything_and_ends_after_interruptions() {
     let old = over(&[&urls[0], &urls[1]]);
     fill_all(&old, ROWS).await;
     // A node that starts before the move, and takes part after it.
-    let stale = Shards::open(&old).await.unwrap();
+    let stale = ShardedEngine::open(&old).await.unwrap();
     let clock = VirtualClock::default();
     let new = Options {
         lease_clock: Some(Arc::new(clock.clone())),
@@ -242,13 +249,13 @@ async fn t14_a_stopped_move_brings_everything_and_ends_after_interruptions() {
     let taken = stale.acquire(Partition(0), THEY, expect_epoch).await;
     assert_eq!(taken.unwrap_err().code().0, "STF-7054");
     let neighbour = stale.acquire(Partition(1), THEY, Epoch(0)).await.unwrap();
-    assert!(matches!(neighbour, Acquired::Refused { .. }));
+    assert!(matches!(neighbour, AcquireOutcome::Refused { .. }));
     drop(stale);
     let now = over(&[&urls[0], &urls[1], &urls[2]]);
     expect_all(&now, ROWS).await;
     // As if it had been killed after the sources were closed, before the map said so.
     put_map(&urls[0], before).await;
-    let torn = Shards::open(&now).await.unwrap();
+    let torn = ShardedEngine::open(&now).await.unwrap();
     let taken = torn.acquire(Partition(0), THEY, Epoch(0)).await;
     assert_eq!(taken.unwrap_err().code().0, "STF-7054");
     drop(torn);
@@ -261,7 +268,7 @@ async fn t14_a_stopped_move_brings_everything_and_ends_after_interruptions() {
     assert_eq!(partitions(&urls[0]).await, [0, 2, 4]);
     assert_eq!(partitions(&urls[2]).await, Vec::<u32>::new());
     expect_all(&now, ROWS).await;
-    let shards = Shards::open(&now).await.unwrap();
+    let shards = ShardedEngine::open(&now).await.unwrap();
     for (_, replica) in shards.scrub().await {
         assert_eq!(replica.findings, Vec::<String>::new());
     }
@@ -274,16 +281,16 @@ async fn one_database_grows_into_several() {
     fill_all(&alone, 50).await;
     let both = over(&[&urls[0], &urls[1]]);
     assert_eq!(refused(&[&urls[0], &urls[1]]).await, "STF-7053");
-    let order = Relocation {
+    let order = RelocationRequest {
         partitions: vec![Partition(1), Partition(5)],
         from: None,
         to: 1,
     };
-    let progress = watch::channel(Progress::default()).0;
+    let progress = watch::channel(BackupProgress::default()).0;
     let moved = relocate(&both, &order, &progress).await.unwrap();
     assert_eq!(moved.partitions, 2);
     let again = relocate(&both, &order, &progress).await.unwrap();
-    assert_eq!(again, Relocated::default(), "they are there");
+    assert_eq!(again, RelocationReport::default(), "they are there");
     assert_eq!(partitions(&urls[0]).await, [0, 2, 3, 4]);
     assert_eq!(partitions(&urls[1]).await, [1, 5]);
     expect_all(&both, 50).await;
@@ -292,7 +299,7 @@ async fn one_database_grows_into_several() {
         (vec![Partition(1)], None, 7),
         (vec![], Some(9), 1),
     ] {
-        let order = Relocation {
+        let order = RelocationRequest {
             partitions,
             from,
             to,
@@ -307,7 +314,7 @@ async fn nothing_moves_while_a_node_runs() {
     let urls = databases(2);
     let both = over(&[&urls[0], &urls[1]]);
     fill_all(&both, 5).await;
-    let node = Shards::open(&both).await.unwrap();
+    let node = ShardedEngine::open(&both).await.unwrap();
     let owner = Owner {
         node: 7,
         incarnation: 77,
@@ -326,18 +333,18 @@ async fn a_backup_of_several_databases_comes_back_in_others() {
     let old = over(&[&urls[0], &urls[1]]);
     fill_all(&old, 30).await;
     let folder = tempfile::tempdir().unwrap();
-    let progress = watch::channel(Progress::default()).0;
-    let order = Order::new(folder.path(), Extent::Full);
+    let progress = watch::channel(BackupProgress::default()).0;
+    let order = BackupOptions::new(folder.path(), Extent::Full);
     let taken = take_database(&old, &order, &progress).await.unwrap();
     let three = over(&[&urls[2], &urls[3], &urls[4]]);
-    let restored = restore_database(&taken.folder, &three, Policy::Safe, None, &progress);
+    let restored = restore_database(&taken.folder, &three, RestorePolicy::Safe, None, &progress);
     assert_eq!(restored.await.unwrap().partitions, PARTITIONS as usize);
     assert_eq!(partitions(&urls[2]).await, [0, 3], "spread anew");
     expect_all(&three, 30).await;
     // What is there is not given up without a word.
-    let restored = restore_database(&taken.folder, &old, Policy::Safe, None, &progress);
+    let restored = restore_database(&taken.folder, &old, RestorePolicy::Safe, None, &progress);
     assert_eq!(restored.await.unwrap_err().code().0, "STF-2060");
-    restore_database(&taken.folder, &old, Policy::Force, None, &progress)
+    restore_database(&taken.folder, &old, RestorePolicy::Force, None, &progress)
         .await
         .unwrap();
     expect_all(&old, 30).await;
@@ -372,23 +379,23 @@ async fn a_database_is_backed_up_while_nodes_write() {
     }
     tokio::time::sleep(Duration::from_millis(300)).await;
     // Another node, which has none of the partitions.
-    let other = Shards::open(&old).await.unwrap();
+    let other = ShardedEngine::open(&old).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let progress = watch::channel(Progress::default()).0;
-    let order = Order::new(folder.path(), Extent::Full);
+    let progress = watch::channel(BackupProgress::default()).0;
+    let order = BackupOptions::new(folder.path(), Extent::Full);
     let taken = take_running(&other, &order, &progress).await.unwrap();
     stop.store(true, Ordering::SeqCst);
     let mut written = Vec::new();
     for writer in writers {
         written.push(writer.await.unwrap());
     }
-    let restored = restore_database(&taken.folder, &new, Policy::Safe, None, &progress);
+    let restored = restore_database(&taken.folder, &new, RestorePolicy::Safe, None, &progress);
     assert_eq!(restored.await.unwrap().partitions, PARTITIONS as usize);
     expect_all(&new, ROWS).await;
     let restored = self::store(&new).await;
     for (number, written) in (0..PARTITIONS).zip(written) {
         let ledger = restored.acquire(Partition(number)).await.unwrap();
-        let count = ledger.get(T, b"count", View::Durable).await.unwrap();
+        let count = ledger.get(T, b"count", Visibility::Durable).await.unwrap();
         let count = count.map_or(0, |count| u64::from_be_bytes(count[..].try_into().unwrap()));
         let events = ledger.stream(COUNTS).unwrap().map_or(0, |head| head.next.0);
         assert_eq!(count, events, "a commit is there as a whole");
@@ -396,7 +403,9 @@ async fn a_database_is_backed_up_while_nodes_write() {
     }
     release(restored).await;
     let both = databases(2);
-    let several = Shards::open(&over(&[&both[0], &both[1]])).await.unwrap();
+    let several = ShardedEngine::open(&over(&[&both[0], &both[1]]))
+        .await
+        .unwrap();
     let refused = take_running(&several, &order, &progress).await.unwrap_err();
     assert_eq!(refused.code().0, "STF-7056");
 }
@@ -414,7 +423,7 @@ async fn a_database_that_is_away_does_not_keep_others_waiting() {
         deadline: Duration::from_secs(2),
         ..over(&[&urls[0], &url])
     };
-    let engine = Arc::new(Shards::open(&options).await.unwrap());
+    let engine = Arc::new(ShardedEngine::open(&options).await.unwrap());
     let store = Arc::new(Store::start(engine, StoreOptions::new(WE)));
     let here = store.acquire(Partition(0)).await.unwrap();
     let there = store.acquire(Partition(1)).await.unwrap();
@@ -433,6 +442,10 @@ async fn a_database_that_is_away_does_not_keep_others_waiting() {
     assert!(!waiting.is_finished(), "the second shard is frozen");
     wait(|| second.thaw());
     waiting.await.unwrap().unwrap();
-    let found = there.get(T, b"n", View::Durable).await.unwrap().unwrap();
+    let found = there
+        .get(T, b"n", Visibility::Durable)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(found, 2u32.to_be_bytes().to_vec());
 }

@@ -7,8 +7,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use steadfast_harness::postgres::PostgresServer;
-use steadfast_storage::postgres::{Durability, Options, Postgres};
-use steadfast_storage::{Engine, Kind, Result};
+use steadfast_storage::postgres::{Durability, Options, PostgresEngine};
+use steadfast_storage::{Engine, ErrorKind, Result};
 
 /// A server whose certificate is for `localhost`, and the file of that.
 fn server(settings: &str) -> (PostgresServer, PathBuf) {
@@ -32,18 +32,21 @@ fn give(server: &PostgresServer, file: &Path, text: &str) {
     assert!(chown.status().unwrap().success());
 }
 
-async fn open(server: &PostgresServer, host: &str, settings: &str) -> Result<Postgres> {
+async fn open(server: &PostgresServer, host: &str, settings: &str) -> Result<PostgresEngine> {
     let port = server.port();
     let url = format!("postgres://postgres:unused@{host}:{port}/postgres?{settings}");
     let mut options = Options::new(url);
     options.durability = Durability::Single;
     options.patience = Duration::from_secs(20);
-    Postgres::open(options).await
+    PostgresEngine::open(options).await
 }
 
 async fn refused(server: &PostgresServer, host: &str, settings: &str, text: &str) {
     let error = open(server, host, settings).await.err().unwrap();
-    assert!(matches!(error.kind(), Kind::BadAddress { .. }), "{error}");
+    assert!(
+        matches!(error.kind(), ErrorKind::BadAddress { .. }),
+        "{error}"
+    );
     assert!(error.to_string().contains(text), "{error}");
 }
 
@@ -145,7 +148,7 @@ async fn a_server_may_ask_who_we_are() {
         let mut options = Options::new(url);
         options.durability = Durability::Single;
         options.patience = Duration::from_secs(20);
-        Postgres::open(options).await
+        PostgresEngine::open(options).await
     };
     let engine = open("ada", &shown(&ours, &our_key)).await.unwrap();
     assert_eq!(engine.list("").await.unwrap(), []);
@@ -153,7 +156,10 @@ async fn a_server_may_ask_who_we_are() {
 
     let denied = async |settings: &str| {
         let error = open("ada", settings).await.err().unwrap();
-        assert!(matches!(error.kind(), Kind::AccessDenied { .. }), "{error}");
+        assert!(
+            matches!(error.kind(), ErrorKind::AccessDenied { .. }),
+            "{error}"
+        );
         assert_eq!(error.code().0, "STF-2031");
     };
     denied("sslmode=no-verify").await;
@@ -205,7 +211,7 @@ async fn a_password_is_not_sent_to_a_server_that_has_not_proven_its_name() {
         let mut options = Options::new(url);
         options.durability = Durability::Single;
         options.patience = Duration::from_secs(2);
-        let refused = Postgres::open(options).await.err().unwrap();
+        let refused = PostgresEngine::open(options).await.err().unwrap();
         let told = thief.await.unwrap();
         let told = String::from_utf8_lossy(&told);
         assert_eq!(told.contains("hush-hush"), is_told, "{settings}: {refused}");

@@ -19,7 +19,7 @@ use model::{Model, compare, durable, writes};
 use steadfast_core::clock::{Timestamp, VirtualClock};
 use steadfast_core::id::{Owner, Partition};
 use steadfast_harness::FakeDisk;
-use steadfast_storage::local::{self, Local};
+use steadfast_storage::local::{self, LocalEngine};
 use steadfast_storage::{Error, Ledger, Options, Store};
 
 const PARTITIONS: usize = 4;
@@ -146,10 +146,7 @@ impl World {
                 disk.fail_sync(Some(which));
             }
             if let Err(error) = self.step(store, &ledgers).await {
-                return match is_killed {
-                    true => Ok(()),
-                    false => Err(error),
-                };
+                return if is_killed { Ok(()) } else { Err(error) };
             }
         }
         Ok(())
@@ -165,7 +162,7 @@ impl World {
             background: self.concurrent,
             ..local::Options::default()
         };
-        let engine = Local::open(&path.join("data"), &options)?;
+        let engine = LocalEngine::open(&path.join("data"), &options)?;
         let owner = Owner {
             node: 1,
             incarnation: u128::from(self.lives),

@@ -12,17 +12,19 @@ use bytes::Bytes;
 use fastrand::Rng;
 use model::{Model, compare, durable, writes};
 use steadfast_core::clock::{Timestamp, VirtualClock};
-use steadfast_core::id::{Lsn, Owner, Partition, Sequence, Stream, Table};
+use steadfast_core::id::{Lsn, Owner, Partition, Sequence, StreamId, TableId};
 use steadfast_harness::FakeDisk;
-use steadfast_storage::engine::{Engine, Scan, Start};
-use steadfast_storage::hostile::{Faults, Hostile};
-use steadfast_storage::local::{self, Local};
-use steadfast_storage::memory::Memory;
-use steadfast_storage::{Kind, Ledger, Options, Peek, Retention, Store, View, Writes};
+use steadfast_storage::engine::{Engine, ReadPosition, Scan};
+use steadfast_storage::hostile::{EngineFaults, HostileEngine};
+use steadfast_storage::local::{self, LocalEngine};
+use steadfast_storage::memory::MemoryEngine;
+use steadfast_storage::{
+    ErrorKind, Ledger, MemoryLookup, Options, RetentionBounds, Store, Visibility, Writes,
+};
 
 const P: Partition = Partition(7);
-const T: Table = Table(1);
-const S: Stream = Stream(1);
+const T: TableId = TableId(1);
+const S: StreamId = StreamId(1);
 
 fn options() -> Options {
     Options::new(Owner {
@@ -32,7 +34,7 @@ fn options() -> Options {
 }
 
 async fn on_memory(options: Options) -> (Store, Ledger) {
-    let store = Store::start(Arc::new(Memory::new()), options);
+    let store = Store::start(Arc::new(MemoryEngine::new()), options);
     let ledger = store.acquire(P).await.unwrap();
     (store, ledger)
 }
@@ -44,7 +46,10 @@ fn put(key: &str, value: &str) -> Writes {
 }
 
 async fn get(ledger: &Ledger, key: &str) -> Option<String> {
-    let value = ledger.get(T, key.as_bytes(), View::Durable).await.unwrap();
+    let value = ledger
+        .get(T, key.as_bytes(), Visibility::Durable)
+        .await
+        .unwrap();
     value.map(|value| String::from_utf8(value.to_vec()).unwrap())
 }
 
@@ -56,17 +61,17 @@ async fn durable_reads_wait_for_the_commit() {
     // Nothing has run since: the group is not even sent.
     let seen = |view| ledger.peek(T, b"k", view).unwrap();
     assert_eq!(
-        seen(View::Durable),
-        Peek::Found(Some(Bytes::from_static(b"old")))
+        seen(Visibility::Durable),
+        MemoryLookup::Found(Some(Bytes::from_static(b"old")))
     );
     assert_eq!(
-        seen(View::Staged),
-        Peek::Found(Some(Bytes::from_static(b"new")))
+        seen(Visibility::Staged),
+        MemoryLookup::Found(Some(Bytes::from_static(b"new")))
     );
     ledger.wait(staged.lsn).await.unwrap();
     assert_eq!(
-        seen(View::Durable),
-        Peek::Found(Some(Bytes::from_static(b"new")))
+        seen(Visibility::Durable),
+        MemoryLookup::Found(Some(Bytes::from_static(b"new")))
     );
 }
 
@@ -171,7 +176,7 @@ async fn an_old_snapshot_expires() {
     let error = snapshot.get(T, b"a").await.unwrap_err();
     assert_eq!(error.code().0, "STF-2011", "{error}");
     let error = snapshot.scan(T, Scan::all(1)).await.unwrap_err();
-    assert!(matches!(error.kind(), Kind::SnapshotExpired { .. }));
+    assert!(matches!(error.kind(), ErrorKind::SnapshotExpired { .. }));
 }
 
 #[tokio::test]
@@ -191,7 +196,7 @@ async fn a_snapshot_that_holds_up_too_much_expires() {
     }
     let error = snapshot.get(T, b"1").await.unwrap_err();
     assert!(
-        matches!(error.kind(), Kind::SnapshotExpired { .. }),
+        matches!(error.kind(), ErrorKind::SnapshotExpired { .. }),
         "{error}"
     );
 }
@@ -226,8 +231,8 @@ async fn cold_rows_are_missing_until_they_are_loaded() {
     ledger.commit(put("cold", "v")).await.unwrap();
     ledger.flush().await.unwrap();
     assert_eq!(
-        ledger.peek(T, b"cold", View::Durable).unwrap(),
-        Peek::Missing
+        ledger.peek(T, b"cold", Visibility::Durable).unwrap(),
+        MemoryLookup::Missing
     );
     assert_eq!(get(&ledger, "cold").await.as_deref(), Some("v"));
 }
@@ -238,17 +243,17 @@ async fn rows_that_were_read_stay_in_memory() {
     ledger.commit(put("hot", "1")).await.unwrap();
     ledger.flush().await.unwrap();
     assert_eq!(get(&ledger, "hot").await.as_deref(), Some("1"));
-    let found = ledger.peek(T, b"hot", View::Durable).unwrap();
-    assert_eq!(found, Peek::Found(Some(Bytes::from_static(b"1"))));
+    let found = ledger.peek(T, b"hot", Visibility::Durable).unwrap();
+    assert_eq!(found, MemoryLookup::Found(Some(Bytes::from_static(b"1"))));
     ledger.commit(put("hot", "2")).await.unwrap();
     ledger.flush().await.unwrap();
-    let found = ledger.peek(T, b"hot", View::Durable).unwrap();
-    assert_eq!(found, Peek::Found(Some(Bytes::from_static(b"2"))));
+    let found = ledger.peek(T, b"hot", Visibility::Durable).unwrap();
+    assert_eq!(found, MemoryLookup::Found(Some(Bytes::from_static(b"2"))));
 }
 
 #[tokio::test]
 async fn a_second_owner_fences_the_first() {
-    let engine: Arc<dyn Engine> = Arc::new(Memory::new());
+    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
     let first = Store::start(Arc::clone(&engine), options());
     let mut other = options();
     other.owner.node = 2;
@@ -262,14 +267,14 @@ async fn a_second_owner_fences_the_first() {
         old.stage(put("k", "3")).is_err(),
         "a fenced ledger takes nothing"
     );
-    assert!(old.get(T, b"k", View::Durable).await.is_err());
+    assert!(old.get(T, b"k", Visibility::Durable).await.is_err());
     assert_eq!(get(&new, "k").await.as_deref(), Some("1"));
     assert!(new.epoch() > old.epoch());
 }
 
 #[tokio::test]
 async fn a_live_owner_holds_its_partition() {
-    let engine: Arc<dyn Engine> = Arc::new(Memory::new());
+    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
     let first = Store::start(Arc::clone(&engine), options());
     let mut other = options();
     other.owner.node = 2;
@@ -306,12 +311,12 @@ async fn what_is_too_large_changes_nothing() {
 
 #[tokio::test]
 async fn what_was_taken_back_is_never_acknowledged() {
-    let faults = Faults {
+    let faults = EngineFaults {
         refused: 100,
-        ..Faults::default()
+        ..EngineFaults::default()
     };
-    let memory: Arc<dyn Engine> = Arc::new(Memory::new());
-    let hostile = Arc::new(Hostile::new(memory, faults, 1));
+    let memory: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+    let hostile = Arc::new(HostileEngine::new(memory, faults, 1));
     let store = Store::start(Arc::clone(&hostile) as _, options());
     let ledger = store.acquire(P).await.unwrap();
     let seen = ledger.rollbacks();
@@ -324,7 +329,7 @@ async fn what_was_taken_back_is_never_acknowledged() {
     assert_eq!(refused.unwrap_err().code().0, "STF-2004");
     let error = ledger.stage_after(seen, dependent).unwrap_err();
     assert_eq!(error.code().0, "STF-2017", "{error}");
-    hostile.calm();
+    hostile.stop_faults();
     let next = ledger.commit(put("d", "1")).await.unwrap();
     assert!(next.lsn > lost.lsn, "an LSN was given twice");
     assert_eq!(
@@ -367,7 +372,7 @@ async fn a_trim_behind_the_end_is_refused() {
 async fn a_dropped_store_lets_its_folder_go() {
     let folder = tempfile::tempdir().unwrap();
     for _ in 0..3 {
-        let engine = Local::open(folder.path(), &local::Options::default()).unwrap();
+        let engine = LocalEngine::open(folder.path(), &local::Options::default()).unwrap();
         let store = Store::start(Arc::new(engine), options());
         let ledger = store.acquire(P).await.unwrap();
         ledger.stage(put("k", "v")).unwrap();
@@ -409,7 +414,7 @@ async fn readers_follow_the_tail_without_polling() {
         while next < Sequence(100) {
             durable.changed().await.unwrap();
             for batch in reader
-                .read_events(S, Start::Sequence(next), usize::MAX)
+                .read_events(S, ReadPosition::Sequence(next), usize::MAX)
                 .await
                 .unwrap()
             {
@@ -445,7 +450,7 @@ async fn retention_trims_by_age_and_size() {
             ledger.commit(publish(3, 60)).await.unwrap();
             clock.advance(Duration::from_secs(1));
         }
-        let keep = |age, bytes| Retention {
+        let keep = |age, bytes| RetentionBounds {
             age: Some(Duration::from_secs(age)),
             bytes: Some(bytes),
         };
@@ -458,13 +463,13 @@ async fn retention_trims_by_age_and_size() {
         // Each batch takes 100 bytes with its header.
         assert_eq!(ledger.retain(S, keep(100, 250)).await.unwrap(), 18);
         let rest = ledger
-            .read_events(S, Start::Sequence(Sequence(0)), usize::MAX)
+            .read_events(S, ReadPosition::Sequence(Sequence(0)), usize::MAX)
             .await
             .unwrap();
         assert_eq!(rest.iter().map(|b| b.first.0).collect::<Vec<_>>(), [24, 27]);
         clock.advance(Duration::from_secs(1000));
         assert_eq!(ledger.retain(S, keep(8, 10_000)).await.unwrap(), 6);
-        let placed = ledger.commit(publish(1, 1)).await.unwrap().places[0];
+        let placed = ledger.commit(publish(1, 1)).await.unwrap().positions[0];
         assert_eq!(
             placed.first,
             Sequence(30),
@@ -477,7 +482,7 @@ async fn retention_trims_by_age_and_size() {
 type Held = (Arc<dyn Engine>, Option<tempfile::TempDir>);
 
 fn memory_engine() -> Held {
-    (Arc::new(Memory::new()), None)
+    (Arc::new(MemoryEngine::new()), None)
 }
 
 fn local_engine() -> Held {
@@ -489,7 +494,7 @@ fn local_engine() -> Held {
         ..local::Options::default()
     };
     (
-        Arc::new(Local::open(folder.path(), &options).unwrap()),
+        Arc::new(LocalEngine::open(folder.path(), &options).unwrap()),
         Some(folder),
     )
 }
@@ -531,12 +536,14 @@ async fn run_model(engine: Arc<dyn Engine>, seed: u64) {
             3 if !snapshots.is_empty() => {
                 let (snapshot, state) = snapshots.swap_remove(rng.usize(0..snapshots.len()));
                 for table in 1..=model::TABLES {
-                    match snapshot.scan(Table(table), Scan::all(1000)).await {
+                    match snapshot.scan(TableId(table), Scan::all(1000)).await {
                         Ok(rows) => {
                             let found = rows.iter().map(|r| (r.key.to_vec(), r.value.to_vec()));
                             assert_eq!(found.collect::<Vec<_>>(), state.table(table));
                         }
-                        Err(error) => assert!(matches!(error.kind(), Kind::SnapshotExpired { .. })),
+                        Err(error) => {
+                            assert!(matches!(error.kind(), ErrorKind::SnapshotExpired { .. }))
+                        }
                     }
                 }
             }
@@ -570,8 +577,8 @@ fn nothing_is_lost_on_a_hostile_engine() {
 
 async fn run_hostile(seed: u64) {
     let mut rng = Rng::with_seed(seed);
-    let memory: Arc<dyn Engine> = Arc::new(Memory::new());
-    let hostile = Hostile::new(Arc::clone(&memory), Faults::all(), seed);
+    let memory: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+    let hostile = HostileEngine::new(Arc::clone(&memory), EngineFaults::all(), seed);
     let mut options = options();
     options.log_target = 3_000;
     let store = Store::start(Arc::new(hostile), options.clone());
@@ -602,7 +609,7 @@ async fn run_hostile(seed: u64) {
             }
             for (id, index, commit) in commits {
                 if let Ok(staged) = commit.await {
-                    acked.insert(id, (index, staged.places[0].first.0));
+                    acked.insert(id, (index, staged.positions[0].first.0));
                 }
             }
         }
@@ -617,7 +624,7 @@ async fn run_hostile(seed: u64) {
         let snapshot = ledger.snapshot().unwrap();
         let rows = snapshot.scan(T, Scan::all(10_000)).await.unwrap();
         let page = ledger
-            .read_events(S, Start::Sequence(Sequence(0)), usize::MAX)
+            .read_events(S, ReadPosition::Sequence(Sequence(0)), usize::MAX)
             .await
             .unwrap();
         let mut next = Sequence(0);
@@ -659,7 +666,12 @@ fn a_full_disk_refuses_and_recovers() {
             ..local::Options::default()
         };
         let path = disk.path().join("data");
-        let open = || Store::start(Arc::new(Local::open(&path, &local).unwrap()), options());
+        let open = || {
+            Store::start(
+                Arc::new(LocalEngine::open(&path, &local).unwrap()),
+                options(),
+            )
+        };
         let store = open();
         let ledger = store.acquire(P).await.unwrap();
         let mut model = Model::default();
@@ -705,13 +717,13 @@ fn a_flush_during_a_doubt_does_not_fail_the_ledger() {
             .build()
             .unwrap();
         runtime.block_on(async {
-            let faults = Faults {
+            let faults = EngineFaults {
                 delay: 50,
                 unknown_applied: 8,
                 unknown_dropped: 8,
-                ..Faults::default()
+                ..EngineFaults::default()
             };
-            let engine = Hostile::new(Arc::new(Memory::new()), faults, seed);
+            let engine = HostileEngine::new(Arc::new(MemoryEngine::new()), faults, seed);
             let owner = Owner {
                 node: 1,
                 incarnation: 1,
@@ -723,7 +735,7 @@ fn a_flush_during_a_doubt_does_not_fail_the_ledger() {
             let ledger = store.acquire(Partition::new(0, 0)).await.unwrap();
             for number in 0..100u32 {
                 let mut writes = Writes::new();
-                writes.put(Table(1), &number.to_be_bytes(), &[7; 64]);
+                writes.put(TableId(1), &number.to_be_bytes(), &[7; 64]);
                 let done = ledger.commit(writes).await;
                 assert!(done.is_ok(), "seed {seed}, commit {number}: {done:?}");
             }
@@ -741,7 +753,7 @@ async fn whoever_follows_a_stream_is_rung_by_its_own_events_only() {
         writes.publish(stream, count, Bytes::from_static(b"some"));
         ledger.commit(writes)
     };
-    publish(Stream(2), 5).await.unwrap();
+    publish(StreamId(2), 5).await.unwrap();
     ledger.commit(put("k", "v")).await.unwrap();
     assert!(!end.has_changed().unwrap(), "rung by another stream");
     publish(S, 3).await.unwrap();

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use steadfast_core::clock::{Timestamp, VirtualClock};
-use steadfast_core::id::{Owner, Partition, Stream, Table};
-use steadfast_storage::hostile::{Faults, Hostile};
-use steadfast_storage::memory::Memory;
-use steadfast_storage::{Lease, Ledger, Options, Store, View, Writes};
+use steadfast_core::id::{Owner, Partition, StreamId, TableId};
+use steadfast_storage::hostile::{EngineFaults, HostileEngine};
+use steadfast_storage::memory::MemoryEngine;
+use steadfast_storage::{Ledger, NodeLease, Options, Store, Visibility, Writes};
 
-const TABLE: Table = Table(7);
+const TABLE: TableId = TableId(7);
 const PARTITION: Partition = Partition(0);
 const ENDED: &str = "STF-2019";
 
@@ -20,7 +20,7 @@ fn put(value: &str) -> Writes {
 }
 
 async fn read(ledger: &Ledger) -> Result<Option<String>, &'static str> {
-    let found = ledger.get(TABLE, b"key", View::Durable).await;
+    let found = ledger.get(TABLE, b"key", Visibility::Durable).await;
     let text = |value: bytes::Bytes| String::from_utf8_lossy(&value).into_owned();
     found
         .map(|value| value.map(text))
@@ -30,8 +30,8 @@ async fn read(ledger: &Ledger) -> Result<Option<String>, &'static str> {
 #[tokio::test]
 async fn a_node_whose_lease_has_ended_shows_and_takes_nothing() {
     let clock = VirtualClock::starting_at(Timestamp(1_000));
-    let engine = Arc::new(Memory::with_clock(Arc::new(clock.clone())));
-    let lease = Lease::new(Arc::new(clock.clone()));
+    let engine = Arc::new(MemoryEngine::with_clock(Arc::new(clock.clone())));
+    let lease = NodeLease::new(Arc::new(clock.clone()));
     let owner = Owner {
         node: 1,
         incarnation: 1,
@@ -52,12 +52,12 @@ async fn a_node_whose_lease_has_ended_shows_and_takes_nothing() {
     assert_eq!(read(&ledger).await, Err(ENDED));
     let code = |error: steadfast_storage::Error| error.code().0;
     assert_eq!(snapshot.get(TABLE, b"key").await.map_err(code), Err(ENDED));
-    assert_eq!(ledger.stream(Stream(1)).map_err(code), Err(ENDED));
+    assert_eq!(ledger.stream(StreamId(1)).map_err(code), Err(ENDED));
     assert_eq!(ledger.snapshot().err().map(code), Some(ENDED));
     assert_eq!(ledger.stage(put("two")).err().map(code), Some(ENDED));
     // Renewing does not bring back what may be another's by now.
     assert!(!lease.extend(Duration::from_secs(30)));
-    assert_eq!(store.lapse(), 1);
+    assert_eq!(store.abandon_all(), 1);
     lease.begin(Duration::from_secs(30));
     assert_eq!(read(&ledger).await, Err(ENDED));
     let again = store.acquire(PARTITION).await.unwrap();
@@ -71,12 +71,12 @@ async fn a_node_whose_lease_has_ended_shows_and_takes_nothing() {
 #[tokio::test]
 async fn what_is_taken_across_two_leases_is_not_kept() {
     let clock = VirtualClock::default();
-    let lease = Lease::new(Arc::new(clock.clone()));
-    let faults = Faults {
+    let lease = NodeLease::new(Arc::new(clock.clone()));
+    let faults = EngineFaults {
         delay: 95,
-        ..Faults::default()
+        ..EngineFaults::default()
     };
-    let engine = Hostile::new(Arc::new(Memory::new()), faults, 3);
+    let engine = HostileEngine::new(Arc::new(MemoryEngine::new()), faults, 3);
     let options = Options {
         lease: Some(lease.clone()),
         background: false,
@@ -91,7 +91,7 @@ async fn what_is_taken_across_two_leases_is_not_kept() {
     let mut taking = Box::pin(store.acquire(partition));
     assert!(futures_util::poll!(&mut taking).is_pending());
     clock.advance(Duration::from_secs(6));
-    assert_eq!(store.lapse(), 0, "it does not have it yet");
+    assert_eq!(store.abandon_all(), 0, "it does not have it yet");
     lease.begin(Duration::from_secs(20));
     let Err(error) = taking.await else {
         panic!("it has what others may have");
@@ -105,12 +105,16 @@ async fn what_is_taken_across_two_leases_is_not_kept() {
 /// What operators see of entries that had no plain end.
 #[tokio::test]
 async fn refused_and_doubtful_entries_are_counted() {
-    let memory = Arc::new(Memory::new());
-    let doubtful = Faults {
+    let memory = Arc::new(MemoryEngine::new());
+    let doubtful = EngineFaults {
         unknown_applied: 100,
-        ..Faults::default()
+        ..EngineFaults::default()
     };
-    let hostile = Arc::new(Hostile::new(memory.clone(), Faults::default(), 1));
+    let hostile = Arc::new(HostileEngine::new(
+        memory.clone(),
+        EngineFaults::default(),
+        1,
+    ));
     let owner = |node| Owner {
         node,
         incarnation: 1,
@@ -123,10 +127,10 @@ async fn refused_and_doubtful_entries_are_counted() {
     let ledger = store.acquire(PARTITION).await.unwrap();
     ledger.commit(put("one")).await.unwrap();
     assert_eq!(store.outcomes(), (0, 0));
-    hostile.set(doubtful);
+    hostile.set_faults(doubtful);
     // It happened; that was found out.
     ledger.commit(put("two")).await.unwrap();
-    hostile.calm();
+    hostile.stop_faults();
     let (fenced, unknown) = store.outcomes();
     assert!(fenced == 0 && unknown >= 1, "{fenced} {unknown}");
     let rival = Store::start(memory, options(2));

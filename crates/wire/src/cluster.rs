@@ -1,7 +1,7 @@
 //! Messages between the nodes of a cluster.
 //!
-//! The service is `steadfast.cluster.Node`. A connection begins with `Hello` and
-//! `Prove`; then `Ask` carries requests that the runtime encodes. Fields are only
+//! The service is `steadfast.cluster.Node`. A connection begins with `HelloRequest` and
+//! `ProofRequest`; then `Ask` carries requests that the runtime encodes. Fields are only
 //! ever added, because nodes of neighbouring versions talk to one another.
 
 use bytes::Bytes;
@@ -12,7 +12,7 @@ pub const SERVICE: &str = "/steadfast.cluster.Node/";
 
 /// The caller's identity.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub struct Hello {
+pub struct HelloRequest {
     #[prost(uint32, tag = "1")]
     pub protocol: u32,
     #[prost(uint32, tag = "2")]
@@ -29,7 +29,7 @@ pub struct Hello {
 
 /// The responder's identity, with the proof that it has the cluster key.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub struct Welcome {
+pub struct HelloResponse {
     #[prost(uint32, tag = "1")]
     pub protocol: u32,
     #[prost(uint32, tag = "2")]
@@ -49,18 +49,18 @@ pub struct Welcome {
 
 /// The proof that the caller has the cluster key, too.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub struct Prove {
+pub struct ProofRequest {
     #[prost(bytes = "bytes", tag = "1")]
     pub proof: Bytes,
 }
 
 /// The connection is authenticated.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub struct Proven {}
+pub struct ProofResponse {}
 
 /// A request of the runtime, or its response.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub struct Parcel {
+pub struct RuntimeMessage {
     #[prost(bytes = "bytes", tag = "1")]
     pub body: Bytes,
 }

@@ -29,14 +29,14 @@ pub struct Jwt {
 
 /// The reason why a text is not a valid token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotJwt {
+pub enum JwtError {
     /// It has not the form of a token, or is too long.
     Malformed,
     /// It is signed with neither HS256 nor HS512.
     Algorithm,
 }
 
-impl fmt::Display for NotJwt {
+impl fmt::Display for JwtError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Malformed => "it is not a JSON web token",
@@ -47,16 +47,16 @@ impl fmt::Display for NotJwt {
 
 impl Jwt {
     /// Parses a token. It is not verified yet.
-    pub fn parse(token: &str) -> Result<Self, NotJwt> {
+    pub fn parse(token: &str) -> Result<Self, JwtError> {
         if token.len() > TOKEN_BYTES {
-            return Err(NotJwt::Malformed);
+            return Err(JwtError::Malformed);
         }
-        let (signed, signature) = token.rsplit_once('.').ok_or(NotJwt::Malformed)?;
-        let (header, claims) = signed.split_once('.').ok_or(NotJwt::Malformed)?;
+        let (signed, signature) = token.rsplit_once('.').ok_or(JwtError::Malformed)?;
+        let (header, claims) = signed.split_once('.').ok_or(JwtError::Malformed)?;
         let is_long = match object(header)?.get("alg").and_then(Value::as_str) {
             Some("HS256") => false,
             Some("HS512") => true,
-            _ => return Err(NotJwt::Algorithm),
+            _ => return Err(JwtError::Algorithm),
         };
         Ok(Self {
             claims: object(claims)?,
@@ -69,9 +69,10 @@ impl Jwt {
     /// Whether it is signed with `key`, in constant time.
     pub fn is_signed_by(&self, key: &str) -> bool {
         let key = key.as_bytes();
-        match self.is_long {
-            true => signature::is_signed_long(key, &self.signed, &self.signature),
-            false => signature::is_signed(key, &self.signed, &self.signature),
+        if self.is_long {
+            signature::is_signed_long(key, &self.signed, &self.signature)
+        } else {
+            signature::is_signed(key, &self.signed, &self.signature)
         }
     }
 
@@ -104,12 +105,14 @@ pub fn token(claims: &Map<String, Value>, key: &str) -> String {
     format!("{signed}.{signature}")
 }
 
-fn object(part: &str) -> Result<Map<String, Value>, NotJwt> {
-    serde_json::from_slice(&bytes(part)?).map_err(|_| NotJwt::Malformed)
+fn object(part: &str) -> Result<Map<String, Value>, JwtError> {
+    serde_json::from_slice(&bytes(part)?).map_err(|_| JwtError::Malformed)
 }
 
-fn bytes(part: &str) -> Result<Vec<u8>, NotJwt> {
-    URL_SAFE_NO_PAD.decode(part).map_err(|_| NotJwt::Malformed)
+fn bytes(part: &str) -> Result<Vec<u8>, JwtError> {
+    URL_SAFE_NO_PAD
+        .decode(part)
+        .map_err(|_| JwtError::Malformed)
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -150,7 +153,7 @@ mod tests {
         assert!(!renamed.is_signed_by("ABC"));
         let header = text(br#"{"alg":"HS384"}"#);
         let other = Jwt::parse(&format!("{header}.{rest}"));
-        assert_eq!(other, Err(NotJwt::Algorithm));
+        assert_eq!(other, Err(JwtError::Algorithm));
     }
 
     #[test]
@@ -171,7 +174,7 @@ mod tests {
         let header = text(br#"{"alg":"none"}"#);
         let claims = text(br#"{"sub":"root"}"#);
         let unsigned = format!("{header}.{claims}.");
-        assert_eq!(Jwt::parse(&unsigned), Err(NotJwt::Algorithm));
+        assert_eq!(Jwt::parse(&unsigned), Err(JwtError::Algorithm));
     }
 
     #[test]
@@ -181,7 +184,7 @@ mod tests {
         }
         let claims = json!({"sub": "a".repeat(TOKEN_BYTES)});
         let long = token(claims.as_object().unwrap(), "key");
-        assert_eq!(Jwt::parse(&long), Err(NotJwt::Malformed));
+        assert_eq!(Jwt::parse(&long), Err(JwtError::Malformed));
     }
 
     #[test]

@@ -30,30 +30,30 @@ pub struct Sas {
 
 /// The text is not a valid token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotSas;
+pub struct SasError;
 
 impl Sas {
     /// Parses a token. It is not verified yet.
-    pub fn parse(token: &str) -> Result<Self, NotSas> {
+    pub fn parse(token: &str) -> Result<Self, SasError> {
         if token.len() > TOKEN_BYTES {
-            return Err(NotSas);
+            return Err(SasError);
         }
-        let fields = token.trim().strip_prefix(SCHEME).ok_or(NotSas)?;
+        let fields = token.trim().strip_prefix(SCHEME).ok_or(SasError)?;
         let field = |name: &str| {
             let mut pairs = fields.split('&').filter_map(|pair| pair.split_once('='));
             pairs
                 .find(|(found, _)| found.trim().eq_ignore_ascii_case(name))
                 .map(|(_, value)| value.trim())
-                .ok_or(NotSas)
+                .ok_or(SasError)
         };
         let (resource, expiry) = (field("sr")?, field("se")?);
         let signature = decoded(field("sig")?)?;
         Ok(Self {
             resource: decoded(resource)?,
-            expiry: expiry.parse().map_err(|_| NotSas)?,
+            expiry: expiry.parse().map_err(|_| SasError)?,
             key_name: decoded(field("skn")?)?,
             signed: format!("{resource}\n{expiry}"),
-            signature: STANDARD.decode(signature).map_err(|_| NotSas)?,
+            signature: STANDARD.decode(signature).map_err(|_| SasError)?,
         })
     }
 
@@ -104,9 +104,10 @@ fn path(resource: &str) -> String {
     let after_scheme = resource
         .split_once("://")
         .map_or(resource, |(_, rest)| rest);
-    let path = match after_scheme.len() == resource.len() {
-        true => after_scheme,
-        false => after_scheme.split_once('/').map_or("", |(_, path)| path),
+    let path = if after_scheme.len() == resource.len() {
+        after_scheme
+    } else {
+        after_scheme.split_once('/').map_or("", |(_, path)| path)
     };
     path.trim_matches('/').to_lowercase()
 }
@@ -115,8 +116,10 @@ fn encoded(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
 
-fn decoded(text: &str) -> Result<String, NotSas> {
-    let text = percent_decode_str(text).decode_utf8().map_err(|_| NotSas)?;
+fn decoded(text: &str) -> Result<String, SasError> {
+    let text = percent_decode_str(text)
+        .decode_utf8()
+        .map_err(|_| SasError)?;
     Ok(text.into_owned())
 }
 
@@ -184,10 +187,10 @@ mod tests {
             "SharedAccessSignature sr=a&se=1",
             "SharedAccessSignature sr=%ff&sig=YQ%3D%3D&se=1&skn=a",
         ] {
-            assert_eq!(Sas::parse(text), Err(NotSas), "{text}");
+            assert_eq!(Sas::parse(text), Err(SasError), "{text}");
         }
         let long = token(&"x".repeat(TOKEN_BYTES), 1, "n", "k");
-        assert_eq!(Sas::parse(&long), Err(NotSas));
+        assert_eq!(Sas::parse(&long), Err(SasError));
     }
 
     #[test]

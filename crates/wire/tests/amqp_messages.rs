@@ -1,18 +1,18 @@
 //! Messages: stored, delivered, refused.
 
-use steadfast_wire::amqp::address::{self, Node};
-use steadfast_wire::amqp::batch::Messages;
+use steadfast_wire::amqp::address::{self, NodeAddress};
+use steadfast_wire::amqp::batch::BatchMessages;
 use steadfast_wire::amqp::code::descriptor;
 use steadfast_wire::amqp::delivery::{FORMAT_BATCH, FORMAT_EVENT};
-use steadfast_wire::amqp::event::{self, Stamp, Stored, Tail};
-use steadfast_wire::amqp::message::{Part, Sections};
-use steadfast_wire::amqp::request::{self, Request, Status};
-use steadfast_wire::amqp::scan::Raw;
-use steadfast_wire::amqp::selector::{self, Start};
-use steadfast_wire::amqp::value::Value;
+use steadfast_wire::amqp::event::{self, LastEnqueuedProperties, StoredMessage, SystemProperties};
+use steadfast_wire::amqp::message::{MessageSections, SectionKind};
+use steadfast_wire::amqp::request::{self, Request, ResponseStatus};
+use steadfast_wire::amqp::scan::EncodedValue;
+use steadfast_wire::amqp::selector::{self, SelectorStart};
+use steadfast_wire::amqp::value::AmqpValue;
 use steadfast_wire::amqp::write;
 
-const STAMP: Stamp = Stamp {
+const STAMP: SystemProperties = SystemProperties {
     sequence: 41,
     offset: 123_456,
     enqueued_ms: 1_700_000_000_000,
@@ -55,13 +55,13 @@ fn data(out: &mut Vec<u8>, body: &[u8]) {
 
 fn stored(message: &[u8], key: Option<&str>) -> Vec<u8> {
     match event::store(message, key).expect("a message").0 {
-        Stored::Range(range) => message[range].to_vec(),
-        Stored::Rewritten(bytes) => bytes,
+        StoredMessage::Range(range) => message[range].to_vec(),
+        StoredMessage::Rewritten(bytes) => bytes,
     }
 }
 
 /// What a reader gets of a message that was sent.
-fn delivered(message: &[u8], tail: Option<&Tail>) -> Vec<u8> {
+fn delivered(message: &[u8], tail: Option<&LastEnqueuedProperties>) -> Vec<u8> {
     let stored = stored(message, None);
     let mut delivered = Vec::new();
     event::deliver(&mut delivered, &stored, &STAMP, tail).expect("a stored event");
@@ -71,9 +71,9 @@ fn delivered(message: &[u8], tail: Option<&Tail>) -> Vec<u8> {
 }
 
 /// The sections of a message, each with its bytes.
-fn sections(message: &[u8]) -> Vec<(Part, Vec<u8>)> {
+fn sections(message: &[u8]) -> Vec<(SectionKind, Vec<u8>)> {
     let mut all = Vec::new();
-    let mut sections = Sections::new(message);
+    let mut sections = MessageSections::new(message);
     while let Some(section) = sections.next().expect("a message") {
         all.push((section.part, message[section.start..section.end].to_vec()));
     }
@@ -98,7 +98,7 @@ fn every_section_is_kept_byte_for_byte() {
     let front = [header(), delivery].concat();
     let message = [front.clone(), annotations(&[("mine", "1")]), rest.clone()].concat();
     let (kept, notes) = event::store(&message, None).expect("a message");
-    assert_eq!(kept, Stored::Range(0..message.len()));
+    assert_eq!(kept, StoredMessage::Range(0..message.len()));
     assert_eq!(notes.key, None);
     let delivered = delivered(&message, None);
     assert!(delivered.starts_with(&front));
@@ -138,25 +138,28 @@ fn a_header_loses_what_describes_one_hop_and_an_empty_one_is_left_out() {
         write::uint(out, 60_000);
     });
     let got = delivered(&[hop, rest(b"x")].concat(), None);
-    assert_eq!(sections(&got)[0], (Part::Header, lasting));
+    assert_eq!(sections(&got)[0], (SectionKind::Header, lasting));
     let empty = [0x00, 0x53, 0x70, 0x45];
     let got = delivered(&[&empty[..], &rest(b"x")].concat(), None);
-    assert_eq!(sections(&got)[0].0, Part::MessageAnnotations);
+    assert_eq!(sections(&got)[0].0, SectionKind::MessageAnnotations);
 }
 
 #[test]
 fn delivery_annotations_of_the_sender_stand_beside_the_end_of_the_partition() {
     let delivery = map_section(descriptor::DELIVERY_ANNOTATIONS, "hop", "1");
-    let tail = Tail {
+    let tail = LastEnqueuedProperties {
         last: STAMP,
         retrieved_ms: 5,
     };
     let got = delivered(&[delivery, rest(b"x")].concat(), Some(&tail));
-    let section = Sections::new(&got).next().expect("a section").expect("one");
+    let section = MessageSections::new(&got)
+        .next()
+        .expect("a section")
+        .expect("one");
     let map = section.map().expect("a map");
-    assert_eq!(map.find("hop"), Ok(Some(Value::String("1"))));
+    assert_eq!(map.find("hop"), Ok(Some(AmqpValue::String("1"))));
     let last = map.find("last_enqueued_offset");
-    assert_eq!(last, Ok(Some(Value::String("123456"))));
+    assert_eq!(last, Ok(Some(AmqpValue::String("123456"))));
     // A sender does not speak for the partition.
     let forged = map_section(
         descriptor::DELIVERY_ANNOTATIONS,
@@ -164,7 +167,10 @@ fn delivery_annotations_of_the_sender_stand_beside_the_end_of_the_partition() {
         "1",
     );
     let got = delivered(&[forged, rest(b"x")].concat(), Some(&tail));
-    let section = Sections::new(&got).next().expect("a section").expect("one");
+    let section = MessageSections::new(&got)
+        .next()
+        .expect("a section")
+        .expect("one");
     assert_eq!(section.map().expect("a map").count(), 8);
 }
 
@@ -187,7 +193,7 @@ fn bodies_of_every_kind_are_kept() {
         let alone = delivered(body, None);
         assert!(alone.ends_with(body), "{body:02x?}");
     }
-    let mut single = Messages::open(b"", FORMAT_EVENT).expect("a message without a body");
+    let mut single = BatchMessages::open(b"", FORMAT_EVENT).expect("a message without a body");
     assert_eq!(single.next(), Ok(Some(&b""[..])));
 }
 
@@ -201,7 +207,7 @@ fn annotations_of_ours_are_replaced_and_those_of_the_sender_kept() {
     let message = [forged, rest(b"x")].concat();
     let mut delivered = Vec::new();
     event::deliver(&mut delivered, &stored(&message, Some("b")), &STAMP, None).expect("an event");
-    let section = Sections::new(&delivered)
+    let section = MessageSections::new(&delivered)
         .next()
         .expect("a section")
         .expect("one");
@@ -212,7 +218,10 @@ fn annotations_of_ours_are_replaced_and_those_of_the_sender_kept() {
         ("mine", "1"),
         ("x-opt-partition-key", "b"),
     ] {
-        assert_eq!(map.find(name).expect("a map"), Some(Value::String(value)));
+        assert_eq!(
+            map.find(name).expect("a map"),
+            Some(AmqpValue::String(value))
+        );
     }
 }
 
@@ -227,7 +236,7 @@ fn each_annotation_of_ours_is_taken_from_a_sender() {
         let message = [forged, rest(b"x")].concat();
         let mut delivered = Vec::new();
         event::deliver(&mut delivered, &stored(&message, None), &STAMP, None).expect("an event");
-        let section = Sections::new(&delivered)
+        let section = MessageSections::new(&delivered)
             .next()
             .expect("a section")
             .expect("one");
@@ -240,14 +249,14 @@ fn each_annotation_of_ours_is_taken_from_a_sender() {
 fn the_key_of_a_batch_replaces_that_of_its_events() {
     let own = annotations(&[("x-opt-partition-key", "a")]);
     let kept = stored(&[own, rest(b"x")].concat(), Some("b"));
-    let section = Sections::new(&kept)
+    let section = MessageSections::new(&kept)
         .next()
         .expect("a section")
         .expect("one");
     let map = section.map().expect("a map");
     assert_eq!(map.count(), 2);
     let key = map.find("x-opt-partition-key");
-    assert_eq!(key, Ok(Some(Value::String("b"))));
+    assert_eq!(key, Ok(Some(AmqpValue::String("b"))));
 }
 
 #[test]
@@ -255,29 +264,29 @@ fn the_key_of_a_batch_is_given_to_events_without_one() {
     let message = rest(b"x");
     let kept = stored(&message, Some("house-42"));
     assert!(kept.ends_with(&message));
-    let section = Sections::new(&kept)
+    let section = MessageSections::new(&kept)
         .next()
         .expect("a section")
         .expect("one");
     let key = section.map().expect("a map").find("x-opt-partition-key");
-    assert_eq!(key, Ok(Some(Value::String("house-42"))));
+    assert_eq!(key, Ok(Some(AmqpValue::String("house-42"))));
 }
 
 #[test]
 fn readers_that_ask_learn_of_the_end_of_the_partition() {
-    let tail = Tail {
+    let tail = LastEnqueuedProperties {
         last: STAMP,
         retrieved_ms: 5,
     };
     let mut delivered = Vec::new();
     event::deliver(&mut delivered, &rest(b"x"), &STAMP, Some(&tail)).expect("an event");
-    let section = Sections::new(&delivered)
+    let section = MessageSections::new(&delivered)
         .next()
         .expect("a section")
         .expect("one");
-    assert_eq!(section.part, Part::DeliveryAnnotations);
+    assert_eq!(section.part, SectionKind::DeliveryAnnotations);
     let last = section.map().expect("a map").find("last_enqueued_offset");
-    assert_eq!(last, Ok(Some(Value::String("123456"))));
+    assert_eq!(last, Ok(Some(AmqpValue::String("123456"))));
     assert_eq!(event::read_stamp(&delivered), Ok(Some(STAMP)));
 }
 
@@ -286,8 +295,8 @@ fn events_12_a_single_event_and_a_batch_of_one_are_stored_alike() {
     let inner = rest(b"same");
     let mut batch = Vec::new();
     data(&mut batch, &inner);
-    let mut single = Messages::open(&inner, FORMAT_EVENT).expect("an event");
-    let mut batched = Messages::open(&batch, FORMAT_BATCH).expect("a batch");
+    let mut single = BatchMessages::open(&inner, FORMAT_EVENT).expect("an event");
+    let mut batched = BatchMessages::open(&batch, FORMAT_BATCH).expect("a batch");
     let (one, other) = (single.next(), batched.next());
     assert_eq!(one, other);
     assert_eq!(single.next(), Ok(None));
@@ -304,7 +313,7 @@ fn a_batch_is_split_with_its_key_behind_empty_sections() {
     for body in [b"one", b"two"] {
         data(&mut batch, &rest(body));
     }
-    let mut messages = Messages::open(&batch, FORMAT_BATCH).expect("a batch");
+    let mut messages = BatchMessages::open(&batch, FORMAT_BATCH).expect("a batch");
     assert_eq!(messages.notes().key, Some("k"));
     assert_eq!(messages.next(), Ok(Some(&rest(b"one")[..])));
     assert_eq!(messages.next(), Ok(Some(&rest(b"two")[..])));
@@ -327,43 +336,49 @@ fn malformed_messages_are_refused() {
     for message in [&twice[..], &mixed, &number].into_iter().chain(others) {
         assert!(event::store(message, None).is_err(), "{message:02x?}");
     }
-    assert!(Messages::open(&rest(b"x"), 77).is_err());
+    assert!(BatchMessages::open(&rest(b"x"), 77).is_err());
     let mut value = Vec::new();
     write::descriptor(&mut value, descriptor::VALUE);
     write::string(&mut value, "x");
-    let mut messages = Messages::open(&value, FORMAT_BATCH).expect("sections");
+    let mut messages = BatchMessages::open(&value, FORMAT_BATCH).expect("sections");
     assert!(messages.next().is_err());
 }
 
 #[test]
 fn events_21_selectors_are_read_with_and_without_blanks() {
     let cases = [
-        ("amqp.annotation.x-opt-offset > '-1'", Start::Beginning),
-        ("amqp.annotation.x-opt-offset > '@latest'", Start::Latest),
+        (
+            "amqp.annotation.x-opt-offset > '-1'",
+            SelectorStart::Beginning,
+        ),
+        (
+            "amqp.annotation.x-opt-offset > '@latest'",
+            SelectorStart::Latest,
+        ),
         (
             "amqp.annotation.x-opt-offset>'12345'",
-            Start::Offset {
+            SelectorStart::Offset {
                 offset: 12345,
                 inclusive: false,
             },
         ),
         (
             "amqp.annotation.x-opt-offset >= '7'",
-            Start::Offset {
+            SelectorStart::Offset {
                 offset: 7,
                 inclusive: true,
             },
         ),
         (
             "amqp.annotation.x-opt-sequence-number >='3'",
-            Start::Sequence {
+            SelectorStart::Sequence {
                 sequence: 3,
                 inclusive: true,
             },
         ),
         (
             "amqp.annotation.x-opt-enqueued-time > '1700000000000'",
-            Start::Enqueued {
+            SelectorStart::Enqueued {
                 ms: 1_700_000_000_000,
                 inclusive: false,
             },
@@ -398,10 +413,11 @@ fn filters_are_found_by_symbol_and_by_number() {
             }
             write::string(out, "amqp.annotation.x-opt-sequence-number > '5'");
         });
-        let Ok(Value::Map(filter)) = Raw::new(&out).and_then(Raw::value) else {
+        let Ok(AmqpValue::Map(filter)) = EncodedValue::new(&out).and_then(EncodedValue::value)
+        else {
             panic!("a map");
         };
-        let expected = Start::Sequence {
+        let expected = SelectorStart::Sequence {
             sequence: 5,
             inclusive: false,
         };
@@ -411,27 +427,27 @@ fn filters_are_found_by_symbol_and_by_number() {
 
 #[test]
 fn addresses_of_every_client_are_read() {
-    let reader = Node::Reader {
+    let reader = NodeAddress::Reader {
         hub: "Hub",
         group: "$Default",
         partition: "3",
     };
     let cases = [
-        ("$cbs", Some(Node::Cbs)),
-        ("$management", Some(Node::Management)),
-        ("hub/$management", Some(Node::Management)),
-        ("amqps://localhost/hub", Some(Node::Hub("hub"))),
-        ("sb://a:5672/hub/", Some(Node::Hub("hub"))),
+        ("$cbs", Some(NodeAddress::Cbs)),
+        ("$management", Some(NodeAddress::Management)),
+        ("hub/$management", Some(NodeAddress::Management)),
+        ("amqps://localhost/hub", Some(NodeAddress::Hub("hub"))),
+        ("sb://a:5672/hub/", Some(NodeAddress::Hub("hub"))),
         (
             "hub/Partitions/0",
-            Some(Node::Partition {
+            Some(NodeAddress::Partition {
                 hub: "hub",
                 partition: "0",
             }),
         ),
         (
             "/hub/publishers/p-1",
-            Some(Node::Publisher {
+            Some(NodeAddress::Publisher {
                 hub: "hub",
                 name: "p-1",
             }),
@@ -487,13 +503,13 @@ fn events_08_a_reply_repeats_the_id_with_its_type() {
         assert_eq!(request.body, Some("the token"));
 
         let mut reply = Vec::new();
-        let status = Status {
+        let status = ResponseStatus {
             code: 404,
             description: "none",
             condition: Some("amqp:not-found"),
         };
         request::write_reply(&mut reply, request.id, &status, write::null);
-        let mut sections = Sections::new(&reply);
+        let mut sections = MessageSections::new(&reply);
         let properties = sections.next().expect("a section").expect("one");
         let mut fields = properties.list().expect("a list");
         assert_eq!(fields.count(), 13);
@@ -502,7 +518,7 @@ fn events_08_a_reply_repeats_the_id_with_its_type() {
         let wishes = sections.next().expect("a section").expect("one").map();
         assert_eq!(
             wishes.expect("a map").find("status-code"),
-            Ok(Some(Value::Int(404)))
+            Ok(Some(AmqpValue::Int(404)))
         );
     }
 }

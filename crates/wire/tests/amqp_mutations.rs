@@ -6,9 +6,9 @@ mod mutated;
 
 use bytes::BytesMut;
 use mutated::{corpus, survive};
-use steadfast_wire::amqp::batch::Messages;
+use steadfast_wire::amqp::batch::BatchMessages;
 use steadfast_wire::amqp::delivery::{FORMAT_BATCH, FORMAT_EVENT};
-use steadfast_wire::amqp::event::{self, Stamp, Stored};
+use steadfast_wire::amqp::event::{self, StoredMessage, SystemProperties};
 use steadfast_wire::amqp::performative::{self, Performative};
 use steadfast_wire::amqp::request::Request;
 use steadfast_wire::amqp::{frame, link, sasl, selector};
@@ -75,7 +75,7 @@ fn look(attach: &link::Attach<'_>) {
 fn message(bytes: &[u8]) {
     let _ = Request::read(bytes).is_ok();
     for format in [FORMAT_EVENT, FORMAT_BATCH] {
-        let Ok(mut messages) = Messages::open(bytes, format) else {
+        let Ok(mut messages) = BatchMessages::open(bytes, format) else {
             continue;
         };
         let key = messages.notes().key;
@@ -91,10 +91,10 @@ fn store_and_deliver(message: &[u8], key: Option<&str>) {
         return;
     };
     let stored = match stored {
-        Stored::Range(range) => message[range].to_vec(),
-        Stored::Rewritten(bytes) => bytes,
+        StoredMessage::Range(range) => message[range].to_vec(),
+        StoredMessage::Rewritten(bytes) => bytes,
     };
-    let stamp = Stamp {
+    let stamp = SystemProperties {
         sequence: 1,
         offset: 2,
         enqueued_ms: 3,

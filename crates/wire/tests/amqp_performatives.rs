@@ -2,17 +2,17 @@
 
 use bytes::BytesMut;
 use steadfast_core::limits;
-use steadfast_wire::amqp::condition::{self, Problem};
+use steadfast_wire::amqp::condition::{self, AmqpError};
 use steadfast_wire::amqp::connection::{Close, Open};
 use steadfast_wire::amqp::delivery::{Disposition, Outcome, Transfer};
-use steadfast_wire::amqp::frame::{self, Kind, Protocol};
-use steadfast_wire::amqp::link::{self, Attach, Detach, Role};
+use steadfast_wire::amqp::frame::{self, Kind, ProtocolHeader};
+use steadfast_wire::amqp::link::{self, Attach, Detach, LinkRole};
 use steadfast_wire::amqp::performative::{self, Performative};
 use steadfast_wire::amqp::sasl;
-use steadfast_wire::amqp::scan::Raw;
+use steadfast_wire::amqp::scan::EncodedValue;
 use steadfast_wire::amqp::session::{Begin, End, Flow};
 
-const PROBLEM: Problem<'static> = Problem {
+const PROBLEM: AmqpError<'static> = AmqpError {
     condition: condition::NOT_FOUND,
     description: "gone",
 };
@@ -26,7 +26,7 @@ fn nine() -> Vec<(Performative<'static>, u32)> {
                 max_frame: Some(65536),
                 channel_max: Some(4999),
                 idle_ms: Some(120_000),
-                properties: Raw::NULL,
+                properties: EncodedValue::NULL,
             }),
             10,
         ),
@@ -44,16 +44,16 @@ fn nine() -> Vec<(Performative<'static>, u32)> {
             Performative::Attach(Attach {
                 name: "link",
                 handle: 0,
-                role: Role::Receiver,
+                role: LinkRole::Receiver,
                 snd_settle: Some(1),
                 rcv_settle: Some(0),
-                source: Raw::NULL,
-                target: Raw::NULL,
+                source: EncodedValue::NULL,
+                target: EncodedValue::NULL,
                 initial_count: None,
                 max_message: Some(1 << 20),
-                offered: Raw::NULL,
-                desired: Raw::NULL,
-                properties: Raw::NULL,
+                offered: EncodedValue::NULL,
+                desired: EncodedValue::NULL,
+                properties: EncodedValue::NULL,
             }),
             14,
         ),
@@ -61,7 +61,7 @@ fn nine() -> Vec<(Performative<'static>, u32)> {
         (Performative::Transfer(Transfer::default()), 11),
         (
             Performative::Disposition(Disposition {
-                role: Role::Receiver,
+                role: LinkRole::Receiver,
                 first: 4,
                 last: Some(9),
                 settled: true,
@@ -73,14 +73,14 @@ fn nine() -> Vec<(Performative<'static>, u32)> {
             Performative::Detach(Detach {
                 handle: 1,
                 closed: true,
-                problem: Some(PROBLEM),
+                error: Some(PROBLEM),
             }),
             3,
         ),
-        (Performative::End(End { problem: None }), 1),
+        (Performative::End(End { error: None }), 1),
         (
             Performative::Close(Close {
-                problem: Some(PROBLEM),
+                error: Some(PROBLEM),
             }),
             1,
         ),
@@ -113,7 +113,7 @@ fn events_02_all_nine_performatives_leave_with_full_arity() {
 fn events_02_errors_have_three_fields_and_outcomes_no_list0() {
     let mut bytes = Vec::new();
     Close {
-        problem: Some(PROBLEM),
+        error: Some(PROBLEM),
     }
     .write(&mut bytes);
     let at = bytes
@@ -125,7 +125,7 @@ fn events_02_errors_have_three_fields_and_outcomes_no_list0() {
     for outcome in [Outcome::Accepted, Outcome::Released] {
         let mut bytes = Vec::new();
         Disposition {
-            role: Role::Receiver,
+            role: LinkRole::Receiver,
             first: 0,
             last: None,
             settled: true,
@@ -142,11 +142,11 @@ fn events_02_shortened_performatives_and_list0_are_accepted() {
     for (bytes, expected) in [
         (
             [0x00, 0x53, 0x17, 0x45],
-            Performative::End(End { problem: None }),
+            Performative::End(End { error: None }),
         ),
         (
             [0x00, 0x53, 0x18, 0x45],
-            Performative::Close(Close { problem: None }),
+            Performative::Close(Close { error: None }),
         ),
     ] {
         assert_eq!(performative::read(&bytes).expect("accepted").0, expected);
@@ -209,7 +209,7 @@ fn golden_frames() {
 fn frames_are_taken_one_by_one_and_large_ones_refused_by_their_size() {
     let mut out = Vec::new();
     frame::put(&mut out, Kind::Amqp, 7, |out| {
-        End { problem: None }.write(out)
+        End { error: None }.write(out)
     });
     frame::put(&mut out, Kind::Amqp, 0, |_| {});
     let mut buffer = BytesMut::new();
@@ -250,7 +250,10 @@ fn another_protocol_is_refused_at_its_first_byte() {
     let mut part = BytesMut::from(&b"AMQP"[..]);
     assert_eq!(frame::take_protocol(&mut part), Ok(None));
     part.extend_from_slice(&[3, 1, 0, 0]);
-    assert_eq!(frame::take_protocol(&mut part), Ok(Some(Protocol::Sasl)));
+    assert_eq!(
+        frame::take_protocol(&mut part),
+        Ok(Some(ProtocolHeader::Sasl))
+    );
 }
 
 #[test]
@@ -264,20 +267,20 @@ fn capabilities_and_properties_of_a_link_are_found() {
         steadfast_wire::amqp::write::int(out, 7);
     });
     let mut source = Vec::new();
-    link::write_source(&mut source, Some("hub"), Raw::NULL);
+    link::write_source(&mut source, Some("hub"), EncodedValue::NULL);
     Attach {
         name: "n",
         handle: 0,
-        role: Role::Receiver,
+        role: LinkRole::Receiver,
         snd_settle: None,
         rcv_settle: None,
-        source: Raw::new(&source).expect("a source"),
-        target: Raw::NULL,
+        source: EncodedValue::new(&source).expect("a source"),
+        target: EncodedValue::NULL,
         initial_count: None,
         max_message: None,
-        offered: Raw::NULL,
-        desired: Raw::new(&desired).expect("an array"),
-        properties: Raw::new(&properties).expect("a map"),
+        offered: EncodedValue::NULL,
+        desired: EncodedValue::new(&desired).expect("an array"),
+        properties: EncodedValue::new(&properties).expect("a map"),
     }
     .write(&mut bytes);
     let Performative::Attach(attach) = performative::read(&bytes).expect("an attach").0 else {

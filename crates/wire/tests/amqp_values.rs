@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use steadfast_core::limits;
-use steadfast_wire::amqp::scan::Raw;
-use steadfast_wire::amqp::value::{self, Items, Value};
+use steadfast_wire::amqp::scan::EncodedValue;
+use steadfast_wire::amqp::value::{self, AmqpValue, ItemReader};
 use steadfast_wire::amqp::write;
 
 /// A value that owns what it holds.
@@ -101,7 +101,7 @@ fn put(out: &mut Vec<u8>, tree: &Tree) {
     }
 }
 
-fn all(mut items: Items<'_>) -> Vec<Tree> {
+fn all(mut items: ItemReader<'_>) -> Vec<Tree> {
     let trees = (0..items.count())
         .map(|_| get(items.next().expect("an item")))
         .collect();
@@ -109,36 +109,36 @@ fn all(mut items: Items<'_>) -> Vec<Tree> {
     trees
 }
 
-fn get(value: Value<'_>) -> Tree {
+fn get(value: AmqpValue<'_>) -> Tree {
     match value {
-        Value::Null => Tree::Null,
-        Value::Bool(value) => Tree::Bool(value),
-        Value::Ubyte(value) => Tree::Ubyte(value),
-        Value::Ushort(value) => Tree::Ushort(value),
-        Value::Uint(value) => Tree::Uint(value),
-        Value::Ulong(value) => Tree::Ulong(value),
-        Value::Byte(value) => Tree::Byte(value),
-        Value::Short(value) => Tree::Short(value),
-        Value::Int(value) => Tree::Int(value),
-        Value::Long(value) => Tree::Long(value),
-        Value::Float(bits) => Tree::Float(bits),
-        Value::Double(bits) => Tree::Double(bits),
-        Value::Decimal(_) => panic!("none was written"),
-        Value::Char(value) => Tree::Char(value),
-        Value::Timestamp(ms) => Tree::Timestamp(ms),
-        Value::Uuid(bytes) => Tree::Uuid(bytes),
-        Value::Binary(bytes) => Tree::Binary(bytes.to_vec()),
-        Value::String(text) => Tree::String(text.to_owned()),
-        Value::Symbol(text) => Tree::Symbol(text.to_owned()),
-        Value::List(items) => Tree::List(all(items)),
-        Value::Map(items) => {
+        AmqpValue::Null => Tree::Null,
+        AmqpValue::Bool(value) => Tree::Bool(value),
+        AmqpValue::Ubyte(value) => Tree::Ubyte(value),
+        AmqpValue::Ushort(value) => Tree::Ushort(value),
+        AmqpValue::Uint(value) => Tree::Uint(value),
+        AmqpValue::Ulong(value) => Tree::Ulong(value),
+        AmqpValue::Byte(value) => Tree::Byte(value),
+        AmqpValue::Short(value) => Tree::Short(value),
+        AmqpValue::Int(value) => Tree::Int(value),
+        AmqpValue::Long(value) => Tree::Long(value),
+        AmqpValue::Float(bits) => Tree::Float(bits),
+        AmqpValue::Double(bits) => Tree::Double(bits),
+        AmqpValue::Decimal(_) => panic!("none was written"),
+        AmqpValue::Char(value) => Tree::Char(value),
+        AmqpValue::Timestamp(ms) => Tree::Timestamp(ms),
+        AmqpValue::Uuid(bytes) => Tree::Uuid(bytes),
+        AmqpValue::Binary(bytes) => Tree::Binary(bytes.to_vec()),
+        AmqpValue::String(text) => Tree::String(text.to_owned()),
+        AmqpValue::Symbol(text) => Tree::Symbol(text.to_owned()),
+        AmqpValue::List(items) => Tree::List(all(items)),
+        AmqpValue::Map(items) => {
             let flat = all(items);
             let pairs = flat
                 .chunks(2)
                 .map(|pair| (pair[0].clone(), pair[1].clone()));
             Tree::Map(pairs.collect())
         }
-        Value::Array(array) => Tree::Strings(
+        AmqpValue::Array(array) => Tree::Strings(
             array
                 .map(|item| {
                     item.expect("an element")
@@ -148,7 +148,7 @@ fn get(value: Value<'_>) -> Tree {
                 })
                 .collect(),
         ),
-        Value::Described(descriptor, raw) => Tree::Described(
+        AmqpValue::Described(descriptor, raw) => Tree::Described(
             descriptor.number().expect("a number"),
             Box::new(get(raw.value().expect("a value"))),
         ),
@@ -160,7 +160,7 @@ proptest! {
     fn what_is_written_is_read_back(tree in any_tree()) {
         let mut bytes = Vec::new();
         put(&mut bytes, &tree);
-        let raw = Raw::new(&bytes).expect("one value");
+        let raw = EncodedValue::new(&bytes).expect("one value");
         prop_assert_eq!(raw.bytes().len(), bytes.len());
         prop_assert_eq!(get(raw.value().expect("a value")), tree);
         value::check(raw).expect("well formed");
@@ -171,31 +171,31 @@ proptest! {
         let mut bytes = Vec::new();
         put(&mut bytes, &tree);
         let shorter = &bytes[..cut.index(bytes.len())];
-        prop_assert!(Raw::new(shorter).is_err());
+        prop_assert!(EncodedValue::new(shorter).is_err());
     }
 }
 
 /// Every width in which the specification lets a value be written.
 #[test]
 fn all_encodings_of_a_value_are_read() {
-    let cases: [(&[u8], Value<'_>); 14] = [
-        (&[0x56, 0x01], Value::Bool(true)),
-        (&[0x43], Value::Uint(0)),
-        (&[0x52, 7], Value::Uint(7)),
-        (&[0x70, 0, 0, 0, 7], Value::Uint(7)),
-        (&[0x44], Value::Ulong(0)),
-        (&[0x80, 0, 0, 0, 0, 0, 0, 0, 7], Value::Ulong(7)),
-        (&[0x55, 0xff], Value::Long(-1)),
-        (&[0x81, 0, 0, 0, 0, 0, 0, 0, 7], Value::Long(7)),
-        (&[0x71, 0xff, 0xff, 0xff, 0xff], Value::Int(-1)),
-        (&[0xb1, 0, 0, 0, 2, b'a', b'b'], Value::String("ab")),
-        (&[0xb3, 0, 0, 0, 1, b'a'], Value::Symbol("a")),
-        (&[0xb0, 0, 0, 0, 1, 9], Value::Binary(&[9])),
-        (&[0x74, 1, 2, 3, 4], Value::Decimal(&[1, 2, 3, 4])),
-        (&[0x45], Value::List(Items::EMPTY)),
+    let cases: [(&[u8], AmqpValue<'_>); 14] = [
+        (&[0x56, 0x01], AmqpValue::Bool(true)),
+        (&[0x43], AmqpValue::Uint(0)),
+        (&[0x52, 7], AmqpValue::Uint(7)),
+        (&[0x70, 0, 0, 0, 7], AmqpValue::Uint(7)),
+        (&[0x44], AmqpValue::Ulong(0)),
+        (&[0x80, 0, 0, 0, 0, 0, 0, 0, 7], AmqpValue::Ulong(7)),
+        (&[0x55, 0xff], AmqpValue::Long(-1)),
+        (&[0x81, 0, 0, 0, 0, 0, 0, 0, 7], AmqpValue::Long(7)),
+        (&[0x71, 0xff, 0xff, 0xff, 0xff], AmqpValue::Int(-1)),
+        (&[0xb1, 0, 0, 0, 2, b'a', b'b'], AmqpValue::String("ab")),
+        (&[0xb3, 0, 0, 0, 1, b'a'], AmqpValue::Symbol("a")),
+        (&[0xb0, 0, 0, 0, 1, 9], AmqpValue::Binary(&[9])),
+        (&[0x74, 1, 2, 3, 4], AmqpValue::Decimal(&[1, 2, 3, 4])),
+        (&[0x45], AmqpValue::List(ItemReader::EMPTY)),
     ];
     for (bytes, expected) in cases {
-        let raw = Raw::new(bytes).expect("one value");
+        let raw = EncodedValue::new(bytes).expect("one value");
         assert_eq!(raw.value().expect("a value"), expected);
     }
 }
@@ -208,29 +208,34 @@ fn nesting_without_end_is_refused() {
         write::list(&mut outer, 1, |out| out.extend_from_slice(&lists));
         lists = outer;
     }
-    let raw = Raw::new(&lists).expect("sizes fit");
+    let raw = EncodedValue::new(&lists).expect("sizes fit");
     assert!(value::check(raw).is_err());
 
     // Descriptors in a row before a value.
     let described =
         |count: usize| [&[[0x00, 0x53, 0x01]].repeat(count).concat()[..], &[0x40]].concat();
-    assert!(Raw::new(&described(limits::AMQP_DEPTH)).is_ok());
-    assert!(Raw::new(&described(limits::AMQP_DEPTH + 1)).is_err());
-    assert!(Raw::new(&described(1000)).is_err());
+    assert!(EncodedValue::new(&described(limits::AMQP_DEPTH)).is_ok());
+    assert!(EncodedValue::new(&described(limits::AMQP_DEPTH + 1)).is_err());
+    assert!(EncodedValue::new(&described(1000)).is_err());
 }
 
 #[test]
 fn bytes_behind_a_value_are_refused() {
-    assert!(Raw::new(&[0x43]).is_ok());
-    assert!(Raw::new(&[0x43, 0x43]).is_err());
+    assert!(EncodedValue::new(&[0x43]).is_ok());
+    assert!(EncodedValue::new(&[0x43, 0x43]).is_err());
 }
 
 #[test]
 fn a_claimed_count_costs_nothing() {
     // A billion elements without bytes, and a list of four billion items in five bytes.
     let nulls = [0xf0, 0, 0, 0, 5, 0x40, 0, 0, 0, 0x40];
-    assert!(Raw::new(&nulls).expect("sizes fit").value().is_err());
+    assert!(
+        EncodedValue::new(&nulls)
+            .expect("sizes fit")
+            .value()
+            .is_err()
+    );
     let list = [0xd0, 0, 0, 0, 5, 0xff, 0xff, 0xff, 0xff, 0x40];
-    let raw = Raw::new(&list).expect("sizes fit");
+    let raw = EncodedValue::new(&list).expect("sizes fit");
     assert!(value::check(raw).is_err());
 }

@@ -8,8 +8,8 @@ mod mutated;
 
 use mutated::{corpus, survive};
 use steadfast_wire::blob::block_list;
-use steadfast_wire::blob::place::{Place, parameters};
-use steadfast_wire::blob::sas::Sas;
+use steadfast_wire::blob::path::{BlobPath, parameters};
+use steadfast_wire::blob::sas::BlobSas;
 use steadfast_wire::blob::shared_key::{Request, SharedKey};
 use steadfast_wire::blob::xml;
 
@@ -27,11 +27,11 @@ fn is_signed(head: &[u8]) -> bool {
         .filter_map(|line| line.split_once(':'))
         .map(|(name, value)| (name.to_lowercase(), value.trim().to_owned()))
         .collect();
-    let (Ok(place), Ok(parameters)) = (Place::parse(path), parameters(query)) else {
+    let (Ok(place), Ok(parameters)) = (BlobPath::parse(path), parameters(query)) else {
         return false;
     };
     let _ = place.blob.as_deref().map(xml::carries);
-    if let Ok(Some(sas)) = Sas::parse(&parameters, &place) {
+    if let Ok(Some(sas)) = BlobSas::parse(&parameters, &place) {
         return sas.is_signed_by(KEY);
     }
     let request = Request {

@@ -7,7 +7,7 @@ mod mutated;
 use bytes::Bytes;
 use mutated::survive;
 use steadfast_wire::signalr::frame::Splitter;
-use steadfast_wire::signalr::handshake::Handshake;
+use steadfast_wire::signalr::handshake::HandshakeRequest;
 use steadfast_wire::signalr::message::Outcome;
 use steadfast_wire::signalr::{Protocol, read, write};
 
@@ -70,6 +70,6 @@ fn mutated_messagepack_is_survived() {
 fn mutated_handshakes_are_survived() {
     let seeds = vec![b"{\"protocol\":\"json\",\"version\":1}\x1e".to_vec()];
     survive(&seeds, BOUND, |bytes| {
-        let _ = Handshake::parse(bytes);
+        let _ = HandshakeRequest::parse(bytes);
     });
 }

@@ -4,8 +4,9 @@
 use bytes::Bytes;
 use steadfast_wire::signalr::frame::Splitter;
 use steadfast_wire::signalr::service::{
-    Ack, Check, Close, CloseMany, Completion, Data, Flow, FlowKind, GroupData, Handshake, Message,
-    Open, Question, Target, read, write,
+    Ack, ClientCompletion, ClientInvocation, CloseConnection, CloseConnections, ConnectionData,
+    ExistenceCheck, FlowControl, FlowControlKind, GroupBroadcast, Message, OpenConnection,
+    ServerHandshake, Target, read, write,
 };
 use steadfast_wire::signalr::{Protocol, frame};
 
@@ -30,11 +31,11 @@ fn golden() -> Vec<(&'static str, Message)> {
         ("02 91 03", Message::Ping(vec![])),
         (
             "08 97 01 01 00 a0 01 80 c2",
-            Message::Handshake(Handshake {
+            Message::Handshake(ServerHandshake {
                 version: 1,
                 migration: 1,
                 elements: 7,
-                ..Handshake::default()
+                ..ServerHandshake::default()
             }),
         ),
         (
@@ -62,15 +63,15 @@ fn golden() -> Vec<(&'static str, Message)> {
         ),
         (
             "08 95 27 a2 6331 01 01 80",
-            Message::Flow(Flow {
+            Message::Flow(FlowControl {
                 id: text("c1"),
                 is_server: false,
-                kind: FlowKind::Pause,
+                kind: FlowControlKind::Pause,
             }),
         ),
         (
             "1e 95 05 a2 6331 a0 81 af 417372732d4d6967726174652d546f 91 a4 73727642 80",
-            Message::Close(Close {
+            Message::Close(CloseConnection {
                 connection: text("c1"),
                 error: String::new(),
                 headers: header("Asrs-Migrate-To", "srvB"),
@@ -80,7 +81,7 @@ fn golden() -> Vec<(&'static str, Message)> {
             "3e 96 04 a2 6331 81 aa 617372732e732e756964 a2 7531 81 b1 \
              417372732d4d6967726174652d46726f6d 91 a4 73727641 a9 3f6875623d63686174 81 03 a4 \
              6a736f6e",
-            Message::Open(Open {
+            Message::Open(OpenConnection {
                 connection: text("c1"),
                 claims: vec![(text("asrs.s.uid"), text("u1"))],
                 headers: header("Asrs-Migrate-From", "srvA"),
@@ -102,13 +103,13 @@ fn others() -> Vec<Message> {
         to,
         payloads: payloads.clone(),
     };
-    let close = CloseMany {
+    let close = CloseConnections {
         reason: text("bye"),
         ack: 9,
-        ..CloseMany::default()
+        ..CloseConnections::default()
     };
     let question = |outcome| {
-        Message::Answer(Completion {
+        Message::Answer(ClientCompletion {
             id: text("1"),
             connection: text("c"),
             caller: text("s"),
@@ -116,7 +117,7 @@ fn others() -> Vec<Message> {
         })
     };
     let mut all = vec![
-        Message::Data(Data {
+        Message::Data(ConnectionData {
             connection: text("c"),
             payload: Bytes::from_static(b"{}\x1e"),
             kind: Some(1),
@@ -129,7 +130,7 @@ fn others() -> Vec<Message> {
             except: several.clone(),
         }),
         send(Target::Groups(several.clone())),
-        Message::Group(GroupData {
+        Message::Group(GroupBroadcast {
             group: text("g"),
             except: several.clone(),
             payloads: payloads.clone(),
@@ -150,7 +151,7 @@ fn others() -> Vec<Message> {
             error: text("no"),
             text: text("none"),
         },
-        Message::Ask(Question {
+        Message::Ask(ClientInvocation {
             id: text("1"),
             connection: text("c"),
             caller: text("s"),
@@ -173,16 +174,16 @@ fn others() -> Vec<Message> {
             token: None,
         },
         Message::CloseMany(close.clone()),
-        Message::CloseMany(CloseMany {
+        Message::CloseMany(CloseConnections {
             connection: Some(text("c")),
             ..close.clone()
         }),
-        Message::CloseMany(CloseMany {
+        Message::CloseMany(CloseConnections {
             user: Some(text("u")),
             except: several.clone(),
             ..close.clone()
         }),
-        Message::CloseMany(CloseMany {
+        Message::CloseMany(CloseConnections {
             group: Some(text("g")),
             except: several.clone(),
             ..close
@@ -215,13 +216,13 @@ fn others() -> Vec<Message> {
         ]);
     }
     let checks = [
-        Check::UserInGroup {
+        ExistenceCheck::UserInGroup {
             user: text("u"),
             group: text("g"),
         },
-        Check::Group(text("g")),
-        Check::Connection(text("c")),
-        Check::User(text("u")),
+        ExistenceCheck::Group(text("g")),
+        ExistenceCheck::Connection(text("c")),
+        ExistenceCheck::User(text("u")),
     ];
     all.extend(checks.map(|of| Message::Check { of, ack: 3 }));
     all

@@ -7,19 +7,19 @@ pub(super) fn of_client(source: &str, client: &str) -> Vec<String> {
     let mut found = Vec::new();
     for table in tables(source) {
         let mut is_meant = false;
-        for word in Words(table) {
+        for word in SourceTokens(table) {
             match word {
-                Word::Name(name) if name.starts_with(char::is_uppercase) => {
+                SourceToken::Name(name) if name.starts_with(char::is_uppercase) => {
                     is_meant = name == client;
                 }
-                Word::Text(names) if is_meant => {
+                SourceToken::Text(names) if is_meant => {
                     for name in names.split_whitespace() {
                         if !found.iter().any(|own| own == name) {
                             found.push(name.to_owned());
                         }
                     }
                 }
-                Word::Name(_) | Word::Text(_) => {}
+                SourceToken::Name(_) | SourceToken::Text(_) => {}
             }
         }
     }
@@ -32,29 +32,29 @@ fn tables(source: &str) -> impl Iterator<Item = &str> {
     rest.filter_map(|rest| rest.split('}').next())
 }
 
-enum Word<'a> {
+enum SourceToken<'a> {
     Name(&'a str),
     Text(&'a str),
 }
 
 /// Names and quoted texts; everything else separates them.
-struct Words<'a>(&'a str);
+struct SourceTokens<'a>(&'a str);
 
-impl<'a> Iterator for Words<'a> {
-    type Item = Word<'a>;
+impl<'a> Iterator for SourceTokens<'a> {
+    type Item = SourceToken<'a>;
 
-    fn next(&mut self) -> Option<Word<'a>> {
+    fn next(&mut self) -> Option<SourceToken<'a>> {
         let is_of_name = |own: char| own.is_alphanumeric() || own == '_';
         let start = self.0.find(|own| own == '"' || is_of_name(own))?;
         let rest = &self.0[start..];
         if let Some(rest) = rest.strip_prefix('"') {
             let (text, rest) = rest.split_once('"')?;
             self.0 = rest;
-            return Some(Word::Text(text));
+            return Some(SourceToken::Text(text));
         }
         let end = rest.find(|own| !is_of_name(own)).unwrap_or(rest.len());
         self.0 = &rest[end..];
-        Some(Word::Name(&rest[..end]))
+        Some(SourceToken::Name(&rest[..end]))
     }
 }
 

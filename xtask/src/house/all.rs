@@ -3,7 +3,9 @@
 use anyhow::{Result, bail};
 
 use super::tree::Tree;
-use super::{bodies, codes, faults, header, layers, leftovers, paths, ring};
+use super::{
+    bodies, codes, documents, faults, header, layers, leftovers, names, paths, ring, words,
+};
 use crate::clients;
 use crate::workspace::Workspace;
 
@@ -33,6 +35,18 @@ const RULES: &[Rule] = &[
     Rule {
         name: "no path of one machine",
         find: |_, tree| paths::check(tree),
+    },
+    Rule {
+        name: "one meaning per name, and types are nouns",
+        find: |_, tree| names::check(tree),
+    },
+    Rule {
+        name: "no banned word",
+        find: |_, tree| words::check(tree),
+    },
+    Rule {
+        name: "documents name files that are there",
+        find: |_, tree| documents::check(tree),
     },
     Rule {
         name: "bodies are read in the frame",

@@ -3,12 +3,15 @@
 mod all;
 mod bodies;
 mod codes;
+mod documents;
 mod faults;
 mod header;
 mod layers;
 mod leftovers;
+mod names;
 mod paths;
 mod ring;
 mod tree;
+mod words;
 
 pub(crate) use all::check;

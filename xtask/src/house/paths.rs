@@ -1,4 +1,4 @@
-//! No file names a folder of somebody's machine.
+//! No file names a folder of one machine.
 
 use anyhow::Result;
 

@@ -20,11 +20,11 @@ struct Suite {
     is_managed: bool,
     server: fn(&Workspace) -> Result<Server>,
     commands: fn(&Workspace, &Request<'_>) -> Result<Vec<Command>>,
-    carried: Option<Carried>,
+    carried: Option<PackagedTests>,
 }
 
 /// Tests that a package carries.
-struct Carried {
+struct PackagedTests {
     id: Id,
     ids: fn(&Workspace, &Request<'_>) -> Result<Vec<String>>,
 }
@@ -60,7 +60,7 @@ const SUITES: &[Suite] = &[
         is_managed: false,
         server: Server::plain,
         commands: durabletask_go::commands,
-        carried: Some(Carried {
+        carried: Some(PackagedTests {
             id: |_, test| test.to_owned(),
             ids: durabletask_go::carried,
         }),
@@ -71,7 +71,7 @@ const SUITES: &[Suite] = &[
         is_managed: false,
         server: |workspace| Server::encrypted(workspace, 0),
         commands: eventhub_python::commands,
-        carried: Some(Carried {
+        carried: Some(PackagedTests {
             id: eventhub_python::id,
             ids: eventhub_python::carried,
         }),
@@ -82,7 +82,7 @@ const SUITES: &[Suite] = &[
         is_managed: false,
         server: |workspace| Server::encrypted(workspace, 1),
         commands: azeventhubs::commands,
-        carried: Some(Carried {
+        carried: Some(PackagedTests {
             id: |_, test| test.to_owned(),
             ids: azeventhubs::carried,
         }),

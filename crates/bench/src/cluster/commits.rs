@@ -7,10 +7,10 @@ use anyhow::Result;
 use bytes::Bytes;
 use steadfast_core::id::Partition;
 use steadfast_partition::{Error, Handle};
-use steadfast_storage::Kind;
+use steadfast_storage::ErrorKind;
 
-use super::load::{Ask, Load, instance};
-use super::node::Node;
+use super::load::{RowCommand, RowService, instance};
+use super::node::BenchClusterNode;
 use super::settings::{NODES, Settings};
 use crate::postgres::bare;
 use crate::report::Report;
@@ -23,7 +23,7 @@ const INSTANCES: u64 = 200_000;
 
 /// Where clients call.
 #[derive(Clone, Copy)]
-enum Way {
+enum CallRoute {
     /// At any node: most calls go one hop.
     Any,
     /// At the node that owns the partition.
@@ -32,14 +32,14 @@ enum Way {
 
 pub(super) async fn measure(
     settings: &Settings,
-    nodes: &[Node],
+    nodes: &[BenchClusterNode],
     report: &mut Report,
 ) -> Result<()> {
     for clients in [3, 300, 1_500] {
         let before = statements(nodes);
-        let mut any = commit_for(nodes, clients, settings.duration(), Way::Any).await?;
+        let mut any = commit_for(nodes, clients, settings.duration(), CallRoute::Any).await?;
         let group = any.0.len() as f64 / (statements(nodes) - before).max(1) as f64;
-        let mut owner = commit_for(nodes, clients, settings.duration(), Way::Owner).await?;
+        let mut owner = commit_for(nodes, clients, settings.duration(), CallRoute::Owner).await?;
         let bare = bare::commit_by(&settings.database, group, NODES as i32).await?;
         let name = format!("bare_statement_3_connections_commits_per_s_{clients}_clients");
         report.limits.record(name, bare);
@@ -65,23 +65,23 @@ fn rate((latencies, seconds): &(Samples, f64)) -> f64 {
 }
 
 /// Commit statements of all nodes so far.
-fn statements(nodes: &[Node]) -> u64 {
+fn statements(nodes: &[BenchClusterNode]) -> u64 {
     let counts = nodes.iter().flat_map(|node| node.engine.statements());
     counts.sum()
 }
 
 /// Lets clients commit, each on its own task; answers what each commit took.
 async fn commit_for(
-    nodes: &[Node],
+    nodes: &[BenchClusterNode],
     clients: u64,
     duration: Duration,
-    way: Way,
+    way: CallRoute,
 ) -> Result<(Samples, f64)> {
     let start = |client: u64, run| {
         let node = &nodes[client as usize % nodes.len()];
         let places = match way {
-            Way::Any => Vec::new(),
-            Way::Owner => node.serving(),
+            CallRoute::Any => Vec::new(),
+            CallRoute::Owner => node.serving(),
         };
         commit(node.handle(), places, client, run, duration)
     };
@@ -89,7 +89,7 @@ async fn commit_for(
 }
 
 async fn commit(
-    handle: Handle<Load>,
+    handle: Handle<RowService>,
     places: Vec<Partition>,
     client: u64,
     run: Arc<Stopwatch>,
@@ -101,7 +101,7 @@ async fn commit(
         let mut value = [0; VALUE_BYTES];
         random.fill(&mut value);
         let to = instance(random.u64(..INSTANCES));
-        let ask = Ask::Put(Bytes::copy_from_slice(&value));
+        let ask = RowCommand::Put(Bytes::copy_from_slice(&value));
         let waited = Stopwatch::start();
         let done = match random.choice(&places) {
             Some(place) => handle.call_in(*place, to, ask).await,
@@ -121,5 +121,5 @@ async fn commit(
 /// Whether the store wants its writers to wait.
 fn is_throttled(error: &Error) -> bool {
     let kind = error.storage().map(steadfast_storage::Error::kind);
-    matches!(kind, Some(Kind::Throttled { .. }))
+    matches!(kind, Some(ErrorKind::Throttled { .. }))
 }

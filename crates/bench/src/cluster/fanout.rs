@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use steadfast_core::id::Partition;
-use steadfast_events::{Batch, Definition, Position, Reader};
+use steadfast_events::{EventDataBatch, EventHubDefinition, EventPosition, PartitionReader};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::node::Node;
+use super::node::BenchClusterNode;
 use super::settings::Settings;
 use crate::report::Report;
 use crate::samples::Samples;
@@ -29,10 +29,13 @@ const READERS: usize = 5;
 
 pub(super) async fn measure(
     settings: &Settings,
-    nodes: &[Node],
+    nodes: &[BenchClusterNode],
     report: &mut Report,
 ) -> Result<()> {
-    nodes[0].hubs.ensure(Definition::new(HUB, 1)).await?;
+    nodes[0]
+        .hubs
+        .ensure(EventHubDefinition::new(HUB, 1))
+        .await?;
     let owner = owner(nodes).await?;
     let other = (owner + 1) % nodes.len();
     let all = nodes.iter().flat_map(|node| [node; READERS]);
@@ -55,13 +58,14 @@ pub(super) async fn measure(
 }
 
 /// The node whose partition handles publications.
-async fn owner(nodes: &[Node]) -> Result<usize> {
+async fn owner(nodes: &[BenchClusterNode]) -> Result<usize> {
     const EVENTS: u64 = 50;
-    let commands = || -> Vec<Vec<(Partition, u64)>> { nodes.iter().map(Node::commands).collect() };
+    let commands =
+        || -> Vec<Vec<(Partition, u64)>> { nodes.iter().map(BenchClusterNode::commands).collect() };
     let before = commands();
     let sender = nodes[0].hubs.sender(HUB, Some(0)).await?;
     for _ in 0..EVENTS {
-        sender.send(Batch::of(b"where?")?).await?;
+        sender.send(EventDataBatch::of(b"where?")?).await?;
     }
     let after = commands();
     let served = before.iter().zip(&after).map(|(before, after)| {
@@ -77,17 +81,21 @@ async fn owner(nodes: &[Node]) -> Result<usize> {
     Ok(owner)
 }
 
-async fn tails(reading: &[&Node]) -> Result<Vec<Reader>> {
+async fn tails(reading: &[&BenchClusterNode]) -> Result<Vec<PartitionReader>> {
     let mut readers = Vec::new();
     for node in reading {
-        readers.push(node.hubs.observer(HUB, 0, Position::Latest).await?);
+        readers.push(node.hubs.observer(HUB, 0, EventPosition::Latest).await?);
     }
     Ok(readers)
 }
 
 /// How long after its sender has begun to publish it the last reader has an event, of
 /// each.
-async fn lateness(settings: &Settings, owner: &Node, reading: &[&Node]) -> Result<Samples> {
+async fn lateness(
+    settings: &Settings,
+    owner: &BenchClusterNode,
+    reading: &[&BenchClusterNode],
+) -> Result<Samples> {
     let run = Arc::new(Stopwatch::start());
     let events = settings.events;
     let mut following = JoinSet::new();
@@ -97,7 +105,9 @@ async fn lateness(settings: &Settings, owner: &Node, reading: &[&Node]) -> Resul
     let sender = owner.hubs.sender(HUB, Some(0)).await?;
     for _ in 0..events {
         let time = run.elapsed().as_nanos() as u64;
-        sender.send(Batch::of(&time.to_be_bytes())?).await?;
+        sender
+            .send(EventDataBatch::of(&time.to_be_bytes())?)
+            .await?;
         tokio::time::sleep(PAUSE).await;
     }
     let mut last = vec![Duration::ZERO; events];
@@ -114,7 +124,11 @@ async fn lateness(settings: &Settings, owner: &Node, reading: &[&Node]) -> Resul
 }
 
 /// How late each event comes to a reader.
-async fn follow(mut reader: Reader, events: usize, run: Arc<Stopwatch>) -> Result<Vec<Duration>> {
+async fn follow(
+    mut reader: PartitionReader,
+    events: usize,
+    run: Arc<Stopwatch>,
+) -> Result<Vec<Duration>> {
     let mut late = Vec::with_capacity(events);
     while late.len() < events {
         let mut publication = reader.next().await?;
@@ -128,7 +142,11 @@ async fn follow(mut reader: Reader, events: usize, run: Arc<Stopwatch>) -> Resul
 }
 
 /// MB per second that all readers get while everything is published that can be.
-async fn burst(settings: &Settings, owner: &Node, reading: &[&Node]) -> Result<f64> {
+async fn burst(
+    settings: &Settings,
+    owner: &BenchClusterNode,
+    reading: &[&BenchClusterNode],
+) -> Result<f64> {
     let (tell, total) = watch::channel(None);
     let mut following = JoinSet::new();
     for mut reader in tails(reading).await? {
@@ -154,12 +172,12 @@ async fn burst(settings: &Settings, owner: &Node, reading: &[&Node]) -> Result<f
 }
 
 /// Publishes as much as can be; answers how many events that were.
-async fn publish(settings: &Settings, owner: &Node, run: &Stopwatch) -> Result<usize> {
+async fn publish(settings: &Settings, owner: &BenchClusterNode, run: &Stopwatch) -> Result<usize> {
     let sender = owner.hubs.sender(HUB, Some(0)).await?;
     let mut sent = 0usize;
     let mut open = std::collections::VecDeque::new();
     while run.elapsed() < settings.duration() {
-        let mut batch = Batch::new();
+        let mut batch = EventDataBatch::new();
         for _ in 0..EVENTS_PER_BATCH {
             batch.push(&[7; EVENT_BYTES])?;
         }

@@ -6,8 +6,8 @@ use steadfast_core::id::Partition;
 use steadfast_partition::Handle;
 
 use super::limits;
-use super::load::{Ask, Load, instance};
-use super::node::Node;
+use super::load::{RowCommand, RowService, instance};
+use super::node::BenchClusterNode;
 use super::settings::Settings;
 use crate::report::Report;
 use crate::samples::Samples;
@@ -18,7 +18,7 @@ const SHARE: usize = 5;
 
 pub(super) async fn measure(
     settings: &Settings,
-    nodes: &[Node],
+    nodes: &[BenchClusterNode],
     report: &mut Report,
 ) -> Result<()> {
     let mut trips = limits::round_trips(settings).await?;
@@ -32,9 +32,9 @@ pub(super) async fn measure(
     let rows = [(own, "local"), (other, "one_hop")];
     let mut reads = Vec::new();
     for (place, way) in rows {
-        let mut read = call(&handle, place, settings.calls, || Ask::Get).await?;
+        let mut read = call(&handle, place, settings.calls, || RowCommand::Get).await?;
         let mut written = call(&handle, place, settings.calls / SHARE, || {
-            Ask::Put(Bytes::from_static(&[7; 200]))
+            RowCommand::Put(Bytes::from_static(&[7; 200]))
         })
         .await?;
         let figures = &mut report.figures;
@@ -56,10 +56,10 @@ pub(super) async fn measure(
 
 /// Calls one instance, one call after the other.
 async fn call(
-    handle: &Handle<Load>,
+    handle: &Handle<RowService>,
     place: Partition,
     calls: usize,
-    ask: impl Fn() -> Ask,
+    ask: impl Fn() -> RowCommand,
 ) -> Result<Samples> {
     let mut samples = Samples::default();
     for _ in 0..calls.max(1) {

@@ -1,18 +1,20 @@
 //! The service under load: it puts a row, or reads one.
 
 use bytes::Bytes;
-use steadfast_core::codec::{Malformed, Reader, put_bytes};
-use steadfast_core::id::Table;
-use steadfast_partition::{Address, Answer, Halt, Kind, Message, Service, Turn, service_table};
+use steadfast_core::codec::{ByteReader, DecodeError, put_bytes};
+use steadfast_core::id::TableId;
+use steadfast_partition::{
+    Address, Message, Service, ServiceKind, Turn, TurnError, TurnOutcome, service_table,
+};
 
-const LOAD: Kind = Kind(998);
-const ROWS: Table = service_table(LOAD, 0);
+const LOAD: ServiceKind = ServiceKind(998);
+const ROWS: TableId = service_table(LOAD, 0);
 
 /// The service under load.
-pub(super) struct Load;
+pub(super) struct RowService;
 
 /// A command to an instance.
-pub(super) enum Ask {
+pub(super) enum RowCommand {
     /// Put this row.
     Put(Bytes),
     /// Answer the row; nothing is written, so the call does not wait for the database.
@@ -25,27 +27,32 @@ pub(super) fn instance(number: u64) -> Address {
     Address::new(LOAD, Bytes::from_static(b"load"), key)
 }
 
-impl Service for Load {
-    type Command = Ask;
-    type Reply = Bytes;
+impl Service for RowService {
+    type Command = RowCommand;
+    type Response = Bytes;
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ServiceKind {
         LOAD
     }
 
-    fn handle(&self, turn: &mut Turn<'_>, to: &Address, ask: &Ask) -> Result<Answer<Bytes>, Halt> {
+    fn handle(
+        &self,
+        turn: &mut Turn<'_>,
+        to: &Address,
+        ask: &RowCommand,
+    ) -> Result<TurnOutcome<Bytes>, TurnError> {
         let answer = match ask {
-            Ask::Put(row) => {
+            RowCommand::Put(row) => {
                 turn.put(ROWS, &to.key, row.clone());
                 Bytes::new()
             }
-            Ask::Get => turn.get(ROWS, &to.key)?.unwrap_or_default(),
+            RowCommand::Get => turn.get(ROWS, &to.key)?.unwrap_or_default(),
         };
-        Ok(Answer::Now(answer))
+        Ok(TurnOutcome::Now(answer))
     }
 }
 
-impl Message for Ask {
+impl Message for RowCommand {
     fn encode(&self) -> Bytes {
         let mut out = Vec::new();
         match self {
@@ -58,12 +65,12 @@ impl Message for Ask {
         out.into()
     }
 
-    fn decode(bytes: &Bytes) -> Result<Self, Malformed> {
-        let mut reader = Reader::new(bytes.clone());
+    fn decode(bytes: &Bytes) -> Result<Self, DecodeError> {
+        let mut reader = ByteReader::new(bytes.clone());
         match reader.byte()? {
             0 => Ok(Self::Put(reader.bytes()?)),
             1 => Ok(Self::Get),
-            _ => Err(Malformed),
+            _ => Err(DecodeError),
         }
     }
 }

@@ -11,19 +11,23 @@ use bytes::Bytes;
 use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_core::id::Partition;
 use steadfast_events::EventHubs;
-use steadfast_partition::cluster::{Broken, Cluster, Forward, Network, Peer, Roster, Setup, join};
-use steadfast_partition::volatile::{Fellows, Volatile};
-use steadfast_partition::{Handle, Idle, Options, Router, Runtime, Services, Space, Transport};
+use steadfast_partition::cluster::{
+    Cluster, ClusterNetwork, ClusterPeer, ClusterSetup, Forwarder, Members, NetworkError, join,
+};
+use steadfast_partition::volatile::{ReplicaPeers, VolatileSpace};
+use steadfast_partition::{
+    Handle, NodeTransport, NoopPerformer, Options, Router, Runtime, Services, Space,
+};
 use steadfast_protocols::access::Secret;
-use steadfast_protocols::cluster::{Answer, Credentials, Wire, serve};
-use steadfast_protocols::listen::{Bind, Listener};
-use steadfast_storage::copies::{Copies, Setup as Copying};
-use steadfast_storage::shards::Shards;
-use steadfast_storage::{Lease, Options as StoreOptions, Store};
+use steadfast_protocols::cluster::{ClusterClient, Credentials, PeerHandler, serve};
+use steadfast_protocols::listen::{Listener, ListenerOptions};
+use steadfast_storage::replicated_memory::{ReplicatedMemory, ReplicationSetup as Copying};
+use steadfast_storage::shards::ShardedEngine;
+use steadfast_storage::{NodeLease, Options as StoreOptions, Store};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::load::Load;
+use super::load::RowService;
 use super::settings::{NODES, PARTITIONS, Settings};
 
 const LEASE: Duration = Duration::from_secs(10);
@@ -33,16 +37,16 @@ const KEY: &str = "the key of a cluster that only this run knows";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One node.
-pub(super) struct Node {
+pub(super) struct BenchClusterNode {
     pub(super) runtime: Arc<Runtime>,
-    pub(super) engine: Arc<Shards>,
+    pub(super) engine: Arc<ShardedEngine>,
     pub(super) hubs: EventHubs,
-    pub(super) volatile: Volatile,
+    pub(super) volatile: VolatileSpace,
     cluster: Arc<Cluster>,
     stop: CancellationToken,
 }
 
-impl Node {
+impl BenchClusterNode {
     /// All nodes of a run, with their shares.
     pub(super) async fn start_all(settings: &Settings) -> Result<Vec<Self>> {
         let mut nodes = Vec::new();
@@ -65,8 +69,8 @@ impl Node {
 
     async fn start(settings: &Settings, name: &str) -> Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        let engine = Arc::new(Shards::open(&settings.database.options()).await?);
-        let listener = Listener::bind(Bind {
+        let engine = Arc::new(ShardedEngine::open(&settings.database.options()).await?);
+        let listener = Listener::bind(ListenerOptions {
             address: ([127, 0, 0, 1], 0).into(),
             tls: None,
             connections: 64,
@@ -74,24 +78,24 @@ impl Node {
         let address = listener.address().to_string();
         let secret = Secret::new(KEY);
         let mut credentials = Credentials::new(name, &address, engine.cluster(), &secret);
-        let roster = Arc::new(Roster::new(Arc::clone(&clock), LEASE, 0));
-        let mut setup = Setup {
+        let roster = Arc::new(Members::new(Arc::clone(&clock), LEASE, 0));
+        let mut setup = ClusterSetup {
             identity: credentials.identity.clone(),
             lease: LEASE,
             clock: Arc::clone(&clock),
             engine: Arc::clone(&engine) as _,
-            roster: Arc::clone(&roster),
-            network: Arc::new(Nowhere),
-            probing: Arc::new(Nowhere),
+            members: Arc::clone(&roster),
+            network: Arc::new(NoNetwork),
+            probing: Arc::new(NoNetwork),
         };
         let owner = join(&setup)
             .await
             .map_err(|error| anyhow::anyhow!("{error:?}"))?;
         credentials.incarnation = owner.incarnation;
-        let wire = || Arc::new(Wire::new(credentials.clone(), false));
+        let wire = || Arc::new(ClusterClient::new(credentials.clone(), false));
         (setup.network, setup.probing) = (wire(), wire());
-        let forward = Arc::new(Forward::new(owner, roster, Arc::clone(&setup.network)));
-        let lease = Lease::new(Arc::clone(&clock));
+        let forward = Arc::new(Forwarder::new(owner, roster, Arc::clone(&setup.network)));
+        let lease = NodeLease::new(Arc::clone(&clock));
         let mut options = StoreOptions::new(owner);
         options.lease = Some(lease.clone());
         let beside = options.clone();
@@ -102,7 +106,7 @@ impl Node {
         let cluster = Arc::new(cluster);
         let volatile = volatile(&engine, &runtime, &cluster, lease, beside);
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let host = Arc::new(Host(Arc::clone(&cluster)));
+        let host = Arc::new(BenchNodeHandler(Arc::clone(&cluster)));
         let serving = serve(credentials, None, host, stop.clone());
         tasks.spawn(listener.run(stop.clone(), tasks.clone(), serving));
         Ok(Self {
@@ -115,7 +119,7 @@ impl Node {
         })
     }
 
-    pub(super) fn handle(&self) -> Handle<Load> {
+    pub(super) fn handle(&self) -> Handle<RowService> {
         self.runtime.handle()
     }
 
@@ -126,23 +130,24 @@ impl Node {
 
     /// Commands that each of its partitions has handled.
     pub(super) fn commands(&self) -> Vec<(Partition, u64)> {
-        let doors = self.runtime.router().doors();
-        let count =
-            |door: &steadfast_partition::Door| (door.partition(), door.metrics().counts().commands);
+        let doors = self.runtime.router().mailboxes();
+        let count = |door: &steadfast_partition::Mailbox| {
+            (door.partition(), door.metrics().counts().commands)
+        };
         doors.iter().map(count).collect()
     }
 
     /// Takes no more part.
     pub(super) async fn end(self) {
-        self.cluster.gone().await;
+        self.cluster.finish_leaving().await;
         self.stop.cancel();
     }
 }
 
 async fn runtime(
-    engine: &Arc<Shards>,
+    engine: &Arc<ShardedEngine>,
     store: &Arc<Store>,
-    forward: &Arc<Forward>,
+    forward: &Arc<Forwarder>,
     clock: &Arc<dyn Clock>,
 ) -> Result<Arc<Runtime>> {
     let wanted = Space {
@@ -152,10 +157,10 @@ async fn runtime(
         incarnation: u128::from(fastrand::u64(..)),
     };
     let space = Space::open(&**engine, wanted).await?;
-    let beyond = Arc::clone(forward) as Arc<dyn Transport>;
+    let beyond = Arc::clone(forward) as Arc<dyn NodeTransport>;
     let options = Options {
-        services: steadfast_events::register(Services::new().with(Load)),
-        performer: Arc::new(Idle),
+        services: steadfast_events::register(Services::new().with(RowService)),
+        performer: Arc::new(NoopPerformer),
         router: Arc::new(Router::new(beyond)),
         clock: Arc::clone(clock),
     };
@@ -164,16 +169,16 @@ async fn runtime(
 
 /// The volatile space of a node, copied to the others.
 fn volatile(
-    engine: &Arc<Shards>,
+    engine: &Arc<ShardedEngine>,
     runtime: &Arc<Runtime>,
     cluster: &Arc<Cluster>,
-    lease: Lease,
+    lease: NodeLease,
     options: StoreOptions,
-) -> Volatile {
+) -> VolatileSpace {
     let router = Arc::clone(runtime.router());
-    let fellows = Fellows::new(router, runtime.space().number, lease.clone());
+    let fellows = ReplicaPeers::new(router, runtime.space().number, lease.clone());
     let fellows = Arc::new(fellows);
-    let copies = Arc::new(Copies::new(Copying {
+    let copies = Arc::new(ReplicatedMemory::new(Copying {
         me: cluster.owner(),
         durable: Arc::clone(engine) as _,
         peers: Arc::clone(&fellows) as _,
@@ -181,27 +186,34 @@ fn volatile(
         lease: Some(lease),
     }));
     let store = Arc::new(Store::start(Arc::clone(&copies) as _, options));
-    cluster.lapse_with(Arc::clone(&store));
+    cluster.add_store(Arc::clone(&store));
     fellows.join(cluster, &copies);
-    Volatile::start(runtime, store, Some(copies))
+    VolatileSpace::start(runtime, store, Some(copies))
 }
 
 /// Answers other nodes.
-struct Host(Arc<Cluster>);
+struct BenchNodeHandler(Arc<Cluster>);
 
 #[async_trait]
-impl Answer for Host {
+impl PeerHandler for BenchNodeHandler {
     async fn answer(&self, _: &str, request: Bytes) -> Bytes {
         self.0.answer(request).await
     }
 }
 
 /// There is no way to other nodes yet.
-struct Nowhere;
+struct NoNetwork;
 
 #[async_trait]
-impl Network for Nowhere {
-    async fn send(&self, _: &Peer, _: Bytes, _: Duration) -> std::result::Result<Bytes, Broken> {
-        Err(Broken::Unsent("no other node is known yet".to_owned()))
+impl ClusterNetwork for NoNetwork {
+    async fn send(
+        &self,
+        _: &ClusterPeer,
+        _: Bytes,
+        _: Duration,
+    ) -> std::result::Result<Bytes, NetworkError> {
+        Err(NetworkError::Unsent(
+            "no other node is known yet".to_owned(),
+        ))
     }
 }

@@ -12,8 +12,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use steadfast_core::clock::SystemClock;
 use steadfast_core::id::{Owner, Partition};
-use steadfast_storage::local::{self, Local};
-use steadfast_storage::mirror::{Copy, Follower, Mirror, Pair, Reply, Seat};
+use steadfast_storage::local::{self, LocalEngine};
+use steadfast_storage::mirror::{
+    CopyRequest, CopyResponse, LeaderLease, Mirror, MirrorFollower, PeerRegion,
+};
 use steadfast_storage::{Engine, Ledger, Options, Store};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -32,10 +34,10 @@ const PARTITIONS: u16 = 4;
 const TENURE: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(super) async fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
-    let single = Place::open().await?;
+    let single = EngineFolder::open().await?;
     let store = Store::start(Arc::clone(&single.engine), Options::new(owner()));
     let alone = acquire(&store).await?;
-    let pair = Regions::start().await?;
+    let pair = RegionCopyBench::start().await?;
     for clients in [3, 300] {
         let mut without = commit_for(&alone, KEYS, clients, settings.duration()).await?;
         let mut with = commit_for(&pair.ledgers, KEYS, clients, settings.duration()).await?;
@@ -81,17 +83,18 @@ async fn acquire(store: &Store) -> Result<Vec<Ledger>> {
 }
 
 /// An engine in a folder that is gone with it.
-struct Place {
+struct EngineFolder {
     engine: Arc<dyn Engine>,
     _folder: TempDir,
 }
 
-impl Place {
+impl EngineFolder {
     async fn open() -> Result<Self> {
         let folder = disk::temporary(Path::new("."))?;
         let path = folder.path().join("data");
-        let opening =
-            tokio::task::spawn_blocking(move || Local::open(&path, &local::Options::default()));
+        let opening = tokio::task::spawn_blocking(move || {
+            LocalEngine::open(&path, &local::Options::default())
+        });
         Ok(Self {
             engine: Arc::new(opening.await??),
             _folder: folder,
@@ -100,19 +103,19 @@ impl Place {
 }
 
 /// An owner, and the region that follows it.
-struct Regions {
+struct RegionCopyBench {
     ledgers: Vec<Ledger>,
     store: Store,
     following: AbortHandle,
-    _places: [Place; 2],
+    _places: [EngineFolder; 2],
 }
 
-impl Regions {
+impl RegionCopyBench {
     async fn start() -> Result<Self> {
-        let (own, other) = (Place::open().await?, Place::open().await?);
+        let (own, other) = (EngineFolder::open().await?, EngineFolder::open().await?);
         let beyond = Store::start(Arc::clone(&other.engine), Options::new(owner()));
-        let follower = Follower::new(Arc::clone(&other.engine), beyond, partitions());
-        follower.found().await?;
+        let follower = MirrorFollower::new(Arc::clone(&other.engine), beyond, partitions());
+        follower.initialize().await?;
         follower.open(0).await?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let line = TcpStream::connect(listener.local_addr()?).await?;
@@ -120,11 +123,11 @@ impl Regions {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
         let following = tokio::spawn(follow(follower, stream)).abort_handle();
-        let seat = Arc::new(Seat::new(Arc::new(SystemClock::new())));
-        let pair = Arc::new(Line(Mutex::new(line)));
+        let seat = Arc::new(LeaderLease::new(Arc::new(SystemClock::new())));
+        let pair = Arc::new(LoopbackRegion(Mutex::new(line)));
         let mirror = Mirror::new(Arc::clone(&own.engine), Arc::clone(&seat), pair);
         let mirror = Arc::new(mirror);
-        seat.take(1, seat.now() + TENURE);
+        seat.acquire(1, seat.now() + TENURE);
         let mut options = Options::new(owner());
         options.lease = Some(seat.lease());
         let store = Store::start(Arc::clone(&mirror) as _, options);
@@ -147,23 +150,23 @@ impl Regions {
 }
 
 /// The way to the other region; copies go one after the other anyway.
-struct Line(Mutex<TcpStream>);
+struct LoopbackRegion(Mutex<TcpStream>);
 
 #[async_trait]
-impl Pair for Line {
-    async fn copy(&self, copy: &Copy) -> Option<Reply> {
+impl PeerRegion for LoopbackRegion {
+    async fn copy(&self, copy: &CopyRequest) -> Option<CopyResponse> {
         let mut stream = self.0.lock().await;
         send(&mut stream, &copy.encode()).await.ok()?;
         let reply = receive(&mut stream).await.ok()?;
-        Reply::decode(reply).ok()
+        CopyResponse::decode(reply).ok()
     }
 }
 
 /// Applies copies until the connection closes.
-async fn follow(follower: Follower, mut stream: TcpStream) -> Result<()> {
+async fn follow(follower: MirrorFollower, mut stream: TcpStream) -> Result<()> {
     loop {
         let copy = receive(&mut stream).await?;
-        let copy = Copy::decode(copy).map_err(|_| anyhow::anyhow!("malformed"))?;
+        let copy = CopyRequest::decode(copy).map_err(|_| anyhow::anyhow!("malformed"))?;
         let reply = follower.apply(copy).await;
         send(&mut stream, &reply.encode()).await?;
     }

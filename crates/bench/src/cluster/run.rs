@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use tokio::runtime::Runtime;
 
-use super::node::Node;
+use super::node::BenchClusterNode;
 use super::settings::{NODES, Settings};
 use super::{commits, fanout, hop, regions, volatile};
 use crate::machine::Machine;
@@ -30,7 +30,9 @@ pub fn run(settings: &Settings) -> Result<Report> {
 }
 
 async fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
-    let nodes = Node::start_all(settings).await.context("start nodes")?;
+    let nodes = BenchClusterNode::start_all(settings)
+        .await
+        .context("start nodes")?;
     for _ in 0..settings.rounds() {
         commits::measure(settings, &nodes, report)
             .await

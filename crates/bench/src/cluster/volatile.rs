@@ -6,10 +6,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use steadfast_core::id::{Owner, Partition};
 use steadfast_partition::volatile::SPACE;
-use steadfast_storage::memory::Memory;
+use steadfast_storage::memory::MemoryEngine;
 use steadfast_storage::{Ledger, Options, Store};
 
-use super::node::Node;
+use super::node::BenchClusterNode;
 use super::settings::{KEYS, NODES, PARTITIONS, Settings};
 use crate::report::Report;
 use crate::writers::{commit_for, rate};
@@ -19,14 +19,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) async fn measure(
     settings: &Settings,
-    nodes: &[Node],
+    nodes: &[BenchClusterNode],
     report: &mut Report,
 ) -> Result<()> {
     let mut copied = Vec::new();
     for node in nodes {
         copied.extend(held(node).await?);
     }
-    let store = Store::start(Arc::new(Memory::new()), Options::new(alone()));
+    let store = Store::start(Arc::new(MemoryEngine::new()), Options::new(alone()));
     let mut single = Vec::new();
     for index in 0..PARTITIONS {
         single.push(store.acquire(Partition::new(SPACE, index)).await?);
@@ -67,14 +67,14 @@ fn alone() -> Owner {
 }
 
 /// The volatile partitions of a node, when all nodes hold them.
-async fn held(node: &Node) -> Result<Vec<Ledger>> {
+async fn held(node: &BenchClusterNode) -> Result<Vec<Ledger>> {
     let mut ledgers = Vec::new();
     for partition in node.serving() {
         ledgers.push(node.volatile.ledger(partition.index()).await?);
     }
     let all = async {
         while node.serving().iter().any(|partition| {
-            let charter = node.volatile.charter(partition.index());
+            let charter = node.volatile.replica_set(partition.index());
             charter.is_none_or(|charter| charter.holders.len() < NODES)
         }) {
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -7,11 +7,11 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use super::node::Node;
+use super::node::CollectionNode;
 use crate::process::{resident_mb, settle};
 
 /// Where the rows are.
-pub enum Place {
+pub enum RowStorage {
     /// In this folder, flushed, and resident.
     Durable(PathBuf),
     /// Nowhere else.
@@ -19,10 +19,10 @@ pub enum Place {
 }
 
 /// Takes rows and writes to `output` by how many MB the process has grown.
-pub fn hold(place: &Place, rows: u64, mut output: impl Write) -> Result<()> {
+pub fn hold(place: &RowStorage, rows: u64, mut output: impl Write) -> Result<()> {
     let node = match place {
-        Place::Durable(folder) => Node::durable(folder)?,
-        Place::Volatile => Node::volatile()?,
+        RowStorage::Durable(folder) => CollectionNode::durable(folder)?,
+        RowStorage::Volatile => CollectionNode::volatile()?,
     };
     let own = std::process::id();
     let before = resident_mb(own)?;

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::node::{Home, Node, Value, home_of, patiently};
+use super::node::{BenchPartition, CollectionNode, RowValue, home_of, patiently};
 use crate::samples::Samples;
 use crate::stopwatch::Stopwatch;
 
 /// What some clients achieved.
-pub(super) struct Load {
+pub(super) struct CollectionLoad {
     /// From the begin to the answer of each transaction, other tries included.
     pub(super) latencies: Samples,
     seconds: f64,
@@ -18,7 +18,7 @@ pub(super) struct Load {
     groups: usize,
 }
 
-impl Load {
+impl CollectionLoad {
     pub(super) fn per_second(&self) -> f64 {
         self.latencies.len() as f64 / self.seconds
     }
@@ -30,7 +30,7 @@ impl Load {
 
 /// The operation that a client repeats.
 #[derive(Clone, Copy)]
-pub(super) enum Work {
+pub(super) enum ClientWork {
     /// Sets one row out of so many.
     SetOneOf(u64),
     /// Reads one row, always the same, and writes it changed.
@@ -38,7 +38,12 @@ pub(super) enum Work {
 }
 
 /// Lets clients work, each on its own task.
-pub(super) fn work_for(node: &Node, clients: u64, work: Work, duration: Duration) -> Result<Load> {
+pub(super) fn work_for(
+    node: &CollectionNode,
+    clients: u64,
+    work: ClientWork,
+    duration: Duration,
+) -> Result<CollectionLoad> {
     let (runtime, engine) = (&node.session.runtime, &node.session.engine);
     engine.take_appends();
     let run = Arc::new(Stopwatch::start());
@@ -54,7 +59,7 @@ pub(super) fn work_for(node: &Node, clients: u64, work: Work, duration: Duration
         }
         anyhow::Ok(latencies)
     })?;
-    Ok(Load {
+    Ok(CollectionLoad {
         latencies,
         seconds: run.seconds(),
         groups: engine.take_appends().len(),
@@ -62,9 +67,9 @@ pub(super) fn work_for(node: &Node, clients: u64, work: Work, duration: Duration
 }
 
 async fn repeat(
-    homes: Vec<Home>,
+    homes: Vec<BenchPartition>,
     client: u64,
-    work: Work,
+    work: ClientWork,
     run: Arc<Stopwatch>,
     duration: Duration,
 ) -> Result<Samples> {
@@ -72,16 +77,16 @@ async fn repeat(
     let mut latencies = Samples::default();
     while run.elapsed() < duration || latencies.len() == 0 {
         let key = match work {
-            Work::SetOneOf(rows) => random.u64(..rows),
-            Work::Change(key) => key,
+            ClientWork::SetOneOf(rows) => random.u64(..rows),
+            ClientWork::Change(key) => key,
         };
         let home = home_of(&homes, key);
         let transaction = Stopwatch::start();
         let mut is_done = false;
         while !is_done {
             let done = match work {
-                Work::SetOneOf(_) => home.set(&[key], latencies.len()).await,
-                Work::Change(_) => home.change(key).await,
+                ClientWork::SetOneOf(_) => home.set(&[key], latencies.len()).await,
+                ClientWork::Change(_) => home.change(key).await,
             };
             is_done = patiently(done).await?;
         }
@@ -90,11 +95,11 @@ async fn repeat(
     Ok(latencies)
 }
 
-impl Home {
+impl BenchPartition {
     /// One transaction that counts in the first byte of a row.
     async fn change(&self, key: u64) -> steadfast_collections::Result<()> {
         let mut tx = self.replica.begin();
-        let count = |old: &Value| {
+        let count = |old: &RowValue| {
             let mut new = *old;
             new[0] = new[0].wrapping_add(1);
             new

@@ -5,19 +5,19 @@
 
 use anyhow::Result;
 
-use super::clients::{Work, work_for};
-use super::node::Node;
+use super::clients::{ClientWork, work_for};
+use super::node::CollectionNode;
 use super::settings::Settings;
 use crate::disk::LogFile;
 use crate::process::settle;
-use crate::report::{Bound, Report};
+use crate::report::{GoalBound, Report};
 use crate::storage::load::put_for;
 
 pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
     let folder = settings.temporary()?;
     let mut file = LogFile::create(folder.path())?;
-    let durable = Node::durable(&folder.path().join("data"))?;
-    let volatile = Node::volatile()?;
+    let durable = CollectionNode::durable(&folder.path().join("data"))?;
+    let volatile = CollectionNode::volatile()?;
     for node in [&durable, &volatile] {
         node.fill(settings.rows)?;
     }
@@ -35,8 +35,8 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
 fn measure_one(
     settings: &Settings,
     file: &mut LogFile,
-    durable: &Node,
-    volatile: &Node,
+    durable: &CollectionNode,
+    volatile: &CollectionNode,
     report: &mut Report,
 ) -> Result<()> {
     let mut syncs = file.sync_for(settings.duration)?;
@@ -45,12 +45,12 @@ fn measure_one(
     let limit_p99 = syncs.percentile_us(99.0);
     report.limits.record("fdatasync_p99_us", limit_p99);
 
-    let work = Work::SetOneOf(settings.rows);
+    let work = ClientWork::SetOneOf(settings.rows);
     let mut ours = work_for(durable, 1, work, settings.duration)?.latencies;
     let mut ledger = put_for(&durable.session, 1, settings.rows, settings.duration)?.latencies;
     let mut lost = work_for(volatile, 1, work, settings.duration)?.latencies;
     let p50 = ours.percentile_us(50.0);
-    let bound = Bound::AtMost(2.5);
+    let bound = GoalBound::AtMost(2.5);
     let name = "commit_p50_over_fdatasync_p50";
     report.goals.record(name, "ratio", bound, p50 / limit);
     let figures = &mut report.figures;
@@ -66,12 +66,12 @@ fn measure_one(
 
 fn measure_many(
     settings: &Settings,
-    durable: &Node,
-    volatile: &Node,
+    durable: &CollectionNode,
+    volatile: &CollectionNode,
     clients: u64,
     report: &mut Report,
 ) -> Result<()> {
-    let work = Work::SetOneOf(settings.rows);
+    let work = ClientWork::SetOneOf(settings.rows);
     settle()?;
     let mut ours = work_for(durable, clients, work, settings.duration)?;
     settle()?;

@@ -5,8 +5,8 @@
 
 use anyhow::Result;
 
-use super::clients::{Work, work_for};
-use super::node::{Node, home_of};
+use super::clients::{ClientWork, work_for};
+use super::node::{CollectionNode, home_of};
 use super::settings::Settings;
 use crate::disk::LogFile;
 use crate::process::settle;
@@ -18,13 +18,13 @@ const KEY: u64 = 7;
 pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
     let folder = settings.temporary()?;
     let mut file = LogFile::create(folder.path())?;
-    let durable = Node::durable(&folder.path().join("data"))?;
-    let volatile = Node::volatile()?;
+    let durable = CollectionNode::durable(&folder.path().join("data"))?;
+    let volatile = CollectionNode::volatile()?;
     for node in [&durable, &volatile] {
         let home = home_of(&node.homes, KEY).clone();
         node.session.runtime.block_on(home.fill(vec![KEY]))?;
     }
-    let work = Work::Change(KEY);
+    let work = ClientWork::Change(KEY);
     for _ in 0..settings.rounds {
         settle()?;
         let limit = 1e6 / file.sync_for(settings.duration)?.percentile_us(50.0);

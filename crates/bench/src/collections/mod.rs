@@ -11,6 +11,6 @@ mod run;
 mod scans;
 mod settings;
 
-pub use child::{Place, hold};
+pub use child::{RowStorage, hold};
 pub use run::run;
 pub use settings::Settings;

@@ -7,33 +7,33 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
-use steadfast_collections::{Dictionary, Options, Replica, Retry};
-use steadfast_storage::memory::Memory;
+use steadfast_collections::{Dictionary, Options, Replica, RetryAdvice};
+use steadfast_storage::memory::MemoryEngine;
 
 use crate::counting::Counting;
 use crate::storage::load::{VALUE_BYTES, value_of};
 use crate::storage::session::{Session, options};
 
 /// A row's value: as large as in the area `storage`.
-pub(super) type Value = [u8; VALUE_BYTES];
+pub(super) type RowValue = [u8; VALUE_BYTES];
 
 /// The dictionary of a partition.
-pub(super) type Rows = Dictionary<u64, Value>;
+pub(super) type RowDictionary = Dictionary<u64, RowValue>;
 
 /// One partition.
 #[derive(Clone)]
-pub(super) struct Home {
+pub(super) struct BenchPartition {
     pub(super) replica: Replica,
-    pub(super) rows: Rows,
+    pub(super) rows: RowDictionary,
 }
 
 /// An open store. Homes are dropped before the session that they live in.
-pub(super) struct Node {
-    pub(super) homes: Vec<Home>,
+pub(super) struct CollectionNode {
+    pub(super) homes: Vec<BenchPartition>,
     pub(super) session: Session,
 }
 
-impl Node {
+impl CollectionNode {
     /// State that survives the process.
     pub(super) fn durable(folder: &Path) -> Result<Self> {
         Self::on(Session::open(folder, options())?, false)
@@ -41,7 +41,7 @@ impl Node {
 
     /// State that is lost with the process.
     pub(super) fn volatile() -> Result<Self> {
-        let engine = Counting::new(Memory::new());
+        let engine = Counting::new(MemoryEngine::new());
         Self::on(Session::over(engine, options())?, true)
     }
 
@@ -55,7 +55,7 @@ impl Node {
                 };
                 let replica = Replica::primary(ledger.clone(), options).await?;
                 let rows = replica.state().get_or_add("rows").await?;
-                homes.push(Home { replica, rows });
+                homes.push(BenchPartition { replica, rows });
             }
             anyhow::Ok(homes)
         };
@@ -66,7 +66,7 @@ impl Node {
     /// Sets every row once, one task per partition.
     pub(super) fn fill(&self, rows: u64) -> Result<()> {
         let homes = self.homes.len();
-        let fill = |(index, home): (usize, &Home)| {
+        let fill = |(index, home): (usize, &BenchPartition)| {
             let keys = (index as u64..rows).step_by(homes);
             self.session
                 .runtime
@@ -83,11 +83,11 @@ impl Node {
 }
 
 /// The partition that a row belongs to.
-pub(super) fn home_of(homes: &[Home], key: u64) -> &Home {
+pub(super) fn home_of(homes: &[BenchPartition], key: u64) -> &BenchPartition {
     &homes[(key % homes.len() as u64) as usize]
 }
 
-impl Home {
+impl BenchPartition {
     /// Sets rows, several to a transaction.
     pub(super) async fn fill(self, keys: Vec<u64>) -> Result<()> {
         const ROWS: usize = 64;
@@ -116,7 +116,7 @@ impl Home {
 pub(super) async fn patiently(done: steadfast_collections::Result<()>) -> Result<bool> {
     match done {
         Ok(()) => Ok(true),
-        Err(error) if error.retry() == Retry::No => Err(error.into()),
+        Err(error) if error.retry() == RetryAdvice::No => Err(error.into()),
         Err(_) => {
             tokio::time::sleep(Duration::from_millis(1)).await;
             Ok(false)

@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::node::{Home, Node, Value};
+use super::node::{BenchPartition, CollectionNode, RowValue};
 use super::settings::Settings;
 use crate::process::settle;
-use crate::report::{Bound, Report};
+use crate::report::{GoalBound, Report};
 use crate::stopwatch::Stopwatch;
 use crate::storage::load::value_of;
 
@@ -23,12 +23,12 @@ use crate::storage::load::value_of;
 const READS: u64 = 1000;
 
 pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
-    let node = Node::volatile()?;
+    let node = CollectionNode::volatile()?;
     let home = node.homes.first().context("there are no partitions")?;
     let rows = settings.read_rows;
     let fill = home.clone().fill((0..rows).collect());
     node.session.runtime.block_on(fill)?;
-    let map: HashMap<u64, Arc<Value>> = (0..rows)
+    let map: HashMap<u64, Arc<RowValue>> = (0..rows)
         .map(|key| (key, Arc::new(value_of(key, 0))))
         .collect();
     let time = settings.duration / 3;
@@ -38,7 +38,7 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
         report.limits.record("hash_map_reads_per_s", limit);
         let many = read_many(&node, home, rows, time)?;
         let name = "point_reads_per_s_per_core";
-        let bound = Bound::AtLeast(1e6);
+        let bound = GoalBound::AtLeast(1e6);
         report.goals.record(name, "reads/s", bound, many);
         let figures = &mut report.figures;
         figures.record("point_reads_over_hash_map", many / limit);
@@ -48,7 +48,7 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-fn read_map(map: &HashMap<u64, Arc<Value>>, rows: u64, time: Duration) -> Result<f64> {
+fn read_map(map: &HashMap<u64, Arc<RowValue>>, rows: u64, time: Duration) -> Result<f64> {
     let mut random = fastrand::Rng::with_seed(0);
     let run = Stopwatch::start();
     let mut reads = 0;
@@ -63,7 +63,12 @@ fn read_map(map: &HashMap<u64, Arc<Value>>, rows: u64, time: Duration) -> Result
 }
 
 /// Many reads in each transaction.
-fn read_many(node: &Node, home: &Home, rows: u64, time: Duration) -> Result<f64> {
+fn read_many(
+    node: &CollectionNode,
+    home: &BenchPartition,
+    rows: u64,
+    time: Duration,
+) -> Result<f64> {
     let mut random = fastrand::Rng::with_seed(0);
     let run = Stopwatch::start();
     node.session.runtime.block_on(async {
@@ -82,7 +87,12 @@ fn read_many(node: &Node, home: &Home, rows: u64, time: Duration) -> Result<f64>
 }
 
 /// One read in each transaction.
-fn read_single(node: &Node, home: &Home, rows: u64, time: Duration) -> Result<f64> {
+fn read_single(
+    node: &CollectionNode,
+    home: &BenchPartition,
+    rows: u64,
+    time: Duration,
+) -> Result<f64> {
     let mut random = fastrand::Rng::with_seed(0);
     let run = Stopwatch::start();
     node.session.runtime.block_on(async {

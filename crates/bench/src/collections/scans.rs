@@ -8,9 +8,9 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use steadfast_collections::Query;
+use steadfast_collections::DictionaryQuery;
 
-use super::node::{Node, Value};
+use super::node::{CollectionNode, RowValue};
 use super::settings::Settings;
 use crate::process::settle;
 use crate::report::Report;
@@ -19,8 +19,8 @@ use crate::storage::load::value_of;
 
 pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
     let folder = settings.temporary()?;
-    let durable = Node::durable(&folder.path().join("data"))?;
-    let volatile = Node::volatile()?;
+    let durable = CollectionNode::durable(&folder.path().join("data"))?;
+    let volatile = CollectionNode::volatile()?;
     let rows = settings.read_rows;
     for node in [&durable, &volatile] {
         let home = node.homes.first().context("there are no partitions")?;
@@ -28,7 +28,7 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
         node.session.runtime.block_on(fill)?;
         node.session.flush()?;
     }
-    let map: BTreeMap<u64, Value> = (0..rows).map(|key| (key, value_of(key, 0))).collect();
+    let map: BTreeMap<u64, RowValue> = (0..rows).map(|key| (key, value_of(key, 0))).collect();
     let time = settings.duration / 3;
     for _ in 0..settings.rounds {
         settle()?;
@@ -42,7 +42,7 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-fn scan_map(map: &BTreeMap<u64, Value>, time: Duration) -> f64 {
+fn scan_map(map: &BTreeMap<u64, RowValue>, time: Duration) -> f64 {
     let run = Stopwatch::start();
     let mut rows = 0;
     while run.elapsed() < time {
@@ -55,14 +55,14 @@ fn scan_map(map: &BTreeMap<u64, Value>, time: Duration) -> f64 {
 }
 
 /// Rows per second of whole enumerations, each in its own transaction.
-fn scan(node: &Node, expected: u64, time: Duration) -> Result<f64> {
+fn scan(node: &CollectionNode, expected: u64, time: Duration) -> Result<f64> {
     let home = node.homes.first().context("there are no partitions")?;
     let run = Stopwatch::start();
     node.session.runtime.block_on(async {
         let mut rows = 0;
         while run.elapsed() < time {
             let mut tx = home.replica.begin();
-            let mut cursor = home.rows.enumerate(Query::all())?;
+            let mut cursor = home.rows.enumerate(DictionaryQuery::all())?;
             let mut found = 0;
             while let Some(page) = cursor.next(&mut tx).await? {
                 found += page.len() as u64;

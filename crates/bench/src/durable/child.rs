@@ -8,7 +8,7 @@ use anyhow::Result;
 use steadfast_core::clock::SystemClock;
 use steadfast_protocols::durabletask::{self, Context};
 use steadfast_protocols::http;
-use steadfast_protocols::listen::{Bind, Listener};
+use steadfast_protocols::listen::{Listener, ListenerOptions};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -42,7 +42,7 @@ async fn listen(session: &Session) -> Result<u16> {
         counts: Arc::default(),
     };
     let routes = durabletask::routes(Arc::new(context));
-    let listener = Listener::bind(Bind {
+    let listener = Listener::bind(ListenerOptions {
         address: ([127, 0, 0, 1], 0).into(),
         tls: None,
         connections: CONNECTIONS,

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use steadfast_durable::{EntityQuery, Operation, TaskHub};
+use steadfast_durable::{EntityListQuery, EntityOperation, TaskHub};
 
 use super::session::Session;
 use super::settings::Settings;
 use crate::process::settle;
-use crate::report::{Bound, Report};
+use crate::report::{GoalBound, Report};
 use crate::samples::Samples;
 use crate::stopwatch::Stopwatch;
 
@@ -54,7 +54,7 @@ pub(super) fn measure(settings: &Settings, report: &mut Report, sync_us: f64) ->
                         .block_on(calls(settings, &session.hub, keys, 1))?;
                 let ratio = times.percentile_us(50.0) / sync_us;
                 let goals = &mut report.goals;
-                goals.record("call_p50_over_fdatasync", "x", Bound::Below(3.0), ratio);
+                goals.record("call_p50_over_fdatasync", "x", GoalBound::Below(3.0), ratio);
             }
         }
     }
@@ -64,15 +64,15 @@ pub(super) fn measure(settings: &Settings, report: &mut Report, sync_us: f64) ->
 fn goal(report: &mut Report, name: String, bound: f64, rate: f64) {
     report
         .goals
-        .record(name, "1/s", Bound::AtLeast(bound), rate);
+        .record(name, "1/s", GoalBound::AtLeast(bound), rate);
 }
 
-fn add(key: u64) -> Operation {
-    Operation {
+fn add(key: u64) -> EntityOperation {
+    EntityOperation {
         name: "add".into(),
         target: format!("@counter@{key}"),
         input: Some("1".into()),
-        ..Operation::default()
+        ..EntityOperation::default()
     }
 }
 
@@ -102,9 +102,10 @@ async fn signals(settings: &Settings, hub: &TaskHub, keys: u64) -> Result<f64> {
         sent.load(Ordering::Relaxed) as f64 / watch.seconds(),
         sum(hub).await?,
     );
-    match sum == sent.load(Ordering::Relaxed) {
-        true => Ok(rate),
-        false => bail!("{sum} signals have run, and others were sent"),
+    if sum == sent.load(Ordering::Relaxed) {
+        Ok(rate)
+    } else {
+        bail!("{sum} signals have run, and others were sent")
     }
 }
 
@@ -157,11 +158,11 @@ async fn over_all(
     hub: &TaskHub,
     value: impl Fn(&steadfast_durable::EntityView) -> u64,
 ) -> Result<u64> {
-    let mut query = EntityQuery {
+    let mut query = EntityListQuery {
         has_state: true,
         is_transient_wanted: true,
         limit: 10_000,
-        ..EntityQuery::default()
+        ..EntityListQuery::default()
     };
     let mut total = 0;
     loop {

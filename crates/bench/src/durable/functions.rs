@@ -1,7 +1,7 @@
 //! What the workers of a run do.
 
 use steadfast_durable::native::{Context, Functions};
-use steadfast_durable::{EntityId, Failure};
+use steadfast_durable::{EntityId, FailureDetails};
 
 /// A counter, a transfer between two counters, and five activities in a row.
 pub(super) fn functions() -> Functions {
@@ -22,7 +22,7 @@ pub(super) fn functions() -> Functions {
         .orchestration("transfer", transfer)
 }
 
-async fn sequence(cx: Context, n: u64) -> Result<u64, Failure> {
+async fn sequence(cx: Context, n: u64) -> Result<u64, FailureDetails> {
     let mut n = n;
     for _ in 0..5 {
         n = cx.activity("step", &n).await?;
@@ -30,16 +30,19 @@ async fn sequence(cx: Context, n: u64) -> Result<u64, Failure> {
     Ok(n)
 }
 
-async fn fan(cx: Context, width: u64) -> Result<u64, Failure> {
+async fn fan(cx: Context, width: u64) -> Result<u64, FailureDetails> {
     let all = (0..width).map(|n| cx.activity::<_, u64>("step", &n));
-    let done: Result<Vec<u64>, Failure> = futures_util::future::join_all(all)
+    let done: Result<Vec<u64>, FailureDetails> = futures_util::future::join_all(all)
         .await
         .into_iter()
         .collect();
     Ok(done?.iter().sum())
 }
 
-async fn transfer(cx: Context, (from, to, amount): (u64, u64, i64)) -> Result<bool, Failure> {
+async fn transfer(
+    cx: Context,
+    (from, to, amount): (u64, u64, i64),
+) -> Result<bool, FailureDetails> {
     let from = EntityId::new("counter", &from.to_string())?;
     let to = EntityId::new("counter", &to.to_string())?;
     let section = cx.lock([&from, &to]).await?;

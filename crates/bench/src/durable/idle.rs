@@ -5,14 +5,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
-use steadfast_durable::Operation;
+use steadfast_durable::EntityOperation;
 
 use super::session::Session;
 use super::settings::Settings;
 use crate::child::Child;
 use crate::disk::taken_bytes;
 use crate::process::settle;
-use crate::report::{Bound, Report};
+use crate::report::{GoalBound, Report};
 use crate::stopwatch::Stopwatch;
 
 /// Time in which a started node comes to rest.
@@ -43,10 +43,10 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
     goals.record(
         "resident_per_idle_entity",
         "bytes",
-        Bound::Below(100.0),
+        GoalBound::Below(100.0),
         each,
     );
-    goals.record("restart", "s", Bound::Below(3.0), seconds);
+    goals.record("restart", "s", GoalBound::Below(3.0), seconds);
     Ok(())
 }
 
@@ -56,11 +56,11 @@ async fn fill(session: &Session, count: u64) -> Result<()> {
         let hub = session.hub.clone();
         clients.spawn(async move {
             for key in (first..count).step_by(AT_A_TIME as usize) {
-                let operation = Operation {
+                let operation = EntityOperation {
                     name: "add".into(),
                     target: format!("@counter@{key}"),
                     input: Some("1".into()),
-                    ..Operation::default()
+                    ..EntityOperation::default()
                 };
                 let answer = hub.call(operation).await?;
                 answer.map_err(|failure| anyhow::anyhow!("{failure}"))?;

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
-use steadfast_durable::{NewInstance, Status, Task, TaskHub};
+use steadfast_durable::{InstanceStatus, NewInstance, Task, TaskHub};
 
 use super::session::Session;
 use super::settings::Settings;
 use crate::process::settle;
-use crate::report::{Bound, Report};
+use crate::report::{GoalBound, Report};
 use crate::stopwatch::Stopwatch;
 
 /// Orchestrations under way at a time.
@@ -25,7 +25,12 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
             format!("[{from},{to},1]")
         })?;
         let goals = &mut report.goals;
-        goals.record("transfers_per_s", "1/s", Bound::AtLeast(5000.0), transfers);
+        goals.record(
+            "transfers_per_s",
+            "1/s",
+            GoalBound::AtLeast(5000.0),
+            transfers,
+        );
         let sequences = rate(settings, "sequence", AT_A_TIME, || "0".into())?;
         let figures = &mut report.figures;
         figures.record("five_activity_sequences_per_s", sequences);
@@ -80,6 +85,10 @@ async fn one(hub: &TaskHub, name: &str, input: String) -> Result<()> {
     };
     let id = hub.start(NewInstance::of(task)).await?;
     let end = hub.ended(&id, false).await?;
-    ensure!(end.status == Status::Completed, "{name}: {:?}", end.failure);
+    ensure!(
+        end.status == InstanceStatus::Completed,
+        "{name}: {:?}",
+        end.failure
+    );
     Ok(())
 }

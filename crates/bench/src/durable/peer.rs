@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 
 use super::settings::Settings;
-use crate::report::{Bound, Report};
+use crate::report::{GoalBound, Report};
 
 const LOAD: &str = include_str!("peer.mjs");
 const FIGURE: &str = "restate_operations_per_s_1000_keys";
@@ -50,7 +50,7 @@ pub(super) fn compare(report: &mut Report) {
     let other = report.figures.largest(FIGURE);
     let own = report.figures.largest("calls_per_s_1000_keys");
     if other.is_finite() {
-        let bound = Bound::AtLeast(20.0);
+        let bound = GoalBound::AtLeast(20.0);
         report
             .goals
             .record("operations_of_restate", "x", bound, own / other);

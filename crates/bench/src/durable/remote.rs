@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, ensure};
-use steadfast_durable::{NewInstance, Operation, Status, Task};
-use steadfast_protocols::durabletask::remote::{Client, Worker};
+use steadfast_durable::{EntityOperation, InstanceStatus, NewInstance, Task};
+use steadfast_protocols::durabletask::remote::{TaskHubClient, TaskHubWorker};
 
 use super::functions::functions;
 use super::settings::Settings;
 use crate::child::Child;
 use crate::process::settle;
-use crate::report::{Bound, Report};
+use crate::report::{GoalBound, Report};
 use crate::stopwatch::Stopwatch;
 
 /// How many entities the load is spread over.
@@ -36,14 +36,14 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
             };
             let id = client.start(NewInstance::of(task)).await?;
             let end = client.ended(&id, false).await?;
-            ensure!(end.status == Status::Completed, "{:?}", end.failure);
+            ensure!(end.status == InstanceStatus::Completed, "{:?}", end.failure);
             Ok(())
         })?;
         report
             .figures
             .record("grpc_five_activity_sequences_per_s", rate);
         let goals = &mut report.goals;
-        let bound = Bound::AtLeast(10_000.0);
+        let bound = GoalBound::AtLeast(10_000.0);
         goals.record("grpc_work_items_per_s", "1/s", bound, rate * ITEMS);
         let rate = run(settings, &tasks, |client| async move {
             Ok(client.signal(add()).await?)
@@ -61,12 +61,12 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-fn add() -> Operation {
-    Operation {
+fn add() -> EntityOperation {
+    EntityOperation {
         name: "add".into(),
         target: format!("@counter@{}", fastrand::u64(..KEYS)),
         input: Some("1".into()),
-        ..Operation::default()
+        ..EntityOperation::default()
     }
 }
 
@@ -74,7 +74,7 @@ fn add() -> Operation {
 fn run<F>(
     settings: &Settings,
     tasks: &tokio::runtime::Runtime,
-    one: impl Fn(Client) -> F + Copy + Send + 'static,
+    one: impl Fn(TaskHubClient) -> F + Copy + Send + 'static,
 ) -> Result<f64>
 where
     F: Future<Output = Result<()>> + Send,
@@ -83,11 +83,11 @@ where
     let (_server, connection) = start(settings, &folder.path().join("data"))?;
     settle()?;
     tasks.block_on(async {
-        let worker = Worker::connect(&connection)?.functions(|_| functions());
+        let worker = TaskHubWorker::connect(&connection)?.functions(|_| functions());
         let worker = worker.start()?;
         worker.ready().await;
         let clients: Result<Vec<_>, _> = (0..CONNECTIONS)
-            .map(|_| Client::connect(&connection))
+            .map(|_| TaskHubClient::connect(&connection))
             .collect();
         let clients = clients?;
         let (watch, done) = (Arc::new(Stopwatch::start()), Arc::new(AtomicU64::new(0)));

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use anyhow::Result;
 use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_core::id::Owner;
-use steadfast_durable::native::Host;
-use steadfast_durable::{Delivery, Dispatcher, Instances, TaskHub, TaskHubs};
-use steadfast_partition::{Alone, Options, Router, Runtime, Services, Space};
-use steadfast_storage::local::{self, Local};
+use steadfast_durable::native::FunctionHost;
+use steadfast_durable::{DeliveryOptions, Dispatcher, Instances, TaskHub, TaskHubs};
+use steadfast_partition::{Options, Router, Runtime, Services, SingleNode, Space};
+use steadfast_storage::local::{self, LocalEngine};
 use steadfast_storage::{Options as StoreOptions, Store};
 
 use super::functions::functions;
@@ -21,7 +21,7 @@ const PARTITIONS: u16 = 64;
 /// A running node. Fields are dropped in this order: tasks have to end before the
 /// engine does, because they hold it.
 pub(super) struct Session {
-    _host: Option<Host>,
+    _host: Option<FunctionHost>,
     pub(super) hub: TaskHub,
     pub(super) hubs: TaskHubs,
     _node: Runtime,
@@ -34,7 +34,7 @@ impl Session {
     pub(super) fn open(folder: &Path) -> Result<Self> {
         let session = Self::bare(folder)?;
         let entered = session.tasks.enter();
-        let host = Host::start(session.hub.clone(), functions());
+        let host = FunctionHost::start(session.hub.clone(), functions());
         drop(entered);
         Ok(Self {
             _host: Some(host),
@@ -45,7 +45,7 @@ impl Session {
     /// The same without functions.
     pub(super) fn bare(folder: &Path) -> Result<Self> {
         let tasks = tokio::runtime::Runtime::new()?;
-        let engine = Arc::new(Local::open(folder, &local::Options::default())?);
+        let engine = Arc::new(LocalEngine::open(folder, &local::Options::default())?);
         let (node, store, hubs) = tasks.block_on(start(&engine))?;
         Ok(Self {
             _host: None,
@@ -63,7 +63,7 @@ impl Session {
     }
 }
 
-async fn start(engine: &Arc<Local>) -> Result<(Runtime, Arc<Store>, TaskHubs)> {
+async fn start(engine: &Arc<LocalEngine>) -> Result<(Runtime, Arc<Store>, TaskHubs)> {
     let incarnation = u128::from(fastrand::u64(..));
     let owner = Owner {
         node: 1,
@@ -81,8 +81,12 @@ async fn start(engine: &Arc<Local>) -> Result<(Runtime, Arc<Store>, TaskHubs)> {
     };
     let space = Space::open(&**engine, space).await?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let router = Arc::new(Router::new(Arc::new(Alone)));
-    let dispatcher = Dispatcher::new(Arc::clone(&router), Arc::clone(&clock), Delivery::default());
+    let router = Arc::new(Router::new(Arc::new(SingleNode)));
+    let dispatcher = Dispatcher::new(
+        Arc::clone(&router),
+        Arc::clone(&clock),
+        DeliveryOptions::default(),
+    );
     let options = Options {
         services: Services::new().with(Instances),
         performer: Arc::new(dispatcher.clone()),

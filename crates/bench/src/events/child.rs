@@ -8,12 +8,12 @@ use anyhow::Result;
 use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_core::id::Owner;
 use steadfast_core::limits;
-use steadfast_events::{Definition, EventHubs};
-use steadfast_partition::{Alone, Idle, Options, Router, Runtime, Services, Space};
-use steadfast_protocols::access::{Access, Grant, Key, Ring, Secret};
+use steadfast_events::{EventHubDefinition, EventHubs};
+use steadfast_partition::{NoopPerformer, Options, Router, Runtime, Services, SingleNode, Space};
+use steadfast_protocols::access::{AccessControl, Grant, Key, KeyRing, Secret};
 use steadfast_protocols::amqp::{self, Context};
-use steadfast_protocols::listen::{Bind, Listener};
-use steadfast_storage::local::{self, Local};
+use steadfast_protocols::listen::{Listener, ListenerOptions};
+use steadfast_storage::local::{self, LocalEngine};
 use steadfast_storage::{Options as StoreOptions, Store};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -31,12 +31,12 @@ const CONNECTIONS: usize = 10_000;
 pub fn serve(folder: &Path, input: impl Read, output: impl Write) -> Result<()> {
     allow_files();
     let tasks = tokio::runtime::Runtime::new()?;
-    let engine = Arc::new(Local::open(folder, &local::Options::default())?);
+    let engine = Arc::new(LocalEngine::open(folder, &local::Options::default())?);
     let (_node, port) = tasks.block_on(start(&engine))?;
     wait_saying(&port.to_string(), input, output)
 }
 
-async fn start(engine: &Arc<Local>) -> Result<(Runtime, u16)> {
+async fn start(engine: &Arc<LocalEngine>) -> Result<(Runtime, u16)> {
     let incarnation = u128::from(fastrand::u64(..));
     let owner = Owner {
         node: 1,
@@ -53,18 +53,18 @@ async fn start(engine: &Arc<Local>) -> Result<(Runtime, u16)> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let options = Options {
         services: steadfast_events::register(Services::new()),
-        performer: Arc::new(Idle),
-        router: Arc::new(Router::new(Arc::new(Alone))),
+        performer: Arc::new(NoopPerformer),
+        router: Arc::new(Router::new(Arc::new(SingleNode))),
         clock: Arc::clone(&clock),
     };
     let node = Runtime::new(Arc::new(store), space, options);
     node.serve_all().await?;
     let hubs = EventHubs::new(&node);
-    hubs.ensure(Definition::new(LOAD_HUB, LOAD_PARTITIONS))
+    hubs.ensure(EventHubDefinition::new(LOAD_HUB, LOAD_PARTITIONS))
         .await?;
-    hubs.ensure(Definition::new(IDLE_HUB, IDLE_PARTITIONS))
+    hubs.ensure(EventHubDefinition::new(IDLE_HUB, IDLE_PARTITIONS))
         .await?;
-    let mut ring = Ring::new();
+    let mut ring = KeyRing::new();
     ring.add(Key {
         name: KEY_NAME.to_owned(),
         grants: vec![Grant::everything()],
@@ -73,13 +73,13 @@ async fn start(engine: &Arc<Local>) -> Result<(Runtime, u16)> {
     });
     let context = Arc::new(Context {
         hubs,
-        access: Some(Arc::new(Access::new(ring, Arc::clone(&clock)))),
+        access: Some(Arc::new(AccessControl::new(ring, Arc::clone(&clock)))),
         clock,
         container: "bench".to_owned(),
         idle: limits::AMQP_IDLE,
         served: TaskTracker::new(),
     });
-    let listener = Listener::bind(Bind {
+    let listener = Listener::bind(ListenerOptions {
         address: ([127, 0, 0, 1], 0).into(),
         tls: None,
         connections: CONNECTIONS,

@@ -4,30 +4,30 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::link::{IDLE_HUB, IDLE_PARTITIONS, Receiving};
-use super::server::Server;
+use super::link::{IDLE_HUB, IDLE_PARTITIONS, ReceiverClient};
+use super::server::EventServer;
 use super::settings::Settings;
-use crate::report::{Bound, Report};
+use crate::report::{GoalBound, Report};
 
 /// Time to come to rest.
 const REST: Duration = Duration::from_secs(2);
 
 pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
     let folder = settings.temporary()?;
-    let server = Server::start(settings, &folder.path().join("data"))?;
+    let server = EventServer::start(settings, &folder.path().join("data"))?;
     let tasks = tokio::runtime::Runtime::new()?;
     // What the first consumer of a partition costs is not counted for all others.
     let warm = IDLE_PARTITIONS.min(settings.idle);
     let mut consumers = Vec::new();
     for number in 0..warm {
-        consumers.push(tasks.block_on(Receiving::open(server.port, IDLE_HUB, number))?);
+        consumers.push(tasks.block_on(ReceiverClient::open(server.port, IDLE_HUB, number))?);
     }
     drop(std::mem::take(&mut consumers));
     std::thread::sleep(REST);
     let before = server.child.resident_mb()?;
     for number in 0..settings.idle {
         let partition = number % IDLE_PARTITIONS;
-        consumers.push(tasks.block_on(Receiving::open(server.port, IDLE_HUB, partition))?);
+        consumers.push(tasks.block_on(ReceiverClient::open(server.port, IDLE_HUB, partition))?);
     }
     std::thread::sleep(REST);
     let after = server.child.resident_mb()?;
@@ -38,8 +38,13 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
     let each = (after - before).max(0.0) * 1e3 / f64::from(settings.idle);
     let share = busy / settings.duration.as_secs_f64() * 100.0;
     let goals = &mut report.goals;
-    goals.record("idle_consumers_cpu", "%", Bound::Below(1.0), share);
-    goals.record("resident_per_idle_consumer", "KB", Bound::Below(20.0), each);
+    goals.record("idle_consumers_cpu", "%", GoalBound::Below(1.0), share);
+    goals.record(
+        "resident_per_idle_consumer",
+        "KB",
+        GoalBound::Below(20.0),
+        each,
+    );
     report
         .figures
         .record("idle_consumers", f64::from(settings.idle));

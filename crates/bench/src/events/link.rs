@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use steadfast_core::clock::{Clock, SystemClock};
-use steadfast_protocols::amqp::client::{self, Client, Reading};
+use steadfast_protocols::amqp::client::{self, AmqpClient, ReaderLinkOptions};
 use steadfast_wire::amqp::delivery::FORMAT_BATCH;
 use steadfast_wire::amqp::performative::{self, Performative};
 use steadfast_wire::amqp::{sasl, write};
@@ -27,14 +27,14 @@ pub(super) const IDLE_PARTITIONS: u32 = 256;
 const EXPIRY: i64 = 4_000_000_000;
 
 /// A connection with one session.
-pub(super) async fn connect(port: u16, hub: &str) -> Result<Client<TcpStream>> {
+pub(super) async fn connect(port: u16, hub: &str) -> Result<AmqpClient<TcpStream>> {
     let stream = TcpStream::connect(("127.0.0.1", port)).await?;
     stream.set_nodelay(true)?;
-    let init = sasl::Init {
+    let init = sasl::SaslInit {
         mechanism: "ANONYMOUS",
         response: b"",
     };
-    let mut client = Client::connect(stream, &init).await?;
+    let mut client = AmqpClient::connect(stream, &init).await?;
     let audience = format!("sb://localhost/{hub}");
     let token = sas::token(&audience, EXPIRY, KEY_NAME, KEY);
     let status = client.put_token(0, &audience, &token).await?;
@@ -58,15 +58,15 @@ pub(super) fn batch(events: u32, bytes: usize) -> Vec<u8> {
 }
 
 /// A link that sends to one partition.
-pub(super) struct Sending {
-    client: Client<TcpStream>,
+pub(super) struct SenderClient {
+    client: AmqpClient<TcpStream>,
     clock: SystemClock,
     started: Vec<Duration>,
     acknowledged: usize,
     taken: Samples,
 }
 
-impl Sending {
+impl SenderClient {
     pub(super) async fn open(port: u16, partition: u32) -> Result<Self> {
         let mut client = connect(port, LOAD_HUB).await?;
         let address = format!("{LOAD_HUB}/Partitions/{partition}");
@@ -132,8 +132,8 @@ impl Sending {
 }
 
 /// A link that reads one partition from its beginning.
-pub(super) struct Receiving {
-    client: Client<TcpStream>,
+pub(super) struct ReceiverClient {
+    client: AmqpClient<TcpStream>,
     seen: u32,
     granted: u32,
 }
@@ -144,11 +144,11 @@ const CREDIT: u32 = 4000;
 /// The bytes that mark a frame as a transfer.
 const TRANSFER: u8 = 0x14;
 
-impl Receiving {
+impl ReceiverClient {
     pub(super) async fn open(port: u16, hub: &str, partition: u32) -> Result<Self> {
         let mut client = connect(port, hub).await?;
         let address = format!("{hub}/ConsumerGroups/$Default/Partitions/{partition}");
-        client.attach_reader(1, 0, "load", &address, &Reading::default());
+        client.attach_reader(1, 0, "load", &address, &ReaderLinkOptions::default());
         client.flush().await?;
         client.next().await?;
         client.grant(1, 0, 0, CREDIT, 0);

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use tokio::task::JoinSet;
 
-use super::link::{LOAD_PARTITIONS, Sending, batch};
-use super::server::Server;
+use super::link::{LOAD_PARTITIONS, SenderClient, batch};
+use super::server::EventServer;
 use super::settings::Settings;
-use crate::report::{Bound, Report};
+use crate::report::{GoalBound, Report};
 use crate::stopwatch::Stopwatch;
 
 const EVENT_BYTES: usize = 100;
@@ -22,7 +22,7 @@ const FLAT: f64 = 32.0;
 pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
     let folder = settings.temporary()?;
     let data = folder.path().join("data");
-    let server = Server::start(settings, &data)?;
+    let server = EventServer::start(settings, &data)?;
     let tasks = tokio::runtime::Runtime::new()?;
     let watch = Stopwatch::start();
     let mut sent = tasks.block_on(send(server.port, settings.small / 2))?;
@@ -35,19 +35,24 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
     report.figures.record("resident_mb_with_small_events", end);
     let growth = (end - half).max(0.0);
     let goals = &mut report.goals;
-    goals.record("growth_in_second_half", "MB", Bound::Below(FLAT), growth);
+    goals.record(
+        "growth_in_second_half",
+        "MB",
+        GoalBound::Below(FLAT),
+        growth,
+    );
     // As a crash: it is killed.
     drop(server);
     let seconds = start(settings, &data)?;
     report
         .goals
-        .record("restart", "s", Bound::Below(2.0), seconds);
+        .record("restart", "s", GoalBound::Below(2.0), seconds);
     Ok(())
 }
 
 fn start(settings: &Settings, data: &Path) -> Result<f64> {
     let watch = Stopwatch::start();
-    let server = Server::start(settings, data)?;
+    let server = EventServer::start(settings, data)?;
     let seconds = watch.seconds();
     drop(server);
     Ok(seconds)
@@ -59,7 +64,10 @@ async fn send(port: u16, events: u64) -> Result<u64> {
     let each = events.div_ceil(u64::from(BATCH_EVENTS) * u64::from(LOAD_PARTITIONS));
     let mut work = JoinSet::new();
     for partition in 0..LOAD_PARTITIONS {
-        let (message, mut link) = (Arc::clone(&message), Sending::open(port, partition).await?);
+        let (message, mut link) = (
+            Arc::clone(&message),
+            SenderClient::open(port, partition).await?,
+        );
         work.spawn(async move {
             for _ in 0..each {
                 let now = link.now();

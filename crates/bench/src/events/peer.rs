@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use super::link::LOAD_PARTITIONS;
 use super::settings::Settings;
 use crate::redis::Redis;
-use crate::report::{Bound, Report};
+use crate::report::{GoalBound, Report};
 use crate::stopwatch::Stopwatch;
 
 const EVENT_BYTES: usize = 1024;
@@ -38,7 +38,7 @@ pub(super) fn measure(settings: &Settings, own: f64, report: &mut Report) -> Res
     }
     let peer = events as f64 / watch.seconds();
     report.figures.record("redis_streams_events_per_s", peer);
-    let bound = Bound::AtLeast(5.0);
+    let bound = GoalBound::AtLeast(5.0);
     report
         .goals
         .record("in_of_redis_streams", "x", bound, own / peer);

@@ -6,10 +6,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use tokio::task::JoinSet;
 
-use super::link::{LOAD_PARTITIONS, Sending, batch};
-use super::server::Server;
+use super::link::{LOAD_PARTITIONS, SenderClient, batch};
+use super::server::EventServer;
 use super::settings::Settings;
-use crate::report::{Bound, Report};
+use crate::report::{GoalBound, Report};
 use crate::samples::Samples;
 
 const EVENT_BYTES: usize = 1024;
@@ -20,7 +20,7 @@ const BYTES_PER_S: f64 = 50e6;
 
 pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
     let folder = settings.temporary()?;
-    let server = Server::start(settings, &folder.path().join("data"))?;
+    let server = EventServer::start(settings, &folder.path().join("data"))?;
     let tasks = tokio::runtime::Runtime::new()?;
     let (batches, mut taken) = tasks.block_on(send(server.port, settings.duration))?;
     let seconds = settings.duration.as_secs_f64();
@@ -32,7 +32,7 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
     let p99 = taken.percentile_us(99.0) / 1e3;
     report
         .goals
-        .record("ack_p99", "ms", Bound::Below(20.0), p99);
+        .record("ack_p99", "ms", GoalBound::Below(20.0), p99);
     Ok(())
 }
 
@@ -44,7 +44,10 @@ async fn send(port: u16, duration: Duration) -> Result<(u64, Samples)> {
     let pause = Duration::from_secs_f64(bytes * f64::from(LOAD_PARTITIONS) / BYTES_PER_S);
     let mut work = JoinSet::new();
     for partition in 0..LOAD_PARTITIONS {
-        let (message, mut link) = (Arc::clone(&message), Sending::open(port, partition).await?);
+        let (message, mut link) = (
+            Arc::clone(&message),
+            SenderClient::open(port, partition).await?,
+        );
         work.spawn(async move {
             let began = link.now();
             let mut due = began;

@@ -9,12 +9,12 @@ use super::settings::Settings;
 use crate::child::Child;
 
 /// A server on a folder; it is killed when this is dropped.
-pub(super) struct Server {
+pub(super) struct EventServer {
     pub(super) child: Child,
     pub(super) port: u16,
 }
 
-impl Server {
+impl EventServer {
     pub(super) fn start(settings: &Settings, folder: &Path) -> Result<Self> {
         let arguments = [OsStr::new("events-child"), folder.as_os_str()];
         let (child, said) = Child::start_saying(&settings.executable, arguments)?;

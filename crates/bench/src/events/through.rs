@@ -5,10 +5,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use tokio::task::JoinSet;
 
-use super::link::{LOAD_HUB, LOAD_PARTITIONS, Receiving, Sending, batch};
-use super::server::Server;
+use super::link::{LOAD_HUB, LOAD_PARTITIONS, ReceiverClient, SenderClient, batch};
+use super::server::EventServer;
 use super::settings::Settings;
-use crate::report::{Bound, Report};
+use crate::report::{GoalBound, Report};
 use crate::stopwatch::Stopwatch;
 
 /// Bytes of an event, events of a batch, and batches that are under way per link.
@@ -19,18 +19,18 @@ const AHEAD: usize = 16;
 /// Measures both; answers how many events per second went in.
 pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<f64> {
     let folder = settings.temporary()?;
-    let server = Server::start(settings, &folder.path().join("data"))?;
+    let server = EventServer::start(settings, &folder.path().join("data"))?;
     let tasks = tokio::runtime::Runtime::new()?;
     let (events, seconds) = tasks.block_on(send(server.port, settings.duration))?;
     let bytes = events as f64 * EVENT_BYTES as f64;
     let goals = &mut report.goals;
-    let bound = Bound::AtLeast(100.0);
+    let bound = GoalBound::AtLeast(100.0);
     goals.record("in", "MB/s", bound, bytes / 1e6 / seconds);
     report
         .figures
         .record("in_events_per_s", events as f64 / seconds);
     let read = tasks.block_on(receive(server.port, events))?;
-    let bound = Bound::AtLeast(200.0);
+    let bound = GoalBound::AtLeast(200.0);
     report
         .goals
         .record("out", "MB/s", bound, bytes / 1e6 / read);
@@ -54,7 +54,7 @@ async fn send(port: u16, duration: Duration) -> Result<(u64, f64)> {
     let message: std::sync::Arc<[u8]> = batch(BATCH_EVENTS, EVENT_BYTES).into();
     let mut links = Vec::new();
     for partition in 0..LOAD_PARTITIONS {
-        links.push(Sending::open(port, partition).await?);
+        links.push(SenderClient::open(port, partition).await?);
     }
     let watch = Stopwatch::start();
     let mut work = JoinSet::new();
@@ -88,7 +88,7 @@ async fn receive(port: u16, events: u64) -> Result<f64> {
     for partition in 0..LOAD_PARTITIONS {
         let told = told.clone();
         work.spawn(async move {
-            let mut link = Receiving::open(port, LOAD_HUB, partition).await?;
+            let mut link = ReceiverClient::open(port, LOAD_HUB, partition).await?;
             while told.send(link.take().await?).await.is_ok() {}
             Ok::<_, anyhow::Error>(())
         });

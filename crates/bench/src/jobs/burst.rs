@@ -5,11 +5,11 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use steadfast_core::clock::{Clock, SystemClock};
 
-use super::receiver::Receiver;
+use super::receiver::CallReceiver;
 use super::registry::{collections, register};
 use super::session::Session;
 use super::settings::Settings;
-use crate::report::{Bound, Report};
+use crate::report::{GoalBound, Report};
 use crate::samples::Samples;
 
 /// How long a burst may take before it is given up.
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<f64> {
     let folder = settings.temporary()?;
     let session = Session::open(&folder.path().join("data"))?;
-    let receiver = session.tasks.block_on(Receiver::start())?;
+    let receiver = session.tasks.block_on(CallReceiver::start())?;
     collections(&session)?;
     let clock = SystemClock::new();
     let start = clock.now().0 + settings.lead.as_millis() as i64;
@@ -54,8 +54,8 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<f64> {
     let drained = (last - start) as f64 / 1000.0;
     let rate = count / drained;
     let goals = &mut report.goals;
-    goals.record("dispatches", "per_s", Bound::AtLeast(5000.0), rate);
-    goals.record("burst_drained", "s", Bound::AtMost(20.0), drained);
+    goals.record("dispatches", "per_s", GoalBound::AtLeast(5000.0), rate);
+    goals.record("burst_drained", "s", GoalBound::AtMost(20.0), drained);
     let mut late = Samples::default();
     let canary = calls
         .iter()
@@ -64,7 +64,7 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<f64> {
         late.push(Duration::from_millis((call.came - call.due).max(0) as u64));
     }
     let p99 = late.percentile_us(99.0) / 1e3;
-    goals.record("canary_late_p99", "ms", Bound::AtMost(250.0), p99);
+    goals.record("canary_late_p99", "ms", GoalBound::AtMost(250.0), p99);
     report.figures.record("burst_jobs", count);
     Ok(rate)
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 use anyhow::Result;
 use steadfast_core::clock::{Clock, SystemClock};
 
-use super::receiver::Receiver;
+use super::receiver::CallReceiver;
 use super::registry::{collections, register};
 use super::session::Session;
 use super::settings::Settings;
 use crate::process::settle;
-use crate::report::{Bound, Report};
+use crate::report::{GoalBound, Report};
 use crate::samples::Samples;
 
 /// Time to come to rest before calls are counted.
@@ -20,7 +20,7 @@ const REST: Duration = Duration::from_secs(2);
 /// Registers the jobs in a folder, which is kept, and measures.
 pub(super) fn measure(settings: &Settings, report: &mut Report, data: &Path) -> Result<()> {
     let session = Session::open(data)?;
-    let receiver = session.tasks.block_on(Receiver::start())?;
+    let receiver = session.tasks.block_on(CallReceiver::start())?;
     collections(&session)?;
     let clock = SystemClock::new();
     let (count, per_s) = (settings.registered, settings.due_per_s);
@@ -50,9 +50,9 @@ pub(super) fn measure(settings: &Settings, report: &mut Report, data: &Path) -> 
     let p99 = late.percentile_us(99.0) / 1e3;
     report
         .goals
-        .record("late_p50", "ms", Bound::AtMost(5.0), p50);
+        .record("late_p50", "ms", GoalBound::AtMost(5.0), p50);
     report
         .goals
-        .record("late_p99", "ms", Bound::AtMost(50.0), p99);
+        .record("late_p99", "ms", GoalBound::AtMost(50.0), p99);
     Ok(())
 }

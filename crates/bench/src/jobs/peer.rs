@@ -8,10 +8,10 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use super::receiver::Receiver;
+use super::receiver::CallReceiver;
 use super::settings::Settings;
 use crate::redis::Redis;
-use crate::report::{Bound, Report};
+use crate::report::{GoalBound, Report};
 
 const LOAD: &str = include_str!("peer.js");
 
@@ -25,7 +25,7 @@ pub(super) fn measure(settings: &Settings, own: f64, report: &mut Report) -> Res
         return Ok(());
     };
     let tasks = tokio::runtime::Runtime::new()?;
-    let receiver = tasks.block_on(Receiver::start())?;
+    let receiver = tasks.block_on(CallReceiver::start())?;
     let run = Command::new("node")
         .args(["-e", LOAD, "--", &redis.port.to_string()])
         .args([&receiver.url(false), &settings.burst.to_string()])
@@ -38,7 +38,7 @@ pub(super) fn measure(settings: &Settings, own: f64, report: &mut Report) -> Res
     ensure!(run.status.success(), "BullMQ ended early: {error}");
     let rate: f64 = said.trim().parse().context("BullMQ said no number")?;
     report.figures.record("bullmq_dispatches_per_s", rate);
-    let bound = Bound::AtLeast(2.0);
+    let bound = GoalBound::AtLeast(2.0);
     report
         .goals
         .record("dispatches_of_bullmq", "x", bound, own / rate);

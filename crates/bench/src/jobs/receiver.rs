@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 /// A call: when it was due and when it came, in milliseconds since 1970.
 #[derive(Clone, Copy)]
-pub(super) struct Call {
+pub(super) struct ReceivedCall {
     pub(super) due: i64,
     pub(super) came: i64,
     /// It came to the address of the canary.
@@ -23,13 +23,13 @@ pub(super) struct Call {
 }
 
 #[derive(Clone)]
-pub(super) struct Receiver {
+pub(super) struct CallReceiver {
     pub(super) address: SocketAddr,
-    calls: Arc<Mutex<Vec<Call>>>,
+    calls: Arc<Mutex<Vec<ReceivedCall>>>,
     last: Arc<AtomicI64>,
 }
 
-impl Receiver {
+impl CallReceiver {
     pub(super) async fn start() -> Result<Self> {
         let listener = TcpListener::bind("0.0.0.0:0").await?;
         let receiver = Self {
@@ -60,7 +60,7 @@ impl Receiver {
     }
 
     /// All calls since this was last asked.
-    pub(super) fn take(&self) -> Vec<Call> {
+    pub(super) fn take(&self) -> Vec<ReceivedCall> {
         std::mem::take(&mut self.calls.lock())
     }
 
@@ -81,7 +81,7 @@ impl Receiver {
             let text = String::from_utf8_lossy(&buffer);
             if let Some(due) = due(&text) {
                 let is_canary = text.starts_with("GET /canary");
-                self.calls.lock().push(Call {
+                self.calls.lock().push(ReceivedCall {
                     due,
                     came,
                     is_canary,

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use steadfast_jobs::recurrence::{Frequency, Recurrence, Timing};
+use steadfast_jobs::recurrence::{Frequency, JobTiming, Recurrence};
 use steadfast_jobs::{
-    Action, CollectionDraft, CollectionId, Draft, Expect, Jobs, Policy, Retry, Target,
+    CollectionDraft, CollectionId, JobAction, JobClient, JobDraft, JobPolicy, JobRetry,
+    Precondition, Target,
 };
 
 use super::session::Session;
@@ -17,7 +18,7 @@ const COLLECTIONS: u64 = 512;
 const CALLERS: u64 = 256;
 
 /// When a job runs, by its number: its start, and how often from then on.
-pub(super) type When = (i64, Option<u32>);
+pub(super) type JobTimes = (i64, Option<u32>);
 
 /// Makes the collections.
 pub(super) fn collections(session: &Session) -> Result<()> {
@@ -29,7 +30,10 @@ pub(super) fn collections(session: &Session) -> Result<()> {
                 most_jobs: None,
                 is_enabled: None,
             };
-            session.jobs.put_collection(draft, Expect::Nothing).await?;
+            session
+                .jobs
+                .put_collection(draft, Precondition::Nothing)
+                .await?;
         }
         Ok(())
     })
@@ -41,7 +45,7 @@ pub(super) fn register(
     prefix: &'static str,
     count: u64,
     url: &str,
-    when: impl Fn(u64) -> When + Clone + Send + 'static,
+    when: impl Fn(u64) -> JobTimes + Clone + Send + 'static,
 ) -> Result<()> {
     let callers: Vec<_> = (0..CALLERS.min(count))
         .map(|caller| {
@@ -67,7 +71,7 @@ fn collection(number: u64) -> Result<CollectionId> {
     CollectionId::new("bench", "bench", &name).context("a good name")
 }
 
-async fn put(jobs: &Jobs, prefix: &str, number: u64, url: &str, when: When) -> Result<()> {
+async fn put(jobs: &JobClient, prefix: &str, number: u64, url: &str, when: JobTimes) -> Result<()> {
     let request = json!({"uri": url, "method": "GET"});
     let action = json!({"type": "Http", "request": request}).to_string();
     let (start, every_s) = when;
@@ -79,26 +83,26 @@ async fn put(jobs: &Jobs, prefix: &str, number: u64, url: &str, when: When) -> R
         schedule: None,
     };
     let id = collection(number)?.job(&format!("{prefix}{number}"));
-    let draft = Draft {
+    let draft = JobDraft {
         id: id.context("a good name")?,
         document: json!({"action": {"type": "Http", "request": {"uri": url}}}).to_string(),
-        timing: Timing {
+        timing: JobTiming {
             start: Some(start),
             recurrence: every_s.map(repeat),
-            ..Timing::default()
+            ..JobTiming::default()
         },
-        main: Action {
+        main: JobAction {
             target: Target::Outside(action),
-            retry: Retry::default(),
+            retry: JobRetry::default(),
         },
         error: None,
         dead_letter: None,
-        policy: Policy::default(),
+        policy: JobPolicy::default(),
         state: None,
     };
     // The log may be full for a moment.
     for _ in 0..1000 {
-        match jobs.put(draft.clone(), Expect::Nothing).await {
+        match jobs.put(draft.clone(), Precondition::Nothing).await {
             Ok(_) => return Ok(()),
             Err(error) if error.code().0 == "STF-2008" => {
                 tokio::time::sleep(Duration::from_millis(5)).await;

@@ -12,7 +12,7 @@ use super::settings::Settings;
 use crate::child::Child;
 use crate::disk::taken_bytes;
 use crate::process::settle;
-use crate::report::{Bound, Report};
+use crate::report::{GoalBound, Report};
 use crate::stopwatch::Stopwatch;
 use steadfast_core::clock::{Clock, SystemClock};
 
@@ -42,8 +42,13 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
     let each = (with - without).max(0.0) * 1e6 / jobs;
     report.figures.record("resident_mb_without_jobs", without);
     let goals = &mut report.goals;
-    goals.record("restart", "s", Bound::AtMost(10.0), seconds);
-    goals.record("resident_per_idle_job", "bytes", Bound::AtMost(300.0), each);
+    goals.record("restart", "s", GoalBound::AtMost(10.0), seconds);
+    goals.record(
+        "resident_per_idle_job",
+        "bytes",
+        GoalBound::AtMost(300.0),
+        each,
+    );
     Ok(())
 }
 

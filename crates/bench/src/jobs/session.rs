@@ -6,12 +6,12 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow};
 use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_core::id::Owner;
-use steadfast_jobs::{Jobs, Runner, Scheduler};
-use steadfast_partition::{Alone, Options, Router, Runtime, Services, Space};
+use steadfast_jobs::{JobClient, JobRunner, JobScheduler};
+use steadfast_partition::{Options, Router, Runtime, Services, SingleNode, Space};
 use steadfast_protocols::egress::EgressPolicy;
-use steadfast_protocols::outbound::{Options as OutboundOptions, Outbound};
+use steadfast_protocols::outbound::{Options as OutboundOptions, OutboundDelivery};
 use steadfast_protocols::scheduler::SecretKey;
-use steadfast_storage::local::{self, Local};
+use steadfast_storage::local::{self, LocalEngine};
 use steadfast_storage::{Options as StoreOptions, Store};
 
 /// Partitions of a space with defaults.
@@ -20,7 +20,7 @@ const PARTITIONS: u16 = 64;
 /// A running node. Fields are dropped in this order: tasks have to end before the
 /// engine does, because they hold it.
 pub(super) struct Session {
-    pub(super) jobs: Jobs,
+    pub(super) jobs: JobClient,
     _node: Runtime,
     store: Arc<Store>,
     pub(super) tasks: tokio::runtime::Runtime,
@@ -30,7 +30,7 @@ impl Session {
     /// Opens a folder and serves all partitions, as a node does when it starts.
     pub(super) fn open(folder: &Path) -> Result<Self> {
         let tasks = tokio::runtime::Runtime::new()?;
-        let engine = Arc::new(Local::open(folder, &local::Options::default())?);
+        let engine = Arc::new(LocalEngine::open(folder, &local::Options::default())?);
         let (node, store, jobs) = tasks.block_on(start(&engine))?;
         Ok(Self {
             jobs,
@@ -46,7 +46,7 @@ impl Session {
     }
 }
 
-async fn start(engine: &Arc<Local>) -> Result<(Runtime, Arc<Store>, Jobs)> {
+async fn start(engine: &Arc<LocalEngine>) -> Result<(Runtime, Arc<Store>, JobClient)> {
     let incarnation = u128::from(fastrand::u64(..));
     let owner = Owner {
         node: 1,
@@ -65,17 +65,18 @@ async fn start(engine: &Arc<Local>) -> Result<(Runtime, Arc<Store>, Jobs)> {
     let mut outbound = OutboundOptions::new(SecretKey::new("bench"));
     // The target of a measurement is on loopback.
     outbound.guard.policy = EgressPolicy::with_private();
-    let outbound = Outbound::new(outbound, Arc::clone(&clock)).map_err(|why| anyhow!(why))?;
-    let router = Arc::new(Router::new(Arc::new(Alone)));
-    let runner = Runner::new(Arc::clone(&router), Arc::new(outbound), Arc::clone(&clock));
+    let outbound =
+        OutboundDelivery::new(outbound, Arc::clone(&clock)).map_err(|why| anyhow!(why))?;
+    let router = Arc::new(Router::new(Arc::new(SingleNode)));
+    let runner = JobRunner::new(Arc::clone(&router), Arc::new(outbound), Arc::clone(&clock));
     let options = Options {
-        services: Services::new().with(Scheduler),
+        services: Services::new().with(JobScheduler),
         performer: Arc::new(runner.clone()),
         router,
         clock,
     };
     let node = Runtime::new(Arc::clone(&store), space, options);
     node.serve_all().await?;
-    let jobs = Jobs::new(&node, runner);
+    let jobs = JobClient::new(&node, runner);
     Ok((node, store, jobs))
 }

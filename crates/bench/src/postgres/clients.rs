@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::node::Node;
+use super::node::PostgresNode;
 use crate::samples::Samples;
 use crate::writers;
 
@@ -12,13 +12,13 @@ use crate::writers;
 const KEYS: u64 = 200_000;
 
 /// What some clients achieved.
-pub(super) struct Load {
+pub(super) struct PostgresLoad {
     pub(super) latencies: Samples,
     seconds: f64,
     statements: u64,
 }
 
-impl Load {
+impl PostgresLoad {
     pub(super) fn per_second(&self) -> f64 {
         self.latencies.len() as f64 / self.seconds
     }
@@ -29,10 +29,14 @@ impl Load {
 }
 
 /// Lets clients commit, each on its own task.
-pub(super) async fn commit_for(node: &Node, clients: u64, duration: Duration) -> Result<Load> {
+pub(super) async fn commit_for(
+    node: &PostgresNode,
+    clients: u64,
+    duration: Duration,
+) -> Result<PostgresLoad> {
     let before = node.engine.statements();
     let (latencies, seconds) = writers::commit_for(&node.ledgers, KEYS, clients, duration).await?;
-    Ok(Load {
+    Ok(PostgresLoad {
         latencies,
         seconds,
         statements: node.engine.statements() - before,

@@ -1,11 +1,11 @@
 //! Event streams: how fast batches go in and come out.
 
 use anyhow::Result;
-use steadfast_core::id::{Sequence, Stream};
-use steadfast_storage::engine::Start;
-use steadfast_storage::{Kind, Ledger, Writes};
+use steadfast_core::id::{Sequence, StreamId};
+use steadfast_storage::engine::ReadPosition;
+use steadfast_storage::{ErrorKind, Ledger, Writes};
 
-use super::node::Node;
+use super::node::PostgresNode;
 use super::settings::Settings;
 use crate::report::Report;
 use crate::stopwatch::Stopwatch;
@@ -15,9 +15,13 @@ const BATCH: usize = 256 * 1024;
 /// Partitions that are written at once.
 const WRITERS: usize = 4;
 
-const STREAM: Stream = Stream(1);
+const STREAM: StreamId = StreamId(1);
 
-pub(super) async fn measure(settings: &Settings, node: &Node, report: &mut Report) -> Result<()> {
+pub(super) async fn measure(
+    settings: &Settings,
+    node: &PostgresNode,
+    report: &mut Report,
+) -> Result<()> {
     let before = node.ledgers[0]
         .stream(STREAM)?
         .map_or(Sequence(0), |head| head.next);
@@ -51,7 +55,7 @@ async fn publish(ledger: Ledger, batches: usize) -> Result<()> {
         writes.publish(STREAM, 256, bytes.clone());
         match ledger.commit(writes).await {
             Ok(_) => done += 1,
-            Err(error) if matches!(error.kind(), Kind::Throttled { .. }) => {
+            Err(error) if matches!(error.kind(), ErrorKind::Throttled { .. }) => {
                 tokio::time::sleep(std::time::Duration::from_millis(1)).await;
             }
             Err(error) => return Err(error.into()),
@@ -62,14 +66,14 @@ async fn publish(ledger: Ledger, batches: usize) -> Result<()> {
 
 /// Reads from the database, past the cached tail.
 async fn read_back(
-    engine: &steadfast_storage::postgres::Postgres,
+    engine: &steadfast_storage::postgres::PostgresEngine,
     ledger: &Ledger,
     mut next: Sequence,
 ) -> Result<usize> {
     use steadfast_storage::engine::Engine;
     let mut bytes = 0;
     loop {
-        let from = Start::Sequence(next);
+        let from = ReadPosition::Sequence(next);
         let batches = engine
             .read_events(ledger.partition(), STREAM, from, 4 << 20)
             .await?;

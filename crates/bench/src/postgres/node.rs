@@ -4,22 +4,22 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use steadfast_core::id::{Owner, Partition};
-use steadfast_storage::postgres::Postgres;
+use steadfast_storage::postgres::PostgresEngine;
 use steadfast_storage::{Ledger, Options, Store};
 
 use super::settings::{PARTITIONS, Settings};
 
 /// An engine, its store and all partitions.
-pub(super) struct Node {
-    pub(super) engine: Arc<Postgres>,
+pub(super) struct PostgresNode {
+    pub(super) engine: Arc<PostgresEngine>,
     pub(super) store: Store,
     pub(super) ledgers: Vec<Ledger>,
 }
 
-impl Node {
+impl PostgresNode {
     /// A node that takes all partitions.
     pub(super) async fn start(settings: &Settings, number: u32) -> Result<Self> {
-        let engine = Arc::new(Postgres::open(settings.options()).await?);
+        let engine = Arc::new(PostgresEngine::open(settings.options()).await?);
         let options = Options::new(Owner {
             node: number,
             incarnation: u128::from(fastrand::u64(..)),

@@ -5,11 +5,11 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use tokio::runtime::Runtime;
 
-use super::node::Node;
+use super::node::PostgresNode;
 use super::settings::Settings;
 use super::{bare, clients, events, takeover};
 use crate::machine::Machine;
-use crate::report::{Bound, Report};
+use crate::report::{GoalBound, Report};
 
 /// Measures everything.
 pub fn run(settings: &Settings) -> Result<Report> {
@@ -25,7 +25,7 @@ pub fn run(settings: &Settings) -> Result<Report> {
 }
 
 async fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
-    let node = Node::start(settings, 1).await?;
+    let node = PostgresNode::start(settings, 1).await?;
     for _ in 0..settings.rounds {
         for clients in [1, 100, 1000] {
             compare(settings, &node, clients, report).await?;
@@ -42,7 +42,7 @@ async fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
 /// We first, because the bare statement gets groups of the size that we had.
 async fn compare(
     settings: &Settings,
-    node: &Node,
+    node: &PostgresNode,
     clients: u64,
     report: &mut Report,
 ) -> Result<()> {
@@ -53,9 +53,9 @@ async fn compare(
     let rate = load.per_second();
     if clients == 1000 {
         let goals = &mut report.goals;
-        let bound = Bound::AtLeast(50_000.0);
+        let bound = GoalBound::AtLeast(50_000.0);
         goals.record("commits_per_s_1000_clients", "1/s", bound, rate);
-        let bound = Bound::AtLeast(0.6);
+        let bound = GoalBound::AtLeast(0.6);
         let name = "commits_per_s_over_bare_statement_1000_clients";
         goals.record(name, "ratio", bound, rate / bare);
     }

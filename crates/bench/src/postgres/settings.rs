@@ -54,9 +54,10 @@ impl Settings {
     /// How the engine is opened.
     pub(crate) fn options(&self) -> Options {
         Options {
-            durability: match self.single {
-                true => Durability::Single,
-                false => Durability::Quorum,
+            durability: if self.single {
+                Durability::Single
+            } else {
+                Durability::Quorum
             },
             schema: OURS.to_string(),
             ..Options::new(self.url.clone())

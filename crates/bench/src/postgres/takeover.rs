@@ -9,12 +9,16 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::clients;
-use super::node::Node;
+use super::node::PostgresNode;
 use super::settings::Settings;
 use crate::report::Report;
 use crate::stopwatch::Stopwatch;
 
-pub(super) async fn measure(settings: &Settings, node: Node, report: &mut Report) -> Result<()> {
+pub(super) async fn measure(
+    settings: &Settings,
+    node: PostgresNode,
+    report: &mut Report,
+) -> Result<()> {
     node.store.flush().await?;
     let short = settings.duration.min(Duration::from_millis(500));
     let load = clients::commit_for(&node, 100, short).await?;
@@ -25,7 +29,7 @@ pub(super) async fn measure(settings: &Settings, node: Node, report: &mut Report
     drop(node.ledgers);
     drop(node.engine);
     let run = Stopwatch::start();
-    let next = Node::start(settings, 2).await?;
+    let next = PostgresNode::start(settings, 2).await?;
     report
         .figures
         .record("takeover_of_16_partitions_s", run.seconds());

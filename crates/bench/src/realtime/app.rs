@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use steadfast_core::clock::SystemClock;
-use steadfast_protocols::realtime::{DialOptions, Dialed};
+use steadfast_protocols::realtime::{AppServerRuntime, DialOptions};
 use steadfast_realtime::{HubOptions, ShutdownMode};
 
-use super::hub::{FAR, Load, SECRET};
+use super::hub::{EchoHub, FAR, SECRET};
 
 /// How long leaving may take.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -86,7 +86,7 @@ pub fn serve(
     };
     let dialed = tasks.block_on(async {
         let clock = Arc::new(SystemClock::new());
-        let dialed = Dialed::start(Load, options, HubOptions::default(), clock);
+        let dialed = AppServerRuntime::start(EchoHub, options, HubOptions::default(), clock);
         let dialed = dialed.map_err(anyhow::Error::msg)?;
         dialed.ready().await;
         anyhow::Ok(dialed)

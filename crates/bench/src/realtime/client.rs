@@ -19,33 +19,34 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What servers speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Speech {
+pub(super) enum ServerProtocol {
     SignalR,
     SocketIo,
     Plain,
 }
 
 /// A client that is connected.
-pub(super) struct Client {
+pub(super) struct BenchClient {
     stream: TcpStream,
-    speech: Speech,
-    marks: Marks,
+    speech: ServerProtocol,
+    marks: MarkCounter,
 }
 
 /// Counts marks, also those that come in two pieces.
 #[derive(Default)]
-struct Marks {
+struct MarkCounter {
     /// How much of one was seen last.
     seen: usize,
 }
 
-impl Marks {
+impl MarkCounter {
     fn count(&mut self, bytes: &[u8]) -> usize {
         let mut count = 0;
         for byte in bytes {
-            self.seen = match *byte == MARK[self.seen] {
-                true => self.seen + 1,
-                false => usize::from(*byte == MARK[0]),
+            self.seen = if *byte == MARK[self.seen] {
+                self.seen + 1
+            } else {
+                usize::from(*byte == MARK[0])
             };
             if self.seen == MARK.len() {
                 (count, self.seen) = (count + 1, 0);
@@ -59,16 +60,20 @@ thread_local! {
     static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; 64 * 1024]);
 }
 
-impl Client {
+impl BenchClient {
     /// Connects to this path and performs the handshake.
-    pub(super) async fn start(address: SocketAddr, path: &str, speech: Speech) -> Result<Self> {
+    pub(super) async fn start(
+        address: SocketAddr,
+        path: &str,
+        speech: ServerProtocol,
+    ) -> Result<Self> {
         let stream = tokio::time::timeout(PATIENCE, TcpStream::connect(address));
         let stream = stream.await.context("connecting takes too long")??;
         stream.set_nodelay(true)?;
         let mut client = Self {
             stream,
             speech,
-            marks: Marks::default(),
+            marks: MarkCounter::default(),
         };
         let request = format!(
             "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\n\
@@ -79,17 +84,17 @@ impl Client {
         let head = client.until(b"\r\n\r\n").await?;
         ensure!(head.starts_with(b"HTTP/1.1 101"), "the server refuses");
         match speech {
-            Speech::SignalR => {
+            ServerProtocol::SignalR => {
                 client
                     .say("{\"protocol\":\"json\",\"version\":1}\u{1e}")
                     .await?;
                 client.until(b"{}\x1e").await?;
             }
-            Speech::SocketIo => {
+            ServerProtocol::SocketIo => {
                 client.say("40").await?;
                 client.until(b"40{").await?;
             }
-            Speech::Plain => {}
+            ServerProtocol::Plain => {}
         }
         Ok(client)
     }
@@ -121,9 +126,9 @@ impl Client {
     /// Sends a ping.
     pub(super) async fn ping(&mut self) -> Result<()> {
         match self.speech {
-            Speech::SignalR => self.say("{\"type\":6}\u{1e}").await,
-            Speech::SocketIo => self.say("3").await,
-            Speech::Plain => Ok(()),
+            ServerProtocol::SignalR => self.say("{\"type\":6}\u{1e}").await,
+            ServerProtocol::SocketIo => self.say("3").await,
+            ServerProtocol::Plain => Ok(()),
         }
     }
 
@@ -163,12 +168,12 @@ impl Client {
     /// A call that is answered with a text of its own.
     pub(super) async fn echo(&mut self, number: usize) -> Result<()> {
         let text = match self.speech {
-            Speech::SignalR => format!(
+            ServerProtocol::SignalR => format!(
                 "{{\"type\":1,\"invocationId\":\"{number}\",\"target\":\"echo\",\
                  \"arguments\":[\"|!| hello\"]}}\u{1e}"
             ),
-            Speech::SocketIo => format!("42{number}[\"echo\",\"|!| hello\"]"),
-            Speech::Plain => "|!| hello".to_owned(),
+            ServerProtocol::SocketIo => format!("42{number}[\"echo\",\"|!| hello\"]"),
+            ServerProtocol::Plain => "|!| hello".to_owned(),
         };
         self.say(&text).await?;
         self.hear_all(1).await
@@ -177,11 +182,11 @@ impl Client {
     /// Requests the server to broadcast this many messages to all clients.
     pub(super) async fn flood(&mut self, count: usize) -> Result<()> {
         let text = match self.speech {
-            Speech::SignalR => {
+            ServerProtocol::SignalR => {
                 format!("{{\"type\":1,\"target\":\"flood\",\"arguments\":[{count}]}}\u{1e}")
             }
-            Speech::SocketIo => format!("42[\"flood\",{count}]"),
-            Speech::Plain => format!("flood {count}"),
+            ServerProtocol::SocketIo => format!("42[\"flood\",{count}]"),
+            ServerProtocol::Plain => format!("flood {count}"),
         };
         self.say(&text).await
     }
@@ -208,7 +213,7 @@ mod tests {
 
     #[test]
     fn marks_are_counted_however_they_come() {
-        let mut marks = Marks::default();
+        let mut marks = MarkCounter::default();
         assert_eq!(marks.count(b"a |!| b ||!| |!"), 2);
         assert_eq!(marks.count(b"| c"), 1);
         assert_eq!(marks.count(b"|! |"), 0);

@@ -10,7 +10,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
-use super::client::{Client, PATIENCE, Speech};
+use super::client::{BenchClient, PATIENCE, ServerProtocol};
 
 /// Connections that are made at a time.
 const AT_ONCE: usize = 64;
@@ -19,14 +19,14 @@ const AT_ONCE: usize = 64;
 const PING: Duration = Duration::from_secs(10);
 
 /// Clients that listen, and count together.
-pub(super) struct Crowd {
-    heard: Arc<Heard>,
+pub(super) struct ClientCrowd {
+    heard: Arc<ReceivedMarks>,
     tasks: JoinSet<Result<()>>,
     _stop: watch::Sender<()>,
 }
 
 #[derive(Default)]
-struct Heard {
+struct ReceivedMarks {
     messages: AtomicUsize,
     changed: Notify,
 }
@@ -35,17 +35,17 @@ struct Heard {
 pub(super) async fn connect(
     address: SocketAddr,
     path: &str,
-    speech: Speech,
+    speech: ServerProtocol,
     count: usize,
-) -> Result<Vec<Client>> {
-    let starting = stream::iter(0..count).map(|_| Client::start(address, path, speech));
+) -> Result<Vec<BenchClient>> {
+    let starting = stream::iter(0..count).map(|_| BenchClient::start(address, path, speech));
     starting.buffer_unordered(AT_ONCE).try_collect().await
 }
 
-impl Crowd {
+impl ClientCrowd {
     /// Lets these clients listen.
-    pub(super) fn listen(clients: Vec<Client>) -> Self {
-        let heard = Arc::new(Heard::default());
+    pub(super) fn listen(clients: Vec<BenchClient>) -> Self {
+        let heard = Arc::new(ReceivedMarks::default());
         let (stop, stopped) = watch::channel(());
         let mut tasks = JoinSet::new();
         for client in clients {
@@ -86,8 +86,8 @@ impl Crowd {
 }
 
 async fn listen(
-    mut client: Client,
-    heard: Arc<Heard>,
+    mut client: BenchClient,
+    heard: Arc<ReceivedMarks>,
     mut stopped: watch::Receiver<()>,
 ) -> Result<()> {
     let mut ping = tokio::time::interval(PING);

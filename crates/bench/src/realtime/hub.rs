@@ -16,10 +16,10 @@ pub(super) const TEXT: &str = "a client |!| has said something that everybody wa
 
 /// Echoes, and broadcasts to all clients.
 #[derive(Default)]
-pub(super) struct Load;
+pub(super) struct EchoHub;
 
 #[steadfast_macros::hub(crate = "steadfast_realtime")]
-impl Load {
+impl EchoHub {
     async fn echo(&self, text: String) -> String {
         text
     }

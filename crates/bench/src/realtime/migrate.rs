@@ -6,30 +6,35 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use steadfast_core::clock::{Clock as _, SystemClock};
-use steadfast_protocols::realtime::{TokenWish, token};
+use steadfast_protocols::realtime::{ClientTokenOptions, token};
 
 use super::app::App;
-use super::client::{Client, Speech};
+use super::client::{BenchClient, ServerProtocol};
 use super::crowd::connect;
 use super::hub::{FAR, SECRET};
-use super::server::Server;
+use super::server::RealtimeServer;
 use super::settings::Settings;
-use crate::report::{Bound, Report};
+use crate::report::{GoalBound, Report};
 use crate::stopwatch::Stopwatch;
 
 pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
     let tasks = tokio::runtime::Runtime::new()?;
-    let server = Server::start(&settings.executable)?;
+    let server = RealtimeServer::start(&settings.executable)?;
     let first = App::start(&settings.executable, server.address, "first")?;
-    let wish = TokenWish {
+    let wish = ClientTokenOptions {
         hub: FAR.to_owned(),
         lifetime: Duration::from_secs(3600),
-        ..TokenWish::default()
+        ..ClientTokenOptions::default()
     };
     let now = SystemClock::new().now();
     let shown = token(&wish, "127.0.0.1", SECRET, now);
     let path = format!("/client/?hub={FAR}&access_token={shown}");
-    let opening = connect(server.address, &path, Speech::SignalR, settings.many);
+    let opening = connect(
+        server.address,
+        &path,
+        ServerProtocol::SignalR,
+        settings.many,
+    );
     let mut clients = tasks.block_on(opening)?;
     let still = clients.split_off(settings.callers.min(clients.len()));
     let second = App::start(&settings.executable, server.address, "second")?;
@@ -60,15 +65,15 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
     })?;
     drop(second);
     let goals = &mut report.goals;
-    goals.record("move_all_clients", "s", Bound::Below(10.0), seconds);
+    goals.record("move_all_clients", "s", GoalBound::Below(10.0), seconds);
     let gone = (lost + left) as f64;
-    goals.record("clients_lost_by_moving", "", Bound::AtMost(0.0), gone);
+    goals.record("clients_lost_by_moving", "", GoalBound::AtMost(0.0), gone);
     report.figures.record("moved_clients", settings.many as f64);
     Ok(())
 }
 
 /// Calls until it is over; fails if an answer is missing.
-async fn call(mut client: Client, is_over: Arc<AtomicBool>) -> Result<()> {
+async fn call(mut client: BenchClient, is_over: Arc<AtomicBool>) -> Result<()> {
     let mut number = 0;
     while !is_over.load(Ordering::SeqCst) {
         client.echo(number).await?;

@@ -9,38 +9,38 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result};
 use tokio::runtime::Runtime;
 
-use super::client::Speech;
+use super::client::ServerProtocol;
 use super::hub::TEXT;
 use super::settings::Settings;
-use super::traffic::Measured;
-use crate::report::{Bound, Report};
+use super::traffic::MeasuredServer;
+use crate::report::{GoalBound, Report};
 
 /// A peer: its name, its package, its program, how it is reached, and how much more
 /// we want to deliver.
-struct Peer {
+struct NodePeer {
     name: &'static str,
     package: &'static str,
     program: &'static str,
     path: &'static str,
-    speech: Speech,
+    speech: ServerProtocol,
     factor: f64,
 }
 
-const PEERS: [Peer; 2] = [
-    Peer {
+const PEERS: [NodePeer; 2] = [
+    NodePeer {
         name: "socketio",
         package: "socket.io",
         program: include_str!("socketio.js"),
         path: "/socket.io/?EIO=4&transport=websocket",
-        speech: Speech::SocketIo,
+        speech: ServerProtocol::SocketIo,
         factor: 5.0,
     },
-    Peer {
+    NodePeer {
         name: "ws",
         package: "ws",
         program: include_str!("ws.js"),
         path: "/",
-        speech: Speech::Plain,
+        speech: ServerProtocol::Plain,
         factor: 3.0,
     },
 ];
@@ -48,8 +48,8 @@ const PEERS: [Peer; 2] = [
 /// Measures peers that are there.
 pub(super) fn measure(tasks: &Runtime, settings: &Settings, report: &mut Report) -> Result<()> {
     for peer in PEERS.iter().filter(|peer| peer.is_installed()) {
-        let server = Running::start(peer)?;
-        let measured = Measured {
+        let server = PeerProcess::start(peer)?;
+        let measured = MeasuredServer {
             address: ([127, 0, 0, 1], server.port).into(),
             path: peer.path,
             speech: peer.speech,
@@ -79,14 +79,14 @@ pub(super) fn compare(settings: &Settings, report: &mut Report) {
             let ratio = own / report.figures.largest(&theirs);
             if ratio.is_finite() {
                 let name = format!("deliveries_{count}_of_{}", peer.name);
-                let bound = Bound::AtLeast(peer.factor);
+                let bound = GoalBound::AtLeast(peer.factor);
                 report.goals.record(name, "x", bound, ratio);
             }
         }
     }
 }
 
-impl Peer {
+impl NodePeer {
     fn is_installed(&self) -> bool {
         let mut node = Command::new("node");
         node.args(["-e", &format!("require('{}')", self.package)]);
@@ -98,13 +98,13 @@ impl Peer {
 }
 
 /// A peer that serves. It is killed when this is dropped.
-struct Running {
+struct PeerProcess {
     process: Child,
     port: u16,
 }
 
-impl Running {
-    fn start(peer: &Peer) -> Result<Self> {
+impl PeerProcess {
+    fn start(peer: &NodePeer) -> Result<Self> {
         let child = Command::new("node")
             .args(["-e", peer.program, "--", TEXT])
             .stdin(Stdio::null())
@@ -122,7 +122,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for PeerProcess {
     fn drop(&mut self) {
         // It may be gone already.
         let _ = self.process.kill();

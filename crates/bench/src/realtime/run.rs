@@ -3,15 +3,15 @@
 use anyhow::{Context, Result};
 use tokio::runtime::Runtime;
 
-use super::client::Speech;
+use super::client::ServerProtocol;
 use super::hub::OWN;
-use super::server::Server;
+use super::server::RealtimeServer;
 use super::settings::Settings;
-use super::traffic::Measured;
+use super::traffic::MeasuredServer;
 use super::{limits, migrate, peer};
 use crate::machine::Machine;
 use crate::process::allow_files;
-use crate::report::{Bound, Report};
+use crate::report::{GoalBound, Report};
 
 /// Measures everything.
 pub fn run(settings: &Settings) -> Result<Report> {
@@ -30,22 +30,22 @@ pub fn run(settings: &Settings) -> Result<Report> {
 
 fn own(tasks: &Runtime, settings: &Settings, report: &mut Report) -> Result<()> {
     let path = format!("/{OWN}");
-    let measured = |server: &Server| Measured {
+    let measured = |server: &RealtimeServer| MeasuredServer {
         address: server.address,
         path: &path,
-        speech: Speech::SignalR,
+        speech: ServerProtocol::SignalR,
         pid: server.process.id(),
     };
-    let server = Server::start(&settings.executable)?;
+    let server = RealtimeServer::start(&settings.executable)?;
     let idle = measured(&server);
     let idle = tasks.block_on(idle.idle(&server.process, settings.many))?;
-    let bound = Bound::AtMost(8.0);
+    let bound = GoalBound::AtMost(8.0);
     report
         .goals
         .record("memory_per_idle_connection", "KiB", bound, idle.kib_each);
     report.figures.record("connects_per_s", idle.connects_per_s);
     drop(server);
-    let server = Server::start(&settings.executable)?;
+    let server = RealtimeServer::start(&settings.executable)?;
     let own = measured(&server);
     for count in [settings.some, settings.many] {
         let rate = tasks.block_on(own.broadcast(count, settings.duration))?;

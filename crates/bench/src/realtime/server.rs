@@ -7,27 +7,27 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use steadfast_core::clock::{Clock, SystemClock};
-use steadfast_protocols::access::{Access, Grant, Key, Ring, Secret};
+use steadfast_protocols::access::{AccessControl, Grant, Key, KeyRing, Secret};
 use steadfast_protocols::http;
-use steadfast_protocols::listen::{Bind, Listener};
+use steadfast_protocols::listen::{Listener, ListenerOptions};
 use steadfast_protocols::realtime::{self, Context};
 use steadfast_realtime::{HubOptions, Realtime};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::hub::{Load, OWN, SECRET};
+use super::hub::{EchoHub, OWN, SECRET};
 use crate::child::{Child, wait_saying};
 use crate::process::allow_files;
 
 const CONNECTIONS: usize = 100_000;
 
 /// A service in a process of its own.
-pub(super) struct Server {
+pub(super) struct RealtimeServer {
     pub(super) process: Child,
     pub(super) address: SocketAddr,
 }
 
-impl Server {
+impl RealtimeServer {
     pub(super) fn start(executable: &Path) -> Result<Self> {
         let (process, port) = Child::start_saying(executable, ["realtime-child"])?;
         let port: u16 = port.parse().context("the child said no port")?;
@@ -53,8 +53,8 @@ fn start() -> Result<u16> {
         is_open: true,
         ..HubOptions::default()
     };
-    realtime.host(OWN, Load, options)?;
-    let mut ring = Ring::new();
+    realtime.host(OWN, EchoHub, options)?;
+    let mut ring = KeyRing::new();
     ring.add(Key {
         name: "bench".to_owned(),
         grants: vec![Grant::everything()],
@@ -63,12 +63,12 @@ fn start() -> Result<u16> {
     });
     let context = Context {
         realtime,
-        access: Arc::new(Access::new(ring, Arc::clone(&clock))),
+        access: Arc::new(AccessControl::new(ring, Arc::clone(&clock))),
         clock,
     };
     let paths = [(format!("/{OWN}"), OWN.to_owned())];
     let routes = realtime::routes(&Arc::new(context), &paths);
-    let listener = Listener::bind(Bind {
+    let listener = Listener::bind(ListenerOptions {
         address: ([127, 0, 0, 1], 0).into(),
         tls: None,
         connections: CONNECTIONS,

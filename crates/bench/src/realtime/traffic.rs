@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::client::{Client, Speech};
-use super::crowd::{Crowd, connect};
+use super::client::{BenchClient, ServerProtocol};
+use super::crowd::{ClientCrowd, connect};
 use crate::child::Child;
 use crate::process::cpu_seconds_of;
 use crate::samples::Samples;
@@ -16,29 +16,29 @@ use crate::stopwatch::Stopwatch;
 pub(super) const BURST: usize = 32;
 
 /// A server that is measured.
-pub(super) struct Measured<'a> {
+pub(super) struct MeasuredServer<'a> {
     pub(super) address: SocketAddr,
     pub(super) path: &'a str,
-    pub(super) speech: Speech,
+    pub(super) speech: ServerProtocol,
     pub(super) pid: u32,
 }
 
 /// What many idle connections cost.
-pub(super) struct Idle {
+pub(super) struct IdleCost {
     pub(super) kib_each: f64,
     pub(super) connects_per_s: f64,
 }
 
 /// What calls that are answered came to.
-pub(super) struct Echoes {
+pub(super) struct EchoResult {
     pub(super) per_s: f64,
     pub(super) p50_us: f64,
     pub(super) p99_us: f64,
 }
 
-impl Measured<'_> {
+impl MeasuredServer<'_> {
     /// Opens connections that say nothing.
-    pub(super) async fn idle(&self, process: &Child, count: usize) -> Result<Idle> {
+    pub(super) async fn idle(&self, process: &Child, count: usize) -> Result<IdleCost> {
         // What the first clients need once is not counted.
         let first = connect(self.address, self.path, self.speech, count / 10).await?;
         let before = process.resident_mb()?;
@@ -48,7 +48,7 @@ impl Measured<'_> {
         tokio::time::sleep(Duration::from_millis(200)).await;
         let more = process.resident_mb()? - before;
         drop((first, clients));
-        Ok(Idle {
+        Ok(IdleCost {
             kib_each: more * 1e6 / 1024.0 / count as f64,
             connects_per_s: count as f64 / seconds,
         })
@@ -56,9 +56,9 @@ impl Measured<'_> {
 
     /// Deliveries per second of the server's processor time, to so many clients.
     pub(super) async fn broadcast(&self, count: usize, duration: Duration) -> Result<f64> {
-        let mut sender = Client::start(self.address, self.path, self.speech).await?;
+        let mut sender = BenchClient::start(self.address, self.path, self.speech).await?;
         let clients = connect(self.address, self.path, self.speech, count - 1).await?;
-        let mut crowd = Crowd::listen(clients);
+        let mut crowd = ClientCrowd::listen(clients);
         let mut burst = async || {
             sender.flood(BURST).await?;
             sender.hear_all(BURST).await?;
@@ -77,7 +77,7 @@ impl Measured<'_> {
     }
 
     /// Calls of some clients, each when the former one is answered.
-    pub(super) async fn echo(&self, callers: usize, duration: Duration) -> Result<Echoes> {
+    pub(super) async fn echo(&self, callers: usize, duration: Duration) -> Result<EchoResult> {
         let clients = connect(self.address, self.path, self.speech, callers).await?;
         let watch = Stopwatch::start();
         let calling = clients.into_iter().map(|mut client| {
@@ -97,7 +97,7 @@ impl Measured<'_> {
         for calling in calling {
             samples.extend(calling.await??);
         }
-        Ok(Echoes {
+        Ok(EchoResult {
             per_s: samples.len() as f64 / watch.seconds(),
             p50_us: samples.percentile_us(50.0),
             p99_us: samples.percentile_us(99.0),

@@ -10,9 +10,9 @@ use anyhow::Result;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use steadfast_core::id::Partition;
 use steadfast_partition::{Address, Error, Handle};
-use steadfast_storage::Kind;
+use steadfast_storage::ErrorKind;
 
-use super::load::{Ask, Load};
+use super::load::{LoadCommand, LoadService};
 use super::session::Session;
 use crate::samples::Samples;
 use crate::stopwatch::Stopwatch;
@@ -21,19 +21,19 @@ use crate::stopwatch::Stopwatch;
 const CALLERS: u64 = 8;
 
 /// What some callers achieved.
-pub(super) struct Calls {
+pub(super) struct CallTotals {
     /// From the call to the durable answer, of each call.
     pub(super) latencies: Samples,
     pub(super) seconds: f64,
 }
 
 /// The next call of a caller.
-pub(super) type Next = fn(&mut fastrand::Rng, instances: u64) -> (Address, Ask);
+pub(super) type CallSource = fn(&mut fastrand::Rng, instances: u64) -> (Address, LoadCommand);
 
 /// What callers do.
 #[derive(Clone, Copy)]
-pub(super) struct Plan {
-    pub(super) next: Next,
+pub(super) struct CallPlan {
+    pub(super) next: CallSource,
     pub(super) instances: u64,
     /// Where all instances are, unless their hash decides.
     pub(super) place: Option<Partition>,
@@ -43,7 +43,7 @@ pub(super) struct Plan {
 }
 
 /// Lets callers call for some time.
-pub(super) fn call_for(session: &Session, plan: Plan) -> Result<Calls> {
+pub(super) fn call_for(session: &Session, plan: CallPlan) -> Result<CallTotals> {
     let run = Arc::new(Stopwatch::start());
     let start = |seed| {
         let calling = call(session.handle(), plan, seed, Arc::clone(&run));
@@ -58,13 +58,18 @@ pub(super) fn call_for(session: &Session, plan: Plan) -> Result<Calls> {
         }
         anyhow::Ok(latencies)
     })?;
-    Ok(Calls {
+    Ok(CallTotals {
         latencies,
         seconds: run.seconds(),
     })
 }
 
-async fn call(handle: Handle<Load>, plan: Plan, seed: u64, run: Arc<Stopwatch>) -> Result<Samples> {
+async fn call(
+    handle: Handle<LoadService>,
+    plan: CallPlan,
+    seed: u64,
+    run: Arc<Stopwatch>,
+) -> Result<Samples> {
     let window = (plan.open_calls / CALLERS as usize).max(1);
     let mut random = fastrand::Rng::with_seed(seed);
     let mut latencies = Samples::default();
@@ -105,5 +110,5 @@ async fn call(handle: Handle<Load>, plan: Plan, seed: u64, run: Arc<Stopwatch>) 
 /// Whether the store wants its writers to wait.
 pub(super) fn is_throttled(error: &Error) -> bool {
     let kind = error.storage().map(steadfast_storage::Error::kind);
-    matches!(kind, Some(Kind::Throttled { .. }))
+    matches!(kind, Some(ErrorKind::Throttled { .. }))
 }

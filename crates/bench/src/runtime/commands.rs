@@ -6,12 +6,12 @@ use fastrand::Rng;
 use steadfast_core::id::Partition;
 use steadfast_partition::Address;
 
-use super::caller::{Calls, Plan, call_for};
-use super::load::{Ask, ROW_BYTES, VALUE_BYTES, instance};
+use super::caller::{CallPlan, CallTotals, call_for};
+use super::load::{LoadCommand, ROW_BYTES, VALUE_BYTES, instance};
 use super::session::{PARTITIONS, Session};
 use super::settings::Settings;
 use crate::process::{cpu_seconds, settle};
-use crate::report::{Bound, Report};
+use crate::report::{GoalBound, Report};
 
 const GOAL: f64 = 150_000.0;
 
@@ -40,21 +40,21 @@ fn measure_through(
     let flushes = session.engine.flushes();
     session.take_longest();
     let processor = cpu_seconds()?;
-    let plan = Plan {
+    let plan = CallPlan {
         next: put,
         instances: settings.instances,
         place,
         open_calls: settings.open_calls,
         duration: settings.duration,
     };
-    let Calls {
+    let CallTotals {
         mut latencies,
         seconds,
     } = call_for(session, plan)?;
     let count = latencies.len() as f64;
     let rate = count / seconds;
     let name = format!("commands_per_s_{through}");
-    let bound = Bound::AtLeast(GOAL);
+    let bound = GoalBound::AtLeast(GOAL);
     report.goals.record(name, "1/s", bound, rate);
 
     let processor = cpu_seconds()? - processor;
@@ -75,9 +75,9 @@ fn measure_through(
     Ok(())
 }
 
-fn put(random: &mut Rng, instances: u64) -> (Address, Ask) {
+fn put(random: &mut Rng, instances: u64) -> (Address, LoadCommand) {
     let to = instance(random.u64(..instances));
-    (to, Ask::Put(value(random)))
+    (to, LoadCommand::Put(value(random)))
 }
 
 /// A value that does not compress and is never the same.

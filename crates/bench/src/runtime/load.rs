@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use steadfast_core::clock::Timestamp;
-use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
-use steadfast_core::id::Table;
+use steadfast_core::codec::{ByteReader, DecodeError, put_bytes, put_varint};
+use steadfast_core::id::TableId;
 use steadfast_partition::{
-    Address, Answer, Envelope, Halt, Kind, Message, Service, Turn, service_table,
+    Address, Envelope, Message, Service, ServiceKind, Turn, TurnError, TurnOutcome, service_table,
 };
 
-use super::meter::Meter;
+use super::meter::LatenessMeter;
 
 /// The size of a row's value.
 pub(super) const VALUE_BYTES: usize = 100;
@@ -21,16 +21,16 @@ pub(super) const VALUE_BYTES: usize = 100;
 /// The size of a row: key and value.
 pub(super) const ROW_BYTES: usize = 8 + VALUE_BYTES;
 
-const LOAD: Kind = Kind(999);
-const ROWS: Table = service_table(LOAD, 0);
+const LOAD: ServiceKind = ServiceKind(999);
+const ROWS: TableId = service_table(LOAD, 0);
 
 /// The service under load.
-pub(super) struct Load {
-    pub(super) meter: Arc<Meter>,
+pub(super) struct LoadService {
+    pub(super) meter: Arc<LatenessMeter>,
 }
 
 /// A command to an instance.
-pub(super) enum Ask {
+pub(super) enum LoadCommand {
     /// Put this row.
     Put(Bytes),
     /// Send this row to these instances.
@@ -48,44 +48,49 @@ pub(super) fn instance(number: u64) -> Address {
     Address::new(LOAD, Bytes::from_static(b"load"), key)
 }
 
-impl Service for Load {
-    type Command = Ask;
-    type Reply = ();
+impl Service for LoadService {
+    type Command = LoadCommand;
+    type Response = ();
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ServiceKind {
         LOAD
     }
 
-    fn handle(&self, turn: &mut Turn<'_>, to: &Address, ask: &Ask) -> Result<Answer<()>, Halt> {
+    fn handle(
+        &self,
+        turn: &mut Turn<'_>,
+        to: &Address,
+        ask: &LoadCommand,
+    ) -> Result<TurnOutcome<()>, TurnError> {
         match ask {
-            Ask::Put(row) => turn.put(ROWS, &to.key, row.clone()),
-            Ask::Tell(others, row) => {
-                let body = Ask::Put(row.clone()).encode();
+            LoadCommand::Put(row) => turn.put(ROWS, &to.key, row.clone()),
+            LoadCommand::Tell(others, row) => {
+                let body = LoadCommand::Put(row.clone()).encode();
                 for other in others {
                     turn.send(Envelope::new(instance(*other), body.clone()));
                 }
             }
-            Ask::Schedule { due, every } => {
+            LoadCommand::Schedule { due, every } => {
                 for (tag, due) in (0..).zip(due) {
                     schedule(turn, *due, tag, *every);
                 }
             }
-            Ask::Fired { due, every } => {
+            LoadCommand::Fired { due, every } => {
                 self.meter.handled(*due);
                 schedule(turn, *due + *every as i64, 0, *every);
                 turn.push(due.to_be_bytes().to_vec());
             }
         }
-        Ok(Answer::Now(()))
+        Ok(TurnOutcome::Now(()))
     }
 }
 
 fn schedule(turn: &mut Turn<'_>, due: i64, tag: u64, every: u64) {
-    let body = Ask::Fired { due, every }.encode();
+    let body = LoadCommand::Fired { due, every }.encode();
     turn.schedule(Timestamp(due), tag, body);
 }
 
-impl Message for Ask {
+impl Message for LoadCommand {
     fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(VALUE_BYTES + 16);
         match self {
@@ -112,8 +117,8 @@ impl Message for Ask {
         out.into()
     }
 
-    fn decode(bytes: &Bytes) -> Result<Self, Malformed> {
-        let mut reader = Reader::new(bytes.clone());
+    fn decode(bytes: &Bytes) -> Result<Self, DecodeError> {
+        let mut reader = ByteReader::new(bytes.clone());
         Ok(match reader.byte()? {
             0 => Self::Put(reader.bytes()?),
             1 => {
@@ -131,12 +136,12 @@ impl Message for Ask {
                 let due = reader.varint()? as i64;
                 Self::Fired { due, every }
             }
-            _ => return Err(Malformed),
+            _ => return Err(DecodeError),
         })
     }
 }
 
-fn numbers(reader: &mut Reader) -> Result<Vec<u64>, Malformed> {
+fn numbers(reader: &mut ByteReader) -> Result<Vec<u64>, DecodeError> {
     let mut numbers = Vec::new();
     while !reader.is_empty() {
         numbers.push(reader.varint()?);

@@ -21,7 +21,7 @@ pub(super) struct Lateness {
     pub(super) performed: Samples,
 }
 
-pub(super) struct Meter {
+pub(super) struct LatenessMeter {
     clock: SystemClock,
     /// The wall clock when `clock` started.
     started_ms: i64,
@@ -30,7 +30,7 @@ pub(super) struct Meter {
     lateness: Mutex<Lateness>,
 }
 
-impl Meter {
+impl LatenessMeter {
     pub(super) fn new() -> Self {
         let (mut clock, before) = (SystemClock::new(), SystemClock::new().now());
         let mut now = before;
@@ -74,7 +74,7 @@ impl Meter {
     }
 }
 
-impl Performer for Meter {
+impl Performer for LatenessMeter {
     fn perform(&self, effect: Effect) {
         let Some(due) = effect.body.first_chunk() else {
             return;

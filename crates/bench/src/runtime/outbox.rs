@@ -10,9 +10,9 @@ use anyhow::Result;
 use fastrand::Rng;
 use steadfast_partition::Address;
 
-use super::caller::{Plan, call_for};
+use super::caller::{CallPlan, call_for};
 use super::commands::value;
-use super::load::{Ask, instance};
+use super::load::{LoadCommand, instance};
 use super::session::Session;
 use super::settings::Settings;
 use crate::process::{cpu_seconds, settle};
@@ -32,7 +32,7 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
         let before = session.commands();
         let processor = cpu_seconds()?;
         let run = Stopwatch::start();
-        let plan = Plan {
+        let plan = CallPlan {
             next: tell,
             instances: settings.instances,
             place: None,
@@ -63,8 +63,8 @@ fn wait_for(session: &Session, commands: u64) {
     }
 }
 
-fn tell(random: &mut Rng, instances: u64) -> (Address, Ask) {
+fn tell(random: &mut Rng, instances: u64) -> (Address, LoadCommand) {
     let others = (0..MESSAGES).map(|_| random.u64(..instances)).collect();
     let from = instance(random.u64(..instances));
-    (from, Ask::Tell(others, value(random)))
+    (from, LoadCommand::Tell(others, value(random)))
 }

@@ -6,7 +6,7 @@ use super::settings::Settings;
 use super::{commands, limits, outbox, timers};
 use crate::machine::Machine;
 use crate::process;
-use crate::report::{Bound, Report};
+use crate::report::{GoalBound, Report};
 
 /// Measures everything.
 pub fn run(settings: &Settings) -> Result<Report> {
@@ -16,7 +16,7 @@ pub fn run(settings: &Settings) -> Result<Report> {
     timers::measure(settings, &mut report).context("timers")?;
     outbox::measure(settings, &mut report).context("outbox")?;
     let longest = report.figures.largest("longest_turn_ms");
-    let (name, bound) = ("longest_turn", Bound::Below(5.0));
+    let (name, bound) = ("longest_turn", GoalBound::Below(5.0));
     report.goals.record(name, "ms", bound, longest);
     let resident = process::resident_mb(std::process::id())?;
     let figures = &mut report.figures;

@@ -9,23 +9,23 @@ use std::sync::Arc;
 use anyhow::Result;
 use steadfast_core::clock::SystemClock;
 use steadfast_core::id::Owner;
-use steadfast_partition::{Alone, Handle, Options, Router, Runtime, Services, Space};
-use steadfast_storage::local::{self, Local};
+use steadfast_partition::{Handle, Options, Router, Runtime, Services, SingleNode, Space};
+use steadfast_storage::local::{self, LocalEngine};
 use steadfast_storage::{Options as StoreOptions, Store};
 
-use super::load::Load;
-use super::meter::Meter;
+use super::load::LoadService;
+use super::meter::LatenessMeter;
 use crate::counting::Counting;
 use crate::report::Values;
 
 /// How long a loop did not look up: with waiting for a processor, and without.
 #[derive(Default)]
-pub(super) struct Longest {
+pub(super) struct LongestTurn {
     pub(super) turn_ms: f64,
     pub(super) work_ms: f64,
 }
 
-impl Longest {
+impl LongestTurn {
     pub(super) fn record(&self, through: &str, figures: &mut Values) {
         figures.record(format!("longest_turn_ms_{through}"), self.turn_ms);
         figures.record(format!("longest_work_ms_{through}"), self.work_ms);
@@ -42,15 +42,15 @@ pub(super) struct Session {
     store: Arc<Store>,
     pub(super) tasks: tokio::runtime::Runtime,
     pub(super) engine: Arc<Counting>,
-    pub(super) meter: Arc<Meter>,
+    pub(super) meter: Arc<LatenessMeter>,
 }
 
 impl Session {
     /// Opens a folder and serves all partitions, as a node does when it starts.
     pub(super) fn open(folder: &Path) -> Result<Self> {
         let tasks = tokio::runtime::Runtime::new()?;
-        let engine = Counting::new(Local::open(folder, &local::Options::default())?);
-        let meter = Arc::new(Meter::new());
+        let engine = Counting::new(LocalEngine::open(folder, &local::Options::default())?);
+        let meter = Arc::new(LatenessMeter::new());
         let (node, store) = tasks.block_on(start(&engine, &meter))?;
         Ok(Self {
             node,
@@ -61,22 +61,22 @@ impl Session {
         })
     }
 
-    pub(super) fn handle(&self) -> Handle<Load> {
+    pub(super) fn handle(&self) -> Handle<LoadService> {
         self.node.handle()
     }
 
     /// Commands that were handled, of whatever origin.
     pub(super) fn commands(&self) -> u64 {
-        let doors = self.node.router().doors();
-        let count = |door: &steadfast_partition::Door| door.metrics().counts().commands;
+        let doors = self.node.router().mailboxes();
+        let count = |door: &steadfast_partition::Mailbox| door.metrics().counts().commands;
         doors.iter().map(count).sum()
     }
 
     /// The longest turn of any partition since this was last asked, and its
     /// longest processor time, in milliseconds.
-    pub(super) fn take_longest(&self) -> Longest {
-        let mut longest = Longest::default();
-        for door in self.node.router().doors() {
+    pub(super) fn take_longest(&self) -> LongestTurn {
+        let mut longest = LongestTurn::default();
+        for door in self.node.router().mailboxes() {
             let (turn, work) = door.metrics().take_longest();
             longest.turn_ms = longest.turn_ms.max(turn.as_secs_f64() * 1e3);
             longest.work_ms = longest.work_ms.max(work.as_secs_f64() * 1e3);
@@ -90,7 +90,10 @@ impl Session {
     }
 }
 
-async fn start(engine: &Arc<Counting>, meter: &Arc<Meter>) -> Result<(Runtime, Arc<Store>)> {
+async fn start(
+    engine: &Arc<Counting>,
+    meter: &Arc<LatenessMeter>,
+) -> Result<(Runtime, Arc<Store>)> {
     let incarnation = u128::from(fastrand::u64(..));
     let owner = Owner {
         node: 1,
@@ -107,11 +110,11 @@ async fn start(engine: &Arc<Counting>, meter: &Arc<Meter>) -> Result<(Runtime, A
     let space = Space::open(&**engine, space).await?;
     let meter = Arc::clone(meter);
     let options = Options {
-        services: Services::new().with(Load {
+        services: Services::new().with(LoadService {
             meter: Arc::clone(&meter),
         }),
         performer: meter,
-        router: Arc::new(Router::new(Arc::new(Alone))),
+        router: Arc::new(Router::new(Arc::new(SingleNode))),
         clock: Arc::new(SystemClock::new()),
     };
     let node = Runtime::new(Arc::clone(&store), space, options);

@@ -11,13 +11,13 @@ use anyhow::Result;
 use steadfast_core::clock::{Clock, SystemClock};
 
 use super::caller::is_throttled;
-use super::load::{Ask, instance, millis};
+use super::load::{LoadCommand, instance, millis};
 use super::session::Session;
 use super::settings::Settings;
 use crate::child::Child;
 use crate::disk::taken_bytes;
 use crate::process::settle;
-use crate::report::{Bound, Report};
+use crate::report::{GoalBound, Report};
 use crate::samples::Samples;
 
 /// Timers of one instance.
@@ -50,7 +50,7 @@ fn measure_lateness(settings: &Settings, report: &mut Report) -> Result<()> {
         let longest = session.take_longest();
         let fired = lateness.performed.len() as f64;
         let p99 = lateness.performed.percentile_us(99.0) / 1e3;
-        let (name, bound) = ("timer_lateness_p99", Bound::Below(20.0));
+        let (name, bound) = ("timer_lateness_p99", GoalBound::Below(20.0));
         report.goals.record(name, "ms", bound, p99);
         record(report, "timer_handled_late", &mut lateness.handled);
         record(report, "timer_durable_late", &mut lateness.performed);
@@ -114,7 +114,7 @@ fn schedule_all(settings: &Settings, session: &Session, start: i64) -> Result<()
             for number in (caller..instances).step_by(CALLERS as usize) {
                 let ask = || {
                     let due = (0..TAGS).map(|tag| due(tag * instances + number));
-                    Ask::Schedule {
+                    LoadCommand::Schedule {
                         due: due.collect(),
                         every,
                     }

@@ -7,7 +7,7 @@ use super::session::{Session, options};
 use super::settings::Settings;
 use crate::disk::LogFile;
 use crate::process::settle;
-use crate::report::{Bound, Report};
+use crate::report::{GoalBound, Report};
 
 pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
     let folder = settings.temporary()?;
@@ -26,7 +26,7 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
         report.figures.record("append_p50_us", ours);
         let ours_p99 = load.latencies.percentile_us(99.0);
         report.figures.record("append_p99_us", ours_p99);
-        let bound = Bound::AtMost(2.0);
+        let bound = GoalBound::AtMost(2.0);
         let name = "append_p50_over_fdatasync_p50";
         report.goals.record(name, "ratio", bound, ours / limit);
     }

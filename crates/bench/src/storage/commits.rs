@@ -10,20 +10,20 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::load::{ROW_BYTES, fill_keys, put_for};
-use super::peer::Peer;
+use super::peer::FjallPeer;
 use super::session::{Session, options};
 use super::settings::Settings;
 use super::waiters;
-use super::written::Written;
+use super::write_counters::WriteCounters;
 use crate::process::settle;
-use crate::report::{Bound, Report};
+use crate::report::{GoalBound, Report};
 
 pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
     let folder = settings.temporary()?;
     let session = Session::open(&folder.path().join("data"), options())?;
     fill_keys(&session, settings.keys)?;
     session.flush()?;
-    let mut peer = Peer::open(&folder.path().join("peer"))?;
+    let mut peer = FjallPeer::open(&folder.path().join("peer"))?;
     peer.fill(settings.keys)?;
     for _ in 0..settings.rounds {
         compare(settings, &session, &mut peer, 64, 16.0, report)?;
@@ -37,7 +37,7 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
 fn compare(
     settings: &Settings,
     session: &Session,
-    peer: &mut Peer,
+    peer: &mut FjallPeer,
     writers: u64,
     per_sync_goal: f64,
     report: &mut Report,
@@ -58,13 +58,13 @@ fn compare(
     );
     let goals = &mut report.goals;
     let name = format!("commits_per_sync_{writers}_writers");
-    let bound = Bound::AtLeast(per_sync_goal);
+    let bound = GoalBound::AtLeast(per_sync_goal);
     goals.record(name, "commits", bound, per_sync);
     let name = format!("commits_per_s_over_fjall_{writers}_writers");
-    let bound = Bound::AtLeast(1.0);
+    let bound = GoalBound::AtLeast(1.0);
     goals.record(name, "ratio", bound, rates.0 / rates.1);
     let name = format!("commit_p99_over_fjall_{writers}_writers");
-    let bound = Bound::AtMost(0.5);
+    let bound = GoalBound::AtMost(0.5);
     goals.record(name, "ratio", bound, slowest.0 / slowest.1);
 
     let mut figure = |name: &str, value| {
@@ -93,7 +93,7 @@ fn measure_written(
     folder: &Path,
     report: &mut Report,
 ) -> Result<()> {
-    let written = Written::count(session, folder)?;
+    let written = WriteCounters::count(session, folder)?;
     let load = put_for(session, 64, settings.keys, settings.duration)?;
     let committed = load.commits() * ROW_BYTES as f64;
     written.record(session, folder, "64_writers", committed, report)

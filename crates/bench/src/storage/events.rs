@@ -7,20 +7,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, ensure};
 use bytes::Bytes;
-use steadfast_core::id::{Sequence, Stream};
-use steadfast_storage::engine::Start;
+use steadfast_core::id::{Sequence, StreamId};
+use steadfast_storage::engine::ReadPosition;
 use steadfast_storage::{Ledger, Writes};
 
 use super::load::commit_patiently;
 use super::session::{Session, options};
 use super::settings::Settings;
-use super::written::Written;
+use super::write_counters::WriteCounters;
 use crate::disk::{BATCH_BYTES, forget_cached, read_file, write_batches};
 use crate::process::settle;
-use crate::report::{Bound, Report};
+use crate::report::{GoalBound, Report};
 use crate::stopwatch::Stopwatch;
 
-const STREAM: Stream = Stream(1);
+const STREAM: StreamId = StreamId(1);
 
 /// Publications under way at a time.
 const IN_FLIGHT: u64 = 8;
@@ -43,7 +43,7 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
         let data = folder.path().join("data");
         let ours = publish(&data, settings.event_bytes, report)?;
         report.figures.record("events_mb_per_s", ours / MB);
-        let (name, bound) = ("events_over_sequential_write", Bound::AtLeast(0.6));
+        let (name, bound) = ("events_over_sequential_write", GoalBound::AtLeast(0.6));
         report.goals.record(name, "ratio", bound, ours / limit);
         measure_catch_up(&data, settings.event_bytes, report)?;
         fs::remove_dir_all(&data)?;
@@ -70,7 +70,7 @@ fn measure_reads(file: &Path, report: &mut Report) -> Result<()> {
 /// Bytes per second with several publications under way.
 fn publish(data: &Path, bytes: u64, report: &mut Report) -> Result<f64> {
     let session = Session::open(data, options())?;
-    let written = Written::count(&session, data)?;
+    let written = WriteCounters::count(&session, data)?;
     let speed = publish_all(&session, IN_FLIGHT, bytes)?;
     written.record(&session, data, "events", bytes as f64, report)?;
     Ok(speed)
@@ -129,7 +129,7 @@ fn read_all(session: &Session, bytes: u64) -> Result<f64> {
         let run = Stopwatch::start();
         let (mut next, mut found) = (Sequence(0), 0);
         loop {
-            let from = Start::Sequence(next);
+            let from = ReadPosition::Sequence(next);
             let batches = ledger.read_events(STREAM, from, READ_BYTES).await?;
             let Some(last) = batches.last() else {
                 break;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use steadfast_storage::{Error, Kind, Ledger, Staged, Writes};
+use steadfast_storage::{Error, ErrorKind, Ledger, StagedTransaction, Writes};
 
 use super::session::{Session, TABLE, ledger_of};
 use crate::samples::Samples;
@@ -17,7 +17,7 @@ pub(crate) const VALUE_BYTES: usize = 100;
 pub(super) const ROW_BYTES: usize = 8 + VALUE_BYTES;
 
 /// What some writers achieved.
-pub(crate) struct Load {
+pub(crate) struct WriteLoad {
     /// From the call to the durable answer, of each commit.
     pub(crate) latencies: Samples,
     pub(super) seconds: f64,
@@ -27,7 +27,7 @@ pub(crate) struct Load {
     pub(super) flushes: u64,
 }
 
-impl Load {
+impl WriteLoad {
     pub(super) fn commits(&self) -> f64 {
         self.latencies.len() as f64
     }
@@ -47,7 +47,7 @@ pub(crate) fn put_for(
     writers: u64,
     keys: u64,
     duration: Duration,
-) -> Result<Load> {
+) -> Result<WriteLoad> {
     let engine = &session.engine;
     let flushes = engine.flushes();
     engine.take_appends();
@@ -65,7 +65,7 @@ pub(crate) fn put_for(
         }
         anyhow::Ok(latencies)
     })?;
-    Ok(Load {
+    Ok(WriteLoad {
         latencies,
         seconds: run.seconds(),
         groups: engine.take_appends(),
@@ -101,11 +101,11 @@ async fn write(
 pub(super) async fn commit_patiently(
     ledger: &Ledger,
     writes: impl Fn() -> Writes,
-) -> Result<Staged, Error> {
+) -> Result<StagedTransaction, Error> {
     loop {
         let done = ledger.commit(writes()).await;
         match done {
-            Err(error) if matches!(error.kind(), Kind::Throttled { .. }) => {
+            Err(error) if matches!(error.kind(), ErrorKind::Throttled { .. }) => {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             done => return done,

@@ -13,7 +13,7 @@ mod run;
 pub(crate) mod session;
 mod settings;
 mod waiters;
-mod written;
+mod write_counters;
 
 pub use child::fill;
 pub use run::run;

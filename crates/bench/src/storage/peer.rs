@@ -14,7 +14,7 @@ use crate::samples::Samples;
 use crate::stopwatch::Stopwatch;
 
 /// A database of the peer, with its defaults.
-pub(super) struct Peer {
+pub(super) struct FjallPeer {
     database: Database,
     rows: Keyspace,
     random: fastrand::Rng,
@@ -27,7 +27,7 @@ pub(super) struct PeerLoad {
     pub(super) commits_per_s: f64,
 }
 
-impl Peer {
+impl FjallPeer {
     pub(super) fn open(folder: &Path) -> Result<Self> {
         let database = Database::builder(folder).open()?;
         let rows = database.keyspace("rows", KeyspaceCreateOptions::default)?;

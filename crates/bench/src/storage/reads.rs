@@ -1,7 +1,7 @@
 //! Reads of rows that memory has.
 
 use anyhow::{Result, ensure};
-use steadfast_storage::{Peek, View};
+use steadfast_storage::{MemoryLookup, Visibility};
 
 use super::load::fill_keys;
 use super::session::{Session, TABLE, options};
@@ -37,7 +37,9 @@ fn load(session: &Session, keys: u64) -> Result<()> {
     session.runtime.block_on(async {
         for key in 0..keys {
             let ledger = session.ledger_of(key);
-            let row = ledger.get(TABLE, &key.to_be_bytes(), View::Durable).await?;
+            let row = ledger
+                .get(TABLE, &key.to_be_bytes(), Visibility::Durable)
+                .await?;
             ensure!(row.is_some(), "key {key} is missing");
         }
         Ok(())
@@ -54,9 +56,9 @@ fn peek_for(settings: &Settings, session: &Session, keys: u64) -> Result<f64> {
         for _ in 0..READS {
             let key = random.u64(..keys);
             let ledger = session.ledger_of(key);
-            let found = ledger.peek(TABLE, &key.to_be_bytes(), View::Durable)?;
+            let found = ledger.peek(TABLE, &key.to_be_bytes(), Visibility::Durable)?;
             ensure!(
-                matches!(found, Peek::Found(Some(_))),
+                matches!(found, MemoryLookup::Found(Some(_))),
                 "key {key} is missing"
             );
         }

@@ -4,13 +4,13 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use steadfast_storage::View;
+use steadfast_storage::Visibility;
 
 use super::load::value_of;
 use super::session::{PARTITIONS, Session, TABLE, options};
 use super::settings::Settings;
 use crate::child::Child;
-use crate::report::{Bound, Report};
+use crate::report::{GoalBound, Report};
 use crate::stopwatch::Stopwatch;
 
 pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
@@ -25,7 +25,7 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
         let run = Stopwatch::start();
         let session = Session::open(&data, options())?;
         read_one_of_each(&session, settings.keys)?;
-        let (name, bound) = ("reopen_after_kill", Bound::Below(3.0));
+        let (name, bound) = ("reopen_after_kill", GoalBound::Below(3.0));
         report.goals.record(name, "s", bound, run.seconds());
         let log_mb = session.unflushed() as f64 / 1e6;
         report.figures.record("reopen_replayed_log_mb", log_mb);
@@ -44,7 +44,7 @@ fn read_one_of_each(session: &Session, keys: u64) -> Result<()> {
     session.runtime.block_on(async {
         for key in (0..keys).rev().take(usize::from(PARTITIONS)) {
             let (ledger, row) = (session.ledger_of(key), key.to_be_bytes());
-            let found = ledger.get(TABLE, &row, View::Durable).await?;
+            let found = ledger.get(TABLE, &row, Visibility::Durable).await?;
             let is_right = found.as_deref() == Some(value_of(key, 0).as_slice());
             ensure!(is_right, "key {key} is not as it was committed");
         }

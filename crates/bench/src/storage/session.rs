@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
-use steadfast_core::id::{Owner, Partition, Table};
-use steadfast_storage::local::Local;
+use steadfast_core::id::{Owner, Partition, TableId};
+use steadfast_storage::local::LocalEngine;
 use steadfast_storage::{Ledger, Options, Store, local};
 use tokio::runtime::Runtime;
 
@@ -18,7 +18,7 @@ use crate::counting::Counting;
 pub(crate) const PARTITIONS: u16 = 64;
 
 /// The table that all rows are in.
-pub(crate) const TABLE: Table = Table(1);
+pub(crate) const TABLE: TableId = TableId(1);
 
 /// An open store. Fields are dropped in this order: the runtime has to end before
 /// the engine does, because its tasks hold the engine.
@@ -40,7 +40,7 @@ pub(crate) fn options() -> Options {
 impl Session {
     /// Opens a folder and takes all partitions, as a node does when it starts.
     pub(crate) fn open(folder: &Path, options: Options) -> Result<Self> {
-        let engine = Local::open(folder, &local::Options::default())?;
+        let engine = LocalEngine::open(folder, &local::Options::default())?;
         Self::over(Counting::new(engine), options)
     }
 

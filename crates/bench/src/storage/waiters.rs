@@ -13,19 +13,24 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
 use super::load::{VALUE_BYTES, value_of};
-use super::peer::{Peer, PeerLoad};
+use super::peer::{FjallPeer, PeerLoad};
 use crate::samples::Samples;
 use crate::stopwatch::Stopwatch;
 
 /// A row and who waits for it.
-struct Order {
+struct PeerWrite {
     key: u64,
     value: [u8; VALUE_BYTES],
     reply: oneshot::Sender<()>,
 }
 
 /// Lets writers put one row after the other, each on its own task.
-pub(super) fn put_for(peer: &Peer, writers: u64, keys: u64, time: Duration) -> Result<PeerLoad> {
+pub(super) fn put_for(
+    peer: &FjallPeer,
+    writers: u64,
+    keys: u64,
+    time: Duration,
+) -> Result<PeerLoad> {
     let runtime = Runtime::new()?;
     let (orders, inbox) = channel();
     let run = Arc::new(Stopwatch::start());
@@ -51,7 +56,7 @@ pub(super) fn put_for(peer: &Peer, writers: u64, keys: u64, time: Duration) -> R
     })
 }
 
-fn serve(peer: &Peer, inbox: &Receiver<Order>) -> Result<()> {
+fn serve(peer: &FjallPeer, inbox: &Receiver<PeerWrite>) -> Result<()> {
     while let Ok(first) = inbox.recv() {
         let mut group = vec![first];
         group.extend(inbox.try_iter());
@@ -65,7 +70,7 @@ fn serve(peer: &Peer, inbox: &Receiver<Order>) -> Result<()> {
 }
 
 async fn write(
-    orders: Sender<Order>,
+    orders: Sender<PeerWrite>,
     writer: u64,
     keys: u64,
     run: Arc<Stopwatch>,
@@ -78,7 +83,7 @@ async fn write(
         let value = value_of(key, latencies.len());
         let commit = Stopwatch::start();
         let (reply, answer) = oneshot::channel();
-        let order = Order { key, value, reply };
+        let order = PeerWrite { key, value, reply };
         orders
             .send(order)
             .map_err(|_| anyhow!("the peer stopped"))?;

@@ -16,14 +16,14 @@ use std::sync::Arc;
 
 use steadfast_core::limits;
 
-use crate::lock::latch::{Guarded, Latch};
-use crate::lock::owner::Owner;
-use crate::lock::table::{Table, WaitOutcome};
+use crate::lock::latch::{Latch, LatchCell};
+use crate::lock::owner::LockOwner;
+use crate::lock::table::{LockTable, WaitOutcome};
 use crate::lock::word::WaitEdges;
 
-impl<L: Latch> Table<L> {
+impl<L: Latch> LockTable<L> {
     /// Ends the wait of the youngest of every cycle that `owner`, which waits now, closes.
-    pub(crate) fn break_cycles(&self, owner: &Arc<Owner<L>>) {
+    pub(crate) fn break_cycles(&self, owner: &Arc<LockOwner<L>>) {
         if !self.is_waited_for(owner) {
             return;
         }
@@ -45,7 +45,7 @@ impl<L: Latch> Table<L> {
 
     /// Whether another transaction waits for a lock of this one. Nearly always it is
     /// quicker to see that none does than to search for a cycle.
-    fn is_waited_for(&self, owner: &Arc<Owner<L>>) -> bool {
+    fn is_waited_for(&self, owner: &Arc<LockOwner<L>>) -> bool {
         let Some(held) = owner.few_held(limits::DEADLOCK_HELD) else {
             return true;
         };
@@ -59,8 +59,8 @@ impl<L: Latch> Table<L> {
     }
 
     /// A cycle of waits through `start`, if there is one.
-    fn cycle(&self, start: &Arc<Owner<L>>) -> Option<Vec<Arc<Owner<L>>>> {
-        let mut search = Search {
+    fn cycle(&self, start: &Arc<LockOwner<L>>) -> Option<Vec<Arc<LockOwner<L>>>> {
+        let mut search = CycleSearch {
             start: Arc::clone(start),
             waits_for: HashMap::new(),
         };
@@ -92,7 +92,7 @@ impl<L: Latch> Table<L> {
     }
 
     /// The transactions that a transaction waits for.
-    fn waits_of(&self, owner: &Arc<Owner<L>>) -> Option<WaitEdges<Arc<Owner<L>>>> {
+    fn waits_of(&self, owner: &Arc<LockOwner<L>>) -> Option<WaitEdges<Arc<LockOwner<L>>>> {
         let kept = owner.waiting()?;
         let name = kept.name();
         self.shard(name)
@@ -100,7 +100,7 @@ impl<L: Latch> Table<L> {
     }
 
     /// Ends the wait of a transaction.
-    fn give_up(&self, owner: &Arc<Owner<L>>, cycle: &[Arc<Owner<L>>]) {
+    fn give_up(&self, owner: &Arc<LockOwner<L>>, cycle: &[Arc<LockOwner<L>>]) {
         let Some(kept) = owner.waiting() else {
             return;
         };
@@ -121,15 +121,15 @@ impl<L: Latch> Table<L> {
 }
 
 /// A search through waits.
-struct Search<L: Latch> {
-    start: Arc<Owner<L>>,
+struct CycleSearch<L: Latch> {
+    start: Arc<LockOwner<L>>,
     /// The owners found so far, each with the owner that waits for it.
-    waits_for: HashMap<u64, Arc<Owner<L>>>,
+    waits_for: HashMap<u64, Arc<LockOwner<L>>>,
 }
 
-impl<L: Latch> Search<L> {
+impl<L: Latch> CycleSearch<L> {
     /// Records that `waiter` waits for `other`; returns whether that closes a cycle.
-    fn closes(&mut self, waiter: &Arc<Owner<L>>, other: &Arc<Owner<L>>) -> bool {
+    fn closes(&mut self, waiter: &Arc<LockOwner<L>>, other: &Arc<LockOwner<L>>) -> bool {
         if *other == self.start {
             return true;
         }
@@ -139,10 +139,13 @@ impl<L: Latch> Search<L> {
     }
 
     /// The way from the start to `last`.
-    fn path(&self, last: &Arc<Owner<L>>) -> Vec<Arc<Owner<L>>> {
-        let before = |one: &Arc<Owner<L>>| match *one == self.start {
-            true => None,
-            false => self.waits_for.get(&one.id).cloned(),
+    fn path(&self, last: &Arc<LockOwner<L>>) -> Vec<Arc<LockOwner<L>>> {
+        let before = |one: &Arc<LockOwner<L>>| {
+            if *one == self.start {
+                None
+            } else {
+                self.waits_for.get(&one.id).cloned()
+            }
         };
         std::iter::successors(Some(Arc::clone(last)), before).collect()
     }

@@ -1,16 +1,16 @@
 //! The mutex underneath the lock table, passed in.
 //!
-//! Production uses [`Parking`]; the model checker brings its own, so that it sees
+//! Production uses [`ParkingLatch`]; the model checker brings its own, so that it sees
 //! every point at which tasks may interleave.
 
 /// A kind of mutex.
 pub trait Latch: Send + Sync + 'static {
     /// The mutex around a `T`.
-    type Of<T: Send + 'static>: Guarded<T>;
+    type Of<T: Send + 'static>: LatchCell<T>;
 }
 
 /// A value that one thread at a time may access.
-pub trait Guarded<T>: Send + Sync + 'static {
+pub trait LatchCell<T>: Send + Sync + 'static {
     /// Guards a value.
     fn new(value: T) -> Self;
 
@@ -20,13 +20,13 @@ pub trait Guarded<T>: Send + Sync + 'static {
 
 /// The mutex of production.
 #[derive(Debug)]
-pub struct Parking;
+pub struct ParkingLatch;
 
-impl Latch for Parking {
+impl Latch for ParkingLatch {
     type Of<T: Send + 'static> = parking_lot::Mutex<T>;
 }
 
-impl<T: Send + 'static> Guarded<T> for parking_lot::Mutex<T> {
+impl<T: Send + 'static> LatchCell<T> for parking_lot::Mutex<T> {
     fn new(value: T) -> Self {
         Self::new(value)
     }

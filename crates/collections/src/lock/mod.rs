@@ -9,6 +9,6 @@ pub mod resident;
 pub mod table;
 pub mod word;
 
-pub use latch::{Latch, Parking};
-pub use mode::Mode;
-pub use table::{Attempt, Table, Wait, WaitOutcome, Waiting};
+pub use latch::{Latch, ParkingLatch};
+pub use mode::LockStrength;
+pub use table::{LockAttempt, LockTable, LockWait, TransactionWait, WaitOutcome};

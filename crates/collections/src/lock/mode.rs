@@ -6,7 +6,7 @@
 
 /// How strongly a row is locked; later ones include earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Mode {
+pub enum LockStrength {
     /// Others may read; no transaction may write.
     Shared,
     /// A read that a write may follow: at most one at a time.
@@ -15,7 +15,7 @@ pub enum Mode {
     Exclusive,
 }
 
-impl Mode {
+impl LockStrength {
     /// Whether a request for this mode may join a holder with `granted`.
     pub fn joins(self, granted: Self) -> bool {
         match self {
@@ -33,7 +33,7 @@ impl Mode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Mode::{Exclusive, Shared, Update};
+    use LockStrength::{Exclusive, Shared, Update};
 
     #[test]
     fn c21_the_matrix_is_asymmetric() {

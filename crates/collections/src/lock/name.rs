@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use steadfast_core::id::Table;
+use steadfast_core::id::TableId;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// What is locked.
@@ -26,36 +26,36 @@ const PREFIX: usize = 5;
 
 /// A lock's name, borrowed, with its hash.
 #[derive(Clone, Copy, Debug)]
-pub struct Name<'a> {
+pub struct LockName<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) hash: u64,
 }
 
 /// A lock's name, owned.
 #[derive(Clone, Debug)]
-pub struct Kept {
+pub struct OwnedLockName {
     pub(crate) bytes: Arc<[u8]>,
     pub(crate) hash: u64,
 }
 
-impl<'a> Name<'a> {
+impl<'a> LockName<'a> {
     /// The name in `bytes`, written by [`write()`].
     pub fn new(bytes: &'a [u8]) -> Self {
         let hash = xxh3_64(bytes);
         Self { bytes, hash }
     }
 
-    pub(crate) fn keep(self) -> Kept {
-        Kept {
+    pub(crate) fn keep(self) -> OwnedLockName {
+        OwnedLockName {
             bytes: self.bytes.into(),
             hash: self.hash,
         }
     }
 }
 
-impl Kept {
-    pub(crate) fn name(&self) -> Name<'_> {
-        Name {
+impl OwnedLockName {
+    pub(crate) fn name(&self) -> LockName<'_> {
+        LockName {
             bytes: &self.bytes,
             hash: self.hash,
         }
@@ -63,7 +63,7 @@ impl Kept {
 }
 
 /// Begins a name in an empty buffer; the key follows.
-pub fn write(out: &mut Vec<u8>, subject: Subject, table: Table) {
+pub fn write(out: &mut Vec<u8>, subject: Subject, table: TableId) {
     out.clear();
     out.push(subject as u8);
     out.extend_from_slice(&table.0.to_be_bytes());
@@ -75,9 +75,9 @@ pub fn key_of(name: &[u8]) -> &[u8] {
 }
 
 /// The table in a name.
-pub fn table_of(name: &[u8]) -> Table {
+pub fn table_of(name: &[u8]) -> TableId {
     let bytes = name.get(1..PREFIX).and_then(|b| b.try_into().ok());
-    Table(u32::from_be_bytes(bytes.unwrap_or_default()))
+    TableId(u32::from_be_bytes(bytes.unwrap_or_default()))
 }
 
 /// What a name is of.

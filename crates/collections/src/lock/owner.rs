@@ -6,11 +6,11 @@
 
 use std::sync::Arc;
 
-use crate::lock::latch::{Guarded, Latch};
-use crate::lock::name::Kept;
+use crate::lock::latch::{Latch, LatchCell};
+use crate::lock::name::OwnedLockName;
 
 /// The locking side of a transaction.
-pub struct Owner<L: Latch> {
+pub struct LockOwner<L: Latch> {
     /// Names the transaction.
     pub id: u64,
     /// Its age among others: the id of its first attempt. The lower, the older.
@@ -21,15 +21,15 @@ pub struct Owner<L: Latch> {
 }
 
 struct State {
-    phase: Phase,
-    held: Vec<Kept>,
+    phase: TransactionPhase,
+    held: Vec<OwnedLockName>,
     /// The lock that it has waited for last.
-    waiting: Option<Kept>,
+    waiting: Option<OwnedLockName>,
 }
 
 /// The phase of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum TransactionPhase {
     /// It may do anything.
     Active,
     /// Its commit is under way: only the outcome of the commit may end it.
@@ -40,7 +40,7 @@ pub enum Phase {
     Closed,
 }
 
-impl<L: Latch> Owner<L> {
+impl<L: Latch> LockOwner<L> {
     /// A transaction that holds nothing.
     pub fn new(id: u64, started_us: u64) -> Arc<Self> {
         Self::ranked(id, id, started_us)
@@ -53,7 +53,7 @@ impl<L: Latch> Owner<L> {
             rank,
             started_us,
             state: L::Of::new(State {
-                phase: Phase::Active,
+                phase: TransactionPhase::Active,
                 held: Vec::new(),
                 waiting: None,
             }),
@@ -61,7 +61,7 @@ impl<L: Latch> Owner<L> {
     }
 
     /// The current phase.
-    pub fn phase(&self) -> Phase {
+    pub fn phase(&self) -> TransactionPhase {
         self.state.with(|state| state.phase)
     }
 
@@ -71,25 +71,25 @@ impl<L: Latch> Owner<L> {
     }
 
     /// The locks that it holds, if there are `most` at most.
-    pub(crate) fn few_held(&self, most: usize) -> Option<Vec<Kept>> {
+    pub(crate) fn few_held(&self, most: usize) -> Option<Vec<OwnedLockName>> {
         self.state
             .with(|state| (state.held.len() <= most).then(|| state.held.clone()))
     }
 
     /// Records the lock that it waits for. The lock's waiters tell whether it still does.
-    pub(crate) fn wait_for(&self, name: &Kept) {
+    pub(crate) fn wait_for(&self, name: &OwnedLockName) {
         self.state.with(|state| state.waiting = Some(name.clone()));
     }
 
     /// The lock that it has waited for last.
-    pub(crate) fn waiting(&self) -> Option<Kept> {
+    pub(crate) fn waiting(&self) -> Option<OwnedLockName> {
         self.state.with(|state| state.waiting.clone())
     }
 
     /// Adds a lock, unless the transaction has ended.
-    pub(crate) fn hold(&self, name: &Kept) -> bool {
+    pub(crate) fn hold(&self, name: &OwnedLockName) -> bool {
         self.state.with(|state| {
-            let may_hold = state.phase == Phase::Active;
+            let may_hold = state.phase == TransactionPhase::Active;
             if may_hold {
                 state.held.push(name.clone());
             }
@@ -99,13 +99,13 @@ impl<L: Latch> Owner<L> {
 
     /// Whether a lock that it holds may grow.
     pub(crate) fn is_active(&self) -> bool {
-        self.phase() == Phase::Active
+        self.phase() == TransactionPhase::Active
     }
 
     /// Moves from active to another phase; false if it is not active any more.
-    pub(crate) fn leave_active(&self, to: Phase) -> bool {
+    pub(crate) fn leave_active(&self, to: TransactionPhase) -> bool {
         self.state.with(|state| {
-            let is_active = state.phase == Phase::Active;
+            let is_active = state.phase == TransactionPhase::Active;
             if is_active {
                 state.phase = to;
             }
@@ -114,7 +114,11 @@ impl<L: Latch> Owner<L> {
     }
 
     /// Ends it from phase `from` and takes its locks; `None` if it is in another phase.
-    pub(crate) fn end(&self, from: Phase, to: Phase) -> Option<Vec<Kept>> {
+    pub(crate) fn end(
+        &self,
+        from: TransactionPhase,
+        to: TransactionPhase,
+    ) -> Option<Vec<OwnedLockName>> {
         self.state.with(|state| {
             (state.phase == from).then(|| {
                 state.phase = to;
@@ -125,7 +129,7 @@ impl<L: Latch> Owner<L> {
     }
 }
 
-impl<L: Latch> PartialEq for Owner<L> {
+impl<L: Latch> PartialEq for LockOwner<L> {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
     }

@@ -10,27 +10,27 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 
 use crate::lock::latch::Latch;
-use crate::lock::name::{Kept, Name};
-use crate::lock::owner::Owner;
-use crate::lock::word::Word;
+use crate::lock::name::{LockName, OwnedLockName};
+use crate::lock::owner::LockOwner;
+use crate::lock::word::LockWord;
 
 /// A decoded value of any type.
-pub type Value = Arc<dyn Any + Send + Sync>;
+pub type DecodedValue = Arc<dyn Any + Send + Sync>;
 
 /// A row's committed value, as far as it is cached.
 #[derive(Clone, Debug, Default)]
-pub enum Cached {
+pub enum CachedValue {
     /// Not cached: read it from the ledger.
     #[default]
     Unknown,
     /// There is no such row.
     Absent,
     /// It has this value.
-    Present(Value),
+    Present(DecodedValue),
 }
 
 /// The lock word of a row; waiters are woken through a channel.
-pub(crate) type RowLock<L> = Word<Arc<Owner<L>>, tokio::sync::oneshot::Sender<WaitOutcome>>;
+pub(crate) type RowLock<L> = LockWord<Arc<LockOwner<L>>, tokio::sync::oneshot::Sender<WaitOutcome>>;
 
 /// How a wait for a lock ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,10 +43,10 @@ pub enum WaitOutcome {
     Deadlock(Vec<u64>),
 }
 
-pub(crate) struct Resident<L: Latch> {
-    pub(crate) name: Kept,
+pub(crate) struct ResidentRow<L: Latch> {
+    pub(crate) name: OwnedLockName,
     pub(crate) lock: RowLock<L>,
-    pub(crate) cached: Cached,
+    pub(crate) cached: CachedValue,
     /// The cached value holds for this version of its collection only.
     pub(crate) version: u64,
     weight: usize,
@@ -54,8 +54,8 @@ pub(crate) struct Resident<L: Latch> {
 }
 
 /// Part of the resident rows.
-pub(crate) struct Shard<L: Latch> {
-    rows: HashTable<Resident<L>>,
+pub(crate) struct LockShard<L: Latch> {
+    rows: HashTable<ResidentRow<L>>,
     bytes: usize,
     limit: usize,
 }
@@ -63,7 +63,7 @@ pub(crate) struct Shard<L: Latch> {
 /// About what a row costs beside its bytes.
 const OVERHEAD: usize = 160;
 
-impl<L: Latch> Shard<L> {
+impl<L: Latch> LockShard<L> {
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             rows: HashTable::new(),
@@ -73,19 +73,19 @@ impl<L: Latch> Shard<L> {
     }
 
     /// The row, resident from now on.
-    pub(crate) fn row(&mut self, name: Name<'_>) -> &mut Resident<L> {
-        let is_it = |row: &Resident<L>| row.name.bytes.as_ref() == name.bytes;
+    pub(crate) fn row(&mut self, name: LockName<'_>) -> &mut ResidentRow<L> {
+        let is_it = |row: &ResidentRow<L>| row.name.bytes.as_ref() == name.bytes;
         let entry = self
             .rows
-            .entry(name.hash, is_it, |row: &Resident<L>| row.name.hash);
+            .entry(name.hash, is_it, |row: &ResidentRow<L>| row.name.hash);
         let bytes = &mut self.bytes;
         let row = entry.or_insert_with(|| {
             let weight = OVERHEAD + name.bytes.len();
             *bytes += weight;
-            Resident {
+            ResidentRow {
                 name: name.keep(),
-                lock: Word::new(),
-                cached: Cached::Unknown,
+                lock: LockWord::new(),
+                cached: CachedValue::Unknown,
                 version: 0,
                 weight,
                 is_recent: true,
@@ -97,13 +97,19 @@ impl<L: Latch> Shard<L> {
     }
 
     /// The row, if it is resident.
-    pub(crate) fn find(&mut self, name: Name<'_>) -> Option<&mut Resident<L>> {
+    pub(crate) fn find(&mut self, name: LockName<'_>) -> Option<&mut ResidentRow<L>> {
         self.rows
             .find_mut(name.hash, |row| row.name.bytes.as_ref() == name.bytes)
     }
 
     /// Replaces the cached value of a row, if the row is resident.
-    pub(crate) fn remember(&mut self, name: Name<'_>, version: u64, cached: Cached, bytes: usize) {
+    pub(crate) fn remember(
+        &mut self,
+        name: LockName<'_>,
+        version: u64,
+        cached: CachedValue,
+        bytes: usize,
+    ) {
         let Some(row) = self.find(name) else {
             return;
         };
@@ -117,11 +123,11 @@ impl<L: Latch> Shard<L> {
 
     /// Drops a row without lock holders and without a value; past the budget, also
     /// others without lock holders.
-    pub(crate) fn tidy(&mut self, name: Name<'_>) {
-        let is_it = |row: &Resident<L>| row.name.bytes.as_ref() == name.bytes;
+    pub(crate) fn tidy(&mut self, name: LockName<'_>) {
+        let is_it = |row: &ResidentRow<L>| row.name.bytes.as_ref() == name.bytes;
         if let Ok(entry) = self.rows.find_entry(name.hash, is_it) {
             let row = entry.get();
-            if row.lock.is_free() && matches!(row.cached, Cached::Unknown) {
+            if row.lock.is_free() && matches!(row.cached, CachedValue::Unknown) {
                 self.bytes -= row.weight;
                 entry.remove();
             }
@@ -132,7 +138,7 @@ impl<L: Latch> Shard<L> {
     }
 
     /// All rows, to inspect their locks.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = &Resident<L>> {
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &ResidentRow<L>> {
         self.rows.iter()
     }
 

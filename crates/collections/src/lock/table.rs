@@ -4,8 +4,8 @@
 //! entry in the owner's list, and the look-up of the row's value are one step, so an
 //! uncontended read costs one hash look-up and allocates nothing.
 //!
-//! Nothing blocks here: [`Table::acquire`] returns at once, with the lock or with a
-//! [`Waiting`] to be awaited. Deadlocks are detected when a wait begins: see
+//! Nothing blocks here: [`LockTable::acquire`] returns at once, with the lock or with a
+//! [`LockWait`] to be awaited. Deadlocks are detected when a wait begins: see
 //! `deadlock`. Latches are taken in the order shard, owner.
 
 use std::future::Future;
@@ -17,33 +17,33 @@ use std::time::Duration;
 use steadfast_core::clock::{Clock, Timestamp};
 use tokio::sync::oneshot;
 
-use crate::lock::latch::{Guarded, Latch};
-use crate::lock::mode::Mode;
-use crate::lock::name::{Kept, Name};
-use crate::lock::owner::{Owner, Phase};
+use crate::lock::latch::{Latch, LatchCell};
+use crate::lock::mode::LockStrength;
+use crate::lock::name::{LockName, OwnedLockName};
+use crate::lock::owner::{LockOwner, TransactionPhase};
 pub use crate::lock::resident::WaitOutcome;
-use crate::lock::resident::{Cached, Resident, Shard};
-use crate::lock::word::Answer;
+use crate::lock::resident::{CachedValue, LockShard, ResidentRow};
+use crate::lock::word::LockResponse;
 
 /// Shards of a table: enough that two tasks rarely meet.
 const SHARDS: usize = 64;
 
 /// The locks and resident rows of one partition.
-pub struct Table<L: Latch> {
-    shards: Box<[L::Of<Shard<L>>]>,
+pub struct LockTable<L: Latch> {
+    shards: Box<[L::Of<LockShard<L>>]>,
     clock: Arc<dyn Clock>,
 }
 
 /// The response to a request for a lock.
-pub enum Attempt<L: Latch> {
+pub enum LockAttempt<L: Latch> {
     /// Granted, with the row's cached value in the requested version.
-    Granted(Cached),
+    Granted(CachedValue),
     /// Busy: await the lock.
-    Busy(Waiting<L>),
+    Busy(LockWait<L>),
     /// Busy, and the caller does not wait: the holder, and since when.
     Refused(Blocker),
     /// The transaction has ended.
-    Ended(Phase),
+    Ended(TransactionPhase),
 }
 
 /// The transaction that blocks a request.
@@ -59,7 +59,7 @@ pub struct Blocker {
 
 /// One transaction that waits for another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wait {
+pub struct TransactionWait {
     /// The transaction that waits.
     pub waiter: u64,
     /// The holder that it waits for.
@@ -67,15 +67,15 @@ pub struct Wait {
     /// The lock.
     pub lock: String,
     /// The requested mode.
-    pub mode: Mode,
+    pub mode: LockStrength,
     /// For how long so far.
     pub waited: Duration,
 }
 
-impl<L: Latch> Table<L> {
+impl<L: Latch> LockTable<L> {
     /// An empty table that keeps about `bytes` of rows.
     pub fn new(clock: Arc<dyn Clock>, bytes: usize) -> Arc<Self> {
-        let shard = |_| L::Of::new(Shard::new(bytes / SHARDS));
+        let shard = |_| L::Of::new(LockShard::new(bytes / SHARDS));
         Arc::new(Self {
             shards: (0..SHARDS).map(shard).collect(),
             clock,
@@ -85,14 +85,14 @@ impl<L: Latch> Table<L> {
     /// Asks for a lock. If it is busy, joins the waiters when `wait` says so.
     pub fn acquire(
         self: &Arc<Self>,
-        owner: &Arc<Owner<L>>,
-        name: Name<'_>,
-        mode: Mode,
+        owner: &Arc<LockOwner<L>>,
+        name: LockName<'_>,
+        mode: LockStrength,
         version: u64,
         wait: bool,
-    ) -> Attempt<L> {
+    ) -> LockAttempt<L> {
         let attempt = self.request(owner, name, mode, version, wait);
-        if matches!(attempt, Attempt::Busy(_)) {
+        if matches!(attempt, LockAttempt::Busy(_)) {
             self.break_cycles(owner);
         }
         attempt
@@ -100,29 +100,29 @@ impl<L: Latch> Table<L> {
 
     fn request(
         self: &Arc<Self>,
-        owner: &Arc<Owner<L>>,
-        name: Name<'_>,
-        mode: Mode,
+        owner: &Arc<LockOwner<L>>,
+        name: LockName<'_>,
+        mode: LockStrength,
         version: u64,
         wait: bool,
-    ) -> Attempt<L> {
+    ) -> LockAttempt<L> {
         let now_us = self.now_us();
         self.shard(name).with(|shard| {
             let row = shard.row(name);
             let attempt = match row.lock.request(owner, mode, now_us) {
-                Answer::Granted if !owner.hold(&row.name) => {
+                LockResponse::Granted if !owner.hold(&row.name) => {
                     row.lock.release(owner);
-                    Attempt::Ended(owner.phase())
+                    LockAttempt::Ended(owner.phase())
                 }
-                Answer::Granted | Answer::Held | Answer::Upgraded => {
-                    return Attempt::Granted(known(row, version));
+                LockResponse::Granted | LockResponse::Held | LockResponse::Upgraded => {
+                    return LockAttempt::Granted(known(row, version));
                 }
-                Answer::Busy if !wait => Attempt::Refused(self.blocker_of(row, owner)),
-                Answer::Busy => {
+                LockResponse::Busy if !wait => LockAttempt::Refused(self.blocker_of(row, owner)),
+                LockResponse::Busy => {
                     let (wake, woken) = oneshot::channel();
                     let ticket = row.lock.wait(owner, mode, now_us, wake);
                     owner.wait_for(&row.name);
-                    return Attempt::Busy(Waiting {
+                    return LockAttempt::Busy(LockWait {
                         table: Arc::clone(self),
                         name: row.name.clone(),
                         ticket,
@@ -138,8 +138,8 @@ impl<L: Latch> Table<L> {
     }
 
     /// The cached value of a row; the caller is responsible for its lock.
-    pub fn peek(&self, name: Name<'_>, version: u64) -> Cached {
-        let row = |shard: &mut Shard<L>| shard.find(name).map(|row| known(row, version));
+    pub fn peek(&self, name: LockName<'_>, version: u64) -> CachedValue {
+        let row = |shard: &mut LockShard<L>| shard.find(name).map(|row| known(row, version));
         self.shard(name).with(row).unwrap_or_default()
     }
 
@@ -147,10 +147,10 @@ impl<L: Latch> Table<L> {
     /// ended while it read may bring an old value.
     pub fn remember(
         &self,
-        owner: &Arc<Owner<L>>,
-        name: Name<'_>,
+        owner: &Arc<LockOwner<L>>,
+        name: LockName<'_>,
         version: u64,
-        cached: Cached,
+        cached: CachedValue,
         bytes: usize,
     ) {
         self.shard(name).with(|shard| {
@@ -163,7 +163,12 @@ impl<L: Latch> Table<L> {
 
     /// Ends a transaction that is in phase `from` and grants its locks to their waiters;
     /// false if it is not in that phase.
-    pub fn end(&self, owner: &Arc<Owner<L>>, from: Phase, to: Phase) -> bool {
+    pub fn end(
+        &self,
+        owner: &Arc<LockOwner<L>>,
+        from: TransactionPhase,
+        to: TransactionPhase,
+    ) -> bool {
         let Some(held) = owner.end(from, to) else {
             return false;
         };
@@ -174,7 +179,7 @@ impl<L: Latch> Table<L> {
     }
 
     /// Leaves the waiters of a lock; false if it was granted before.
-    pub(crate) fn cancel(&self, name: &Kept, ticket: u64) -> bool {
+    pub(crate) fn cancel(&self, name: &OwnedLockName, ticket: u64) -> bool {
         let name = name.name();
         self.shard(name).with(|shard| {
             let row = shard.find(name);
@@ -186,7 +191,7 @@ impl<L: Latch> Table<L> {
     }
 
     /// The transaction that blocks `owner`: the holder that began first.
-    pub fn blocker(&self, owner: &Arc<Owner<L>>, name: Name<'_>) -> Option<Blocker> {
+    pub fn blocker(&self, owner: &Arc<LockOwner<L>>, name: LockName<'_>) -> Option<Blocker> {
         self.shard(name).with(|shard| {
             let row = shard.find(name)?;
             let others = row.lock.holders().any(|holder| holder.owner != *owner);
@@ -195,7 +200,7 @@ impl<L: Latch> Table<L> {
     }
 
     /// The holder of a lock with this id.
-    pub(crate) fn holder(&self, name: Name<'_>, id: u64) -> Option<Arc<Owner<L>>> {
+    pub(crate) fn holder(&self, name: LockName<'_>, id: u64) -> Option<Arc<LockOwner<L>>> {
         self.shard(name).with(|shard| {
             let row = shard.find(name)?;
             let holder = row.lock.holders().find(|holder| holder.owner.id == id)?;
@@ -204,7 +209,7 @@ impl<L: Latch> Table<L> {
     }
 
     /// All current waits; `shown` turns a lock's name into text.
-    pub fn waits(&self, shown: impl Fn(&[u8]) -> String) -> Vec<Wait> {
+    pub fn waits(&self, shown: impl Fn(&[u8]) -> String) -> Vec<TransactionWait> {
         let now_us = self.now_us();
         let mut found = Vec::new();
         for shard in &self.shards {
@@ -219,13 +224,14 @@ impl<L: Latch> Table<L> {
 
     /// How many locks are held or waited for.
     pub fn busy(&self) -> usize {
-        let busy = |shard: &mut Shard<L>| shard.rows().filter(|row| !row.lock.is_free()).count();
+        let busy =
+            |shard: &mut LockShard<L>| shard.rows().filter(|row| !row.lock.is_free()).count();
         self.shards.iter().map(|shard| shard.with(busy)).sum()
     }
 
     /// How many rows are resident.
     pub fn resident(&self) -> usize {
-        let count = |shard: &L::Of<Shard<L>>| shard.with(|shard| shard.len());
+        let count = |shard: &L::Of<LockShard<L>>| shard.with(|shard| shard.len());
         self.shards.iter().map(count).sum()
     }
 
@@ -234,7 +240,7 @@ impl<L: Latch> Table<L> {
         u64::try_from(self.clock.monotonic().as_micros()).unwrap_or(u64::MAX)
     }
 
-    fn release(&self, owner: &Arc<Owner<L>>, name: &Kept) {
+    fn release(&self, owner: &Arc<LockOwner<L>>, name: &OwnedLockName) {
         let name = name.name();
         self.shard(name).with(|shard| {
             if let Some(row) = shard.find(name) {
@@ -245,23 +251,26 @@ impl<L: Latch> Table<L> {
         });
     }
 
-    pub(super) fn serve(&self, shard: &mut Shard<L>, name: Name<'_>) {
+    pub(super) fn serve(&self, shard: &mut LockShard<L>, name: LockName<'_>) {
         let Some(row) = shard.find(name) else {
             return;
         };
         let kept = &row.name;
-        let admit = |owner: &Arc<Owner<L>>, is_new: bool| match is_new {
-            true => owner.hold(kept),
-            false => owner.is_active(),
+        let admit = |owner: &Arc<LockOwner<L>>, is_new: bool| {
+            if is_new {
+                owner.hold(kept)
+            } else {
+                owner.is_active()
+            }
         };
-        // A waiter that was dropped at this moment keeps the lock: see `Waiting`.
+        // A waiter that was dropped at this moment keeps the lock: see `LockWait`.
         let wake = |wake: oneshot::Sender<WaitOutcome>| {
             let _ = wake.send(WaitOutcome::Granted);
         };
         row.lock.serve(self.now_us(), admit, wake);
     }
 
-    fn blocker_of(&self, row: &Resident<L>, owner: &Arc<Owner<L>>) -> Blocker {
+    fn blocker_of(&self, row: &ResidentRow<L>, owner: &Arc<LockOwner<L>>) -> Blocker {
         let others = row.lock.holders().filter(|holder| holder.owner != *owner);
         let oldest = others.min_by_key(|holder| holder.owner.started_us);
         // A lock may be free and yet have waiters that come first.
@@ -280,7 +289,7 @@ impl<L: Latch> Table<L> {
         }
     }
 
-    pub(super) fn shard(&self, name: Name<'_>) -> &L::Of<Shard<L>> {
+    pub(super) fn shard(&self, name: LockName<'_>) -> &L::Of<LockShard<L>> {
         // The upper bits: the lower ones choose the place inside the shard.
         &self.shards[(name.hash >> 48) as usize % SHARDS]
     }
@@ -290,15 +299,15 @@ impl<L: Latch> Table<L> {
 ///
 /// Dropping it leaves the queue; if the lock was granted at the same moment, the
 /// transaction keeps it.
-pub struct Waiting<L: Latch> {
-    table: Arc<Table<L>>,
-    name: Kept,
+pub struct LockWait<L: Latch> {
+    table: Arc<LockTable<L>>,
+    name: OwnedLockName,
     ticket: u64,
     woken: oneshot::Receiver<WaitOutcome>,
     is_done: bool,
 }
 
-impl<L: Latch> Waiting<L> {
+impl<L: Latch> LockWait<L> {
     /// Stops waiting; true if the lock was granted after all.
     pub fn give_up(mut self) -> bool {
         self.is_done = true;
@@ -307,7 +316,7 @@ impl<L: Latch> Waiting<L> {
     }
 }
 
-impl<L: Latch> Future for Waiting<L> {
+impl<L: Latch> Future for LockWait<L> {
     type Output = WaitOutcome;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<WaitOutcome> {
@@ -319,7 +328,7 @@ impl<L: Latch> Future for Waiting<L> {
     }
 }
 
-impl<L: Latch> Drop for Waiting<L> {
+impl<L: Latch> Drop for LockWait<L> {
     fn drop(&mut self) {
         if !self.is_done {
             self.table.cancel(&self.name, self.ticket);
@@ -327,25 +336,26 @@ impl<L: Latch> Drop for Waiting<L> {
     }
 }
 
-fn known<L: Latch>(row: &Resident<L>, version: u64) -> Cached {
-    match row.version == version {
-        true => row.cached.clone(),
-        false => Cached::Unknown,
+fn known<L: Latch>(row: &ResidentRow<L>, version: u64) -> CachedValue {
+    if row.version == version {
+        row.cached.clone()
+    } else {
+        CachedValue::Unknown
     }
 }
 
 fn collect_waits<L: Latch>(
-    row: &Resident<L>,
+    row: &ResidentRow<L>,
     now_us: u64,
     shown: &impl Fn(&[u8]) -> String,
-    found: &mut Vec<Wait>,
+    found: &mut Vec<TransactionWait>,
 ) {
     for waiter in row.lock.waiters() {
         for holder in row.lock.holders() {
             if holder.owner == waiter.owner {
                 continue;
             }
-            found.push(Wait {
+            found.push(TransactionWait {
                 waiter: waiter.owner.id,
                 holder: holder.owner.id,
                 lock: shown(&row.name.bytes),

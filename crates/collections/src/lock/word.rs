@@ -12,31 +12,31 @@
 
 use std::collections::VecDeque;
 
-use crate::lock::mode::Mode;
+use crate::lock::mode::LockStrength;
 
 /// Locks one row for owners `O`; a waiter is woken by `W`.
 #[derive(Debug)]
-pub struct Word<O, W> {
-    first: Option<Holder<O>>,
-    more: Vec<Holder<O>>,
-    waiters: VecDeque<Waiter<O, W>>,
+pub struct LockWord<O, W> {
+    first: Option<RowLockHolder<O>>,
+    more: Vec<RowLockHolder<O>>,
+    waiters: VecDeque<RowLockWaiter<O, W>>,
     next_ticket: u64,
 }
 
 /// An owner that has the lock.
 #[derive(Clone, Debug)]
-pub struct Holder<O> {
+pub struct RowLockHolder<O> {
     pub owner: O,
-    pub mode: Mode,
+    pub mode: LockStrength,
     /// When it was granted, in microseconds of the caller's clock.
     pub since_us: u64,
 }
 
 /// An owner that waits for the lock.
 #[derive(Debug)]
-pub struct Waiter<O, W> {
+pub struct RowLockWaiter<O, W> {
     pub owner: O,
-    pub mode: Mode,
+    pub mode: LockStrength,
     pub since_us: u64,
     ticket: u64,
     is_upgrade: bool,
@@ -54,7 +54,7 @@ pub struct WaitEdges<O> {
 
 /// The response to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum LockResponse {
     /// The owner had it before.
     Held,
     /// The owner has it now, and held nothing before.
@@ -65,7 +65,7 @@ pub enum Answer {
     Busy,
 }
 
-impl<O: Clone + PartialEq, W> Word<O, W> {
+impl<O: Clone + PartialEq, W> LockWord<O, W> {
     /// A lock without holders.
     pub fn new() -> Self {
         Self {
@@ -77,28 +77,28 @@ impl<O: Clone + PartialEq, W> Word<O, W> {
     }
 
     /// Takes the lock if that is possible at once.
-    pub fn request(&mut self, owner: &O, mode: Mode, now_us: u64) -> Answer {
+    pub fn request(&mut self, owner: &O, mode: LockStrength, now_us: u64) -> LockResponse {
         let held = self.mode_of(owner);
         if held.is_some_and(|held| held.includes(mode)) {
-            return Answer::Held;
+            return LockResponse::Held;
         }
         let may_pass = held.is_some() || self.waiters.is_empty();
         if !may_pass || !self.fits(owner, mode) {
-            return Answer::Busy;
+            return LockResponse::Busy;
         }
         self.hold(owner, mode, now_us);
         match held {
-            Some(_) => Answer::Upgraded,
-            None => Answer::Granted,
+            Some(_) => LockResponse::Upgraded,
+            None => LockResponse::Granted,
         }
     }
 
-    /// Joins the waiters and returns the ticket for [`Word::cancel`].
-    pub fn wait(&mut self, owner: &O, mode: Mode, now_us: u64, wake: W) -> u64 {
+    /// Joins the waiters and returns the ticket for [`LockWord::cancel`].
+    pub fn wait(&mut self, owner: &O, mode: LockStrength, now_us: u64, wake: W) -> u64 {
         let is_upgrade = self.mode_of(owner).is_some();
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        let waiter = Waiter {
+        let waiter = RowLockWaiter {
             owner: owner.clone(),
             mode,
             since_us: now_us,
@@ -106,9 +106,10 @@ impl<O: Clone + PartialEq, W> Word<O, W> {
             is_upgrade,
             wake,
         };
-        let place = match is_upgrade {
-            true => self.waiters.partition_point(|other| other.is_upgrade),
-            false => self.waiters.len(),
+        let place = if is_upgrade {
+            self.waiters.partition_point(|other| other.is_upgrade)
+        } else {
+            self.waiters.len()
         };
         self.waiters.insert(place, waiter);
         ticket
@@ -136,7 +137,7 @@ impl<O: Clone + PartialEq, W> Word<O, W> {
         let ahead = || self.waiters.iter().take(place);
         let mut holders = Vec::new();
         for holder in self.holders() {
-            let blocks = |waiter: &&Waiter<O, W>| {
+            let blocks = |waiter: &&RowLockWaiter<O, W>| {
                 waiter.owner != holder.owner && !waiter.mode.joins(holder.mode)
             };
             let waiter = std::iter::once(own).chain(ahead()).find(blocks);
@@ -187,33 +188,33 @@ impl<O: Clone + PartialEq, W> Word<O, W> {
     }
 
     /// All holders.
-    pub fn holders(&self) -> impl Iterator<Item = &Holder<O>> {
+    pub fn holders(&self) -> impl Iterator<Item = &RowLockHolder<O>> {
         self.first.iter().chain(&self.more)
     }
 
     /// All waiters, in the order in which they will be served.
-    pub fn waiters(&self) -> impl Iterator<Item = &Waiter<O, W>> {
+    pub fn waiters(&self) -> impl Iterator<Item = &RowLockWaiter<O, W>> {
         self.waiters.iter()
     }
 
     /// The mode that `owner` holds.
-    pub fn mode_of(&self, owner: &O) -> Option<Mode> {
+    pub fn mode_of(&self, owner: &O) -> Option<LockStrength> {
         let mine = self.holders().find(|holder| holder.owner == *owner);
         mine.map(|holder| holder.mode)
     }
 
-    fn fits(&self, owner: &O, mode: Mode) -> bool {
+    fn fits(&self, owner: &O, mode: LockStrength) -> bool {
         self.holders()
             .all(|holder| holder.owner == *owner || mode.joins(holder.mode))
     }
 
-    fn hold(&mut self, owner: &O, mode: Mode, now_us: u64) {
+    fn hold(&mut self, owner: &O, mode: LockStrength, now_us: u64) {
         let mut all = self.first.iter_mut().chain(&mut self.more);
         if let Some(mine) = all.find(|holder| holder.owner == *owner) {
             mine.mode = mine.mode.max(mode);
             return;
         }
-        let holder = Holder {
+        let holder = RowLockHolder {
             owner: owner.clone(),
             mode,
             since_us: now_us,
@@ -225,7 +226,7 @@ impl<O: Clone + PartialEq, W> Word<O, W> {
     }
 }
 
-impl<O: Clone + PartialEq, W> Default for Word<O, W> {
+impl<O: Clone + PartialEq, W> Default for LockWord<O, W> {
     fn default() -> Self {
         Self::new()
     }
@@ -234,9 +235,9 @@ impl<O: Clone + PartialEq, W> Default for Word<O, W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Mode::{Exclusive, Shared, Update};
+    use LockStrength::{Exclusive, Shared, Update};
 
-    type Plain = Word<u8, u8>;
+    type Plain = LockWord<u8, u8>;
 
     fn served(word: &mut Plain) -> Vec<u8> {
         let mut woken = Vec::new();
@@ -247,10 +248,14 @@ mod tests {
     #[test]
     fn waiters_are_served_in_order_and_never_overtaken() {
         let mut word = Plain::new();
-        assert_eq!(word.request(&1, Shared, 0), Answer::Granted);
-        assert_eq!(word.request(&2, Exclusive, 0), Answer::Busy);
+        assert_eq!(word.request(&1, Shared, 0), LockResponse::Granted);
+        assert_eq!(word.request(&2, Exclusive, 0), LockResponse::Busy);
         word.wait(&2, Exclusive, 0, 2);
-        assert_eq!(word.request(&3, Shared, 0), Answer::Busy, "no barging");
+        assert_eq!(
+            word.request(&3, Shared, 0),
+            LockResponse::Busy,
+            "no barging"
+        );
         word.wait(&3, Shared, 0, 3);
         assert!(served(&mut word).is_empty());
         word.release(&1);
@@ -265,10 +270,10 @@ mod tests {
     fn an_upgrade_goes_first() {
         let mut word = Plain::new();
         for owner in [1, 2] {
-            assert_eq!(word.request(&owner, Shared, 0), Answer::Granted);
+            assert_eq!(word.request(&owner, Shared, 0), LockResponse::Granted);
         }
         word.wait(&3, Exclusive, 0, 3);
-        assert_eq!(word.request(&1, Exclusive, 0), Answer::Busy);
+        assert_eq!(word.request(&1, Exclusive, 0), LockResponse::Busy);
         word.wait(&1, Exclusive, 0, 1);
         word.release(&2);
         assert_eq!(served(&mut word), [1], "before owner 3, who came earlier");
@@ -279,8 +284,8 @@ mod tests {
         let mut word = Plain::new();
         word.request(&1, Update, 0);
         word.wait(&2, Shared, 0, 2);
-        assert_eq!(word.request(&1, Exclusive, 0), Answer::Upgraded);
-        assert_eq!(word.request(&1, Shared, 0), Answer::Held);
+        assert_eq!(word.request(&1, Exclusive, 0), LockResponse::Upgraded);
+        assert_eq!(word.request(&1, Shared, 0), LockResponse::Held);
     }
 
     #[test]

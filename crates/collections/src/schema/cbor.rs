@@ -3,7 +3,7 @@
 //! Writing is deterministic: definite lengths, shortest numbers, fields in
 //! ascending order. Reading never panics and never reserves more than the input
 //! can fill. Both stop at a fixed depth, so that a recursive type cannot use up the
-//! stack. A failed write is remembered and reported once, by [`Writer::finish`].
+//! stack. A failed write is remembered and reported once, by [`CborWriter::finish`].
 
 use std::fmt::Display;
 
@@ -11,8 +11,8 @@ use minicbor::data::{Tag, Type};
 use minicbor::{Decoder, Encoder};
 use steadfast_core::limits::RECORD_DEPTH;
 
-use crate::schema::error::{Error, Kind, Result};
-use crate::schema::unknown::{Gather, Unknown, UnknownVariant};
+use crate::schema::error::{Error, ErrorKind, Result};
+use crate::schema::unknown::{Unknown, UnknownCollector, UnknownVariant};
 
 const IN_MEMORY: &str = "writing to memory cannot fail";
 
@@ -21,7 +21,7 @@ const RESERVE: usize = 256;
 
 /// Writes one value.
 #[derive(Debug)]
-pub struct Writer {
+pub struct CborWriter {
     out: Encoder<Vec<u8>>,
     version: u32,
     is_gated: bool,
@@ -29,7 +29,7 @@ pub struct Writer {
     fault: Option<Error>,
 }
 
-impl Writer {
+impl CborWriter {
     /// A writer that appends to `out` and leaves out fields newer than `version`.
     pub fn new(out: Vec<u8>, version: u32) -> Self {
         Self {
@@ -68,7 +68,7 @@ impl Writer {
     /// One level down. False if that is too deep: then nothing may be written.
     pub fn enter(&mut self) -> bool {
         if self.depth >= RECORD_DEPTH {
-            self.fail(Error::new(Kind::TooDeep {
+            self.fail(Error::new(ErrorKind::TooDeep {
                 limit: RECORD_DEPTH,
             }));
             return false;
@@ -173,7 +173,7 @@ pub struct Weaver<'a> {
 impl Weaver<'_> {
     /// Writes the unknown fields with numbers below `number`.
     #[inline]
-    pub fn before(&mut self, number: u64, to: &mut Writer) {
+    pub fn before(&mut self, number: u64, to: &mut CborWriter) {
         if !self.unknown.is_none() {
             self.write(to, |unknown| unknown < number);
         }
@@ -181,13 +181,13 @@ impl Weaver<'_> {
 
     /// Writes the rest of the unknown fields.
     #[inline]
-    pub fn rest(mut self, to: &mut Writer) {
+    pub fn rest(mut self, to: &mut CborWriter) {
         if !self.unknown.is_none() {
             self.write(to, |_| true);
         }
     }
 
-    fn write(&mut self, to: &mut Writer, is_due: impl Fn(u64) -> bool) {
+    fn write(&mut self, to: &mut CborWriter, is_due: impl Fn(u64) -> bool) {
         let left = self.unknown.fields().skip(self.written);
         for (_, field) in left.take_while(|&(number, _)| is_due(number)) {
             to.raw(field);
@@ -198,12 +198,12 @@ impl Weaver<'_> {
 
 /// Reads one value.
 #[derive(Debug)]
-pub struct Reader<'b> {
+pub struct CborReader<'b> {
     input: Decoder<'b>,
     depth: usize,
 }
 
-impl<'b> Reader<'b> {
+impl<'b> CborReader<'b> {
     /// A reader at the start of `bytes`.
     pub fn new(bytes: &'b [u8]) -> Self {
         Self {
@@ -224,7 +224,7 @@ impl<'b> Reader<'b> {
     /// Runs `read` one level down.
     pub fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.depth >= RECORD_DEPTH {
-            return Err(Error::new(Kind::TooDeep {
+            return Err(Error::new(ErrorKind::TooDeep {
                 limit: RECORD_DEPTH,
             }));
         }
@@ -273,7 +273,7 @@ impl<'b> Reader<'b> {
     }
 
     /// Keeps the field whose number was just read.
-    pub fn keep(&mut self, number: u64, start: usize, gather: &mut Gather) -> Result<()> {
+    pub fn keep(&mut self, number: u64, start: usize, gather: &mut UnknownCollector) -> Result<()> {
         self.skip()?;
         gather.push(number, &self.input.input()[start..self.input.position()]);
         Ok(())

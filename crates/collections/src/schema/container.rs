@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use crate::schema::cbor::{Reader, Writer};
+use crate::schema::cbor::{CborReader, CborWriter};
 use crate::schema::error::{Error, Result};
 use crate::schema::key::Key;
 use crate::schema::record::{Record, Seal};
@@ -30,7 +30,7 @@ impl<T: Record> Record for Option<T> {
         format!("option<{}>", T::type_name())
     }
 
-    fn encode(&self, to: &mut Writer) {
+    fn encode(&self, to: &mut CborWriter) {
         let Seal { .. } = Self::__seal();
         match self {
             Some(value) => value.encode(to),
@@ -38,7 +38,7 @@ impl<T: Record> Record for Option<T> {
         }
     }
 
-    fn decode(from: &mut Reader<'_>) -> Result<Self> {
+    fn decode(from: &mut CborReader<'_>) -> Result<Self> {
         if from.take_null()? {
             return Ok(None);
         }
@@ -71,11 +71,11 @@ impl<T: Record> Record for Vec<T> {
         T::list_name()
     }
 
-    fn encode(&self, to: &mut Writer) {
+    fn encode(&self, to: &mut CborWriter) {
         T::encode_list(self, to);
     }
 
-    fn decode(from: &mut Reader<'_>) -> Result<Self> {
+    fn decode(from: &mut CborReader<'_>) -> Result<Self> {
         T::decode_list(from)
     }
 }
@@ -93,11 +93,11 @@ macro_rules! pointers {
                 T::type_name()
             }
 
-            fn encode(&self, to: &mut Writer) {
+            fn encode(&self, to: &mut CborWriter) {
                 T::encode(self, to);
             }
 
-            fn decode(from: &mut Reader<'_>) -> Result<Self> {
+            fn decode(from: &mut CborReader<'_>) -> Result<Self> {
                 T::decode(from).map($pointer::new)
             }
 
@@ -136,7 +136,7 @@ impl<K: Key> Record for BTreeSet<K> {
         format!("set<{}>", K::type_name())
     }
 
-    fn encode(&self, to: &mut Writer) {
+    fn encode(&self, to: &mut CborWriter) {
         if !to.enter() {
             return;
         }
@@ -147,7 +147,7 @@ impl<K: Key> Record for BTreeSet<K> {
         to.leave();
     }
 
-    fn decode(from: &mut Reader<'_>) -> Result<Self> {
+    fn decode(from: &mut CborReader<'_>) -> Result<Self> {
         from.nested(|from| {
             let mut set = Self::new();
             for _ in 0..from.array()? {
@@ -166,7 +166,7 @@ fn map_name<K: Key, V: Record>() -> String {
 
 fn encode_map<'a, K: Key, V: Record>(
     pairs: impl ExactSizeIterator<Item = (&'a K, &'a V)>,
-    to: &mut Writer,
+    to: &mut CborWriter,
 ) {
     if !to.enter() {
         return;
@@ -180,7 +180,7 @@ fn encode_map<'a, K: Key, V: Record>(
 }
 
 fn decode_map<K: Key, V: Record>(
-    from: &mut Reader<'_>,
+    from: &mut CborReader<'_>,
     mut insert: impl FnMut(K, V) -> Option<V>,
 ) -> Result<()> {
     from.nested(|from| {
@@ -203,11 +203,11 @@ impl<K: Key, V: Record> Record for BTreeMap<K, V> {
         map_name::<K, V>()
     }
 
-    fn encode(&self, to: &mut Writer) {
+    fn encode(&self, to: &mut CborWriter) {
         encode_map(self.iter(), to);
     }
 
-    fn decode(from: &mut Reader<'_>) -> Result<Self> {
+    fn decode(from: &mut CborReader<'_>) -> Result<Self> {
         let mut map = Self::new();
         decode_map(from, |key, value| map.insert(key, value))?;
         Ok(map)
@@ -233,13 +233,13 @@ impl<K: Key, V: Record, S: BuildHasher + Default + Send + Sync + 'static> Record
         map_name::<K, V>()
     }
 
-    fn encode(&self, to: &mut Writer) {
+    fn encode(&self, to: &mut CborWriter) {
         let mut pairs: Vec<_> = self.iter().collect();
         pairs.sort_unstable_by_key(|&(key, _)| key);
         encode_map(pairs.into_iter(), to);
     }
 
-    fn decode(from: &mut Reader<'_>) -> Result<Self> {
+    fn decode(from: &mut CborReader<'_>) -> Result<Self> {
         let mut map = Self::default();
         decode_map(from, |key, value| map.insert(key, value))?;
         Ok(map)

@@ -2,10 +2,10 @@
 //!
 //! It is checked when a collection is opened. Stored keys come in the order of their
 //! bytes. If code changes how a key type sorts, compares or encodes, rows could no longer
-//! be found, or found twice. Such code is refused with [`Kind::KeyContractChanged`],
+//! be found, or found twice. Such code is refused with [`ErrorKind::KeyContractChanged`],
 //! before it writes.
 
-use crate::schema::error::{Error, Kind, Result};
+use crate::schema::error::{Error, ErrorKind, Result};
 use crate::schema::key::{Key, decode_key, encode_key};
 
 /// Checks keys one by one, in the order in which they are stored.
@@ -58,8 +58,8 @@ pub fn check_keys<K: Key>(keys: impl IntoIterator<Item = impl AsRef<[u8]>>) -> R
 }
 
 #[cold]
-fn changed<K: Key>(bytes: &[u8], how: &str) -> Kind {
-    Kind::KeyContractChanged {
+fn changed<K: Key>(bytes: &[u8], how: &str) -> ErrorKind {
+    ErrorKind::KeyContractChanged {
         type_name: K::type_name(),
         how: format!("the stored key {} {how}", bytes.escape_ascii()),
     }

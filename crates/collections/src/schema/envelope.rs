@@ -7,8 +7,8 @@
 use steadfast_core::codec::{self, put_varint};
 use steadfast_core::limits::VALUE_BYTES;
 
-use crate::schema::cbor::{Reader, Writer};
-use crate::schema::error::{Error, Kind, Result};
+use crate::schema::cbor::{CborReader, CborWriter};
+use crate::schema::error::{Error, ErrorKind, Result};
 use crate::schema::record::Record;
 
 /// The format that is written.
@@ -40,7 +40,7 @@ fn write<V: Record>(value: &V, write_version: u32) -> Result<(Vec<u8>, bool)> {
     let mut out = Vec::with_capacity(256);
     out.push(FORMAT);
     put_varint(&mut out, u64::from(write_version.min(V::VERSION)));
-    let mut to = Writer::new(out, write_version);
+    let mut to = CborWriter::new(out, write_version);
     value.encode(&mut to);
     let is_gated = to.is_gated();
     let bytes = to.finish()?;
@@ -50,7 +50,7 @@ fn write<V: Record>(value: &V, write_version: u32) -> Result<(Vec<u8>, bool)> {
 
 fn check_size(bytes: &[u8]) -> Result<()> {
     if bytes.len() > VALUE_BYTES {
-        return Err(Error::new(Kind::TooLarge {
+        return Err(Error::new(ErrorKind::TooLarge {
             what: "value",
             bytes: bytes.len(),
             limit: VALUE_BYTES,
@@ -62,7 +62,7 @@ fn check_size(bytes: &[u8]) -> Result<()> {
 /// The value in stored bytes.
 pub fn decode_value<V: Record>(bytes: &[u8]) -> Result<V> {
     let (_, body) = open(bytes)?;
-    let mut from = Reader::new(body);
+    let mut from = CborReader::new(body);
     let value = V::decode(&mut from)?;
     from.finish()?;
     Ok(value)
@@ -75,7 +75,7 @@ pub fn open(bytes: &[u8]) -> Result<(u32, &[u8])> {
         .split_first()
         .ok_or_else(|| Error::malformed("there are none"))?;
     if format != FORMAT {
-        return Err(Error::new(Kind::NewerFormat {
+        return Err(Error::new(ErrorKind::NewerFormat {
             found: format,
             known: FORMAT,
         }));
@@ -95,11 +95,11 @@ fn varint(bytes: &[u8]) -> Result<(u32, usize)> {
             return Ok((value, index + 1));
         }
     }
-    Err(Error::caused(version_kind(), codec::Malformed))
+    Err(Error::caused(version_kind(), codec::DecodeError))
 }
 
-fn version_kind() -> Kind {
-    Kind::Malformed {
+fn version_kind() -> ErrorKind {
+    ErrorKind::Malformed {
         path: String::new(),
         what: "the schema version in the envelope is not a number".to_owned(),
     }

@@ -18,14 +18,14 @@ pub struct Error(Box<Inner>);
 
 #[derive(Clone, Debug)]
 struct Inner {
-    kind: Kind,
+    kind: ErrorKind,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 /// The kinds of failure; each has its own code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum ErrorKind {
     /// The bytes are not what the type expects.
     Malformed { path: String, what: String },
     /// A field that has no default is not in the bytes.
@@ -56,13 +56,13 @@ pub enum Kind {
 impl Error {
     /// An error without a cause underneath.
     #[cold]
-    pub fn new(kind: Kind) -> Self {
+    pub fn new(kind: ErrorKind) -> Self {
         Self(Box::new(Inner { kind, source: None }))
     }
 
     /// An error caused by another.
     #[cold]
-    pub fn caused(kind: Kind, source: impl StdError + Send + Sync + 'static) -> Self {
+    pub fn caused(kind: ErrorKind, source: impl StdError + Send + Sync + 'static) -> Self {
         let source = Some(Arc::new(source) as Arc<dyn StdError + Send + Sync>);
         Self(Box::new(Inner { kind, source }))
     }
@@ -70,7 +70,7 @@ impl Error {
     /// Bytes that are not what was expected.
     #[cold]
     pub fn malformed(what: impl Into<String>) -> Self {
-        Self::new(Kind::Malformed {
+        Self::new(ErrorKind::Malformed {
             path: String::new(),
             what: what.into(),
         })
@@ -80,9 +80,9 @@ impl Error {
     #[cold]
     #[must_use]
     pub fn within(mut self, step: &str) -> Self {
-        if let Kind::Malformed { path, .. }
-        | Kind::MissingField { path, .. }
-        | Kind::Closed { path, .. } = &mut self.0.kind
+        if let ErrorKind::Malformed { path, .. }
+        | ErrorKind::MissingField { path, .. }
+        | ErrorKind::Closed { path, .. } = &mut self.0.kind
         {
             let inner = std::mem::take(path);
             path.push_str(step);
@@ -95,22 +95,22 @@ impl Error {
     }
 
     /// What kind of failure this is.
-    pub fn kind(&self) -> &Kind {
+    pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }
 
     /// The stable code, the name of its page in `docs/errors/`.
     pub fn code(&self) -> Code {
         Code(match self.0.kind {
-            Kind::Malformed { .. } => "STF-3040",
-            Kind::MissingField { .. } => "STF-3041",
-            Kind::Closed { .. } => "STF-3042",
-            Kind::NewerFormat { .. } => "STF-3043",
-            Kind::TooDeep { .. } => "STF-3044",
-            Kind::TooLarge { .. } => "STF-3045",
-            Kind::KeyContractChanged { .. } => "STF-3046",
-            Kind::Adaptor { .. } => "STF-3047",
-            Kind::JsonKey { .. } => "STF-3048",
+            ErrorKind::Malformed { .. } => "STF-3040",
+            ErrorKind::MissingField { .. } => "STF-3041",
+            ErrorKind::Closed { .. } => "STF-3042",
+            ErrorKind::NewerFormat { .. } => "STF-3043",
+            ErrorKind::TooDeep { .. } => "STF-3044",
+            ErrorKind::TooLarge { .. } => "STF-3045",
+            ErrorKind::KeyContractChanged { .. } => "STF-3046",
+            ErrorKind::Adaptor { .. } => "STF-3047",
+            ErrorKind::JsonKey { .. } => "STF-3048",
         })
     }
 }
@@ -125,21 +125,25 @@ impl fmt::Display for Error {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Malformed { path, what } => {
-                write!(f, "stored bytes of {} cannot be read: {what}", Place(path))
+                write!(
+                    f,
+                    "stored bytes of {} cannot be read: {what}",
+                    PathDisplay(path)
+                )
             }
             Self::MissingField { path, field } => write!(
                 f,
                 "field `{field}` of {} is not in the stored bytes; a field added later must be an `Option` or have `#[record(default)]`",
-                Place(path)
+                PathDisplay(path)
             ),
             Self::Closed { path, found } => write!(
                 f,
                 "{} is closed and cannot keep {found}; run the version that wrote it, or give the type a place for what it does not know",
-                Place(path)
+                PathDisplay(path)
             ),
             Self::NewerFormat { found, known } => write!(
                 f,
@@ -167,9 +171,9 @@ impl fmt::Display for Kind {
 }
 
 /// A path as a reader wants to see it; the value itself has none.
-struct Place<'a>(&'a str);
+struct PathDisplay<'a>(&'a str);
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for PathDisplay<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
             f.write_str("the value")

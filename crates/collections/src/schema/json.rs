@@ -7,7 +7,7 @@
 use minicbor::data::Type;
 use serde_json::{Map, Number, Value};
 
-use crate::schema::cbor::{Reader, Writer};
+use crate::schema::cbor::{CborReader, CborWriter};
 use crate::schema::error::{Error, Result};
 use crate::schema::record::{Record, Seal};
 
@@ -35,16 +35,16 @@ impl Record for Json {
         "json".to_owned()
     }
 
-    fn encode(&self, to: &mut Writer) {
+    fn encode(&self, to: &mut CborWriter) {
         write(&self.0, to);
     }
 
-    fn decode(from: &mut Reader<'_>) -> Result<Self> {
+    fn decode(from: &mut CborReader<'_>) -> Result<Self> {
         read(from).map(Self)
     }
 }
 
-fn write(value: &Value, to: &mut Writer) {
+fn write(value: &Value, to: &mut CborWriter) {
     match value {
         Value::Null => to.null(),
         Value::Bool(value) => to.bool(*value),
@@ -75,7 +75,7 @@ fn write(value: &Value, to: &mut Writer) {
     }
 }
 
-fn write_number(number: &Number, to: &mut Writer) {
+fn write_number(number: &Number, to: &mut CborWriter) {
     if let Some(number) = number.as_u64() {
         to.unsigned(number);
     } else if let Some(number) = number.as_i64() {
@@ -89,7 +89,7 @@ fn write_number(number: &Number, to: &mut Writer) {
     }
 }
 
-fn read(from: &mut Reader<'_>) -> Result<Value> {
+fn read(from: &mut CborReader<'_>) -> Result<Value> {
     Ok(match from.kind()? {
         Type::Null => {
             from.take_null()?;
@@ -104,7 +104,7 @@ fn read(from: &mut Reader<'_>) -> Result<Value> {
         Type::String => Value::from(from.text()?),
         Type::Array => from.nested(|from| {
             let length = from.array()?;
-            let mut list = Vec::with_capacity(Reader::reserve(length));
+            let mut list = Vec::with_capacity(CborReader::reserve(length));
             for _ in 0..length {
                 list.push(read(from)?);
             }

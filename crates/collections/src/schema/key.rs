@@ -8,7 +8,7 @@ use std::hash::Hash;
 
 use steadfast_core::limits::KEY_BYTES;
 
-use crate::schema::error::{Error, Kind, Result};
+use crate::schema::error::{Error, ErrorKind, Result};
 use crate::schema::ordered::{KeyReader, KeyWriter};
 use crate::schema::record::Record;
 
@@ -48,7 +48,7 @@ pub trait Key: Record + Ord + Hash + Clone {
             return Self::read(from).map_err(|error| error.within(field));
         }
         Self::missing().ok_or_else(|| {
-            Error::new(Kind::MissingField {
+            Error::new(ErrorKind::MissingField {
                 path: String::new(),
                 field,
             })
@@ -66,7 +66,7 @@ pub fn encode_key<K: Key>(key: &K) -> Result<Vec<u8>> {
 /// The key in stored bytes.
 pub fn decode_key<K: Key>(bytes: &[u8]) -> Result<K> {
     if bytes.len() > KEY_BYTES {
-        return Err(Error::new(Kind::TooLarge {
+        return Err(Error::new(ErrorKind::TooLarge {
             what: "key",
             bytes: bytes.len(),
             limit: KEY_BYTES,

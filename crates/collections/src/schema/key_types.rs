@@ -9,7 +9,7 @@ use bytes::Bytes;
 use steadfast_core::clock::Timestamp;
 use uuid::Uuid;
 
-use crate::schema::cbor::{Reader, Writer};
+use crate::schema::cbor::{CborReader, CborWriter};
 use crate::schema::error::{Error, Result};
 use crate::schema::key::{Key, decode_key, encode_key};
 use crate::schema::ordered::{KeyReader, KeyWriter};
@@ -20,7 +20,7 @@ pub(crate) const TAG_KEY: u64 = 0x5354_464b;
 
 /// For the derive: a key inside a value.
 #[doc(hidden)]
-pub fn encode_in_value<K: Key>(key: &K, to: &mut Writer) {
+pub fn encode_in_value<K: Key>(key: &K, to: &mut CborWriter) {
     match encode_key(key) {
         Ok(bytes) => {
             to.tag(TAG_KEY);
@@ -32,7 +32,7 @@ pub fn encode_in_value<K: Key>(key: &K, to: &mut Writer) {
 
 /// For the derive: a key inside a value.
 #[doc(hidden)]
-pub fn decode_in_value<K: Key>(from: &mut Reader<'_>) -> Result<K> {
+pub fn decode_in_value<K: Key>(from: &mut CborReader<'_>) -> Result<K> {
     from.expect_tag(TAG_KEY)?;
     decode_key(from.bytes()?)
 }
@@ -106,11 +106,11 @@ macro_rules! tuples {
                 format!("({})", parts.join(", "))
             }
 
-            fn encode(&self, to: &mut Writer) {
+            fn encode(&self, to: &mut CborWriter) {
                 encode_in_value(self, to);
             }
 
-            fn decode(from: &mut Reader<'_>) -> Result<Self> {
+            fn decode(from: &mut CborReader<'_>) -> Result<Self> {
                 decode_in_value(from)
             }
         }

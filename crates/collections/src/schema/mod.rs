@@ -49,7 +49,7 @@ mod calendar;
 pub mod cbor;
 mod container;
 pub mod contract;
-mod derived;
+mod derive_support;
 pub mod envelope;
 pub mod error;
 pub mod json;
@@ -65,7 +65,7 @@ pub mod version;
 
 pub use contract::check_keys;
 pub use envelope::{decode_value, encode_value, store_value};
-pub use error::{Error, Kind};
+pub use error::{Error, ErrorKind};
 pub use json::Json;
 pub use key::{Key, decode_key, encode_key};
 pub use msgpack::Msgpack;
@@ -78,8 +78,8 @@ pub use version::WriteVersion;
 /// The names that only derived code uses.
 #[doc(hidden)]
 pub mod __private {
-    pub use super::cbor::{Reader, Writer, weave};
-    pub use super::derived::{closed, closed_variant, end_closed_key, or_missing, within};
+    pub use super::cbor::{CborReader, CborWriter, weave};
+    pub use super::derive_support::{closed, closed_variant, end_closed_key, or_missing, within};
     pub use super::error::Result;
     pub use super::key::Key;
     pub use super::key_types::{
@@ -87,5 +87,5 @@ pub mod __private {
     };
     pub use super::ordered::{KeyReader, KeyWriter};
     pub use super::record::{Record, Seal};
-    pub use super::unknown::{Gather, Unknown};
+    pub use super::unknown::{Unknown, UnknownCollector};
 }

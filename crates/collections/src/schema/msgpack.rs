@@ -14,8 +14,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use steadfast_core::limits::RECORD_DEPTH;
 
-use crate::schema::cbor::{Reader, Writer};
-use crate::schema::error::{Error, Kind, Result};
+use crate::schema::cbor::{CborReader, CborWriter};
+use crate::schema::error::{Error, ErrorKind, Result};
 use crate::schema::record::{Record, Seal};
 
 /// Not registered: a byte string with MessagePack in it ("STFM").
@@ -71,8 +71,8 @@ impl<T: Serialize + DeserializeOwned + 'static> Msgpack<T> {
     }
 }
 
-fn adaptor<T>(doing: &'static str) -> Kind {
-    Kind::Adaptor {
+fn adaptor<T>(doing: &'static str) -> ErrorKind {
+    ErrorKind::Adaptor {
         type_name: type_name::<T>(),
         doing,
     }
@@ -88,12 +88,12 @@ impl<T: Serialize + DeserializeOwned + 'static> Record for Msgpack<T> {
         "msgpack".to_owned()
     }
 
-    fn encode(&self, to: &mut Writer) {
+    fn encode(&self, to: &mut CborWriter) {
         to.tag(TAG_MSGPACK);
         to.bytes(&self.bytes);
     }
 
-    fn decode(from: &mut Reader<'_>) -> Result<Self> {
+    fn decode(from: &mut CborReader<'_>) -> Result<Self> {
         from.expect_tag(TAG_MSGPACK)?;
         Ok(Self {
             bytes: Bytes::copy_from_slice(from.bytes()?),

@@ -8,7 +8,7 @@
 
 use steadfast_core::limits::KEY_BYTES;
 
-use crate::schema::error::{Error, Kind, Result};
+use crate::schema::error::{Error, ErrorKind, Result};
 use crate::schema::unknown::Unknown;
 
 /// Ends a nested row; sorts before every element.
@@ -59,10 +59,10 @@ impl KeyWriter {
     /// The bytes of the key.
     pub fn finish(self) -> Result<Vec<u8>> {
         if self.is_too_deep {
-            return Err(Error::new(Kind::TooDeep { limit: DEPTH }));
+            return Err(Error::new(ErrorKind::TooDeep { limit: DEPTH }));
         }
         if self.out.len() > KEY_BYTES {
-            return Err(Error::new(Kind::TooLarge {
+            return Err(Error::new(ErrorKind::TooLarge {
                 what: "key",
                 bytes: self.out.len(),
                 limit: KEY_BYTES,
@@ -369,7 +369,7 @@ impl<'b> KeyReader<'b> {
     pub fn row<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.expect(ROW, "a row")?;
         if self.depth >= DEPTH {
-            return Err(Error::new(Kind::TooDeep { limit: DEPTH }));
+            return Err(Error::new(ErrorKind::TooDeep { limit: DEPTH }));
         }
         self.depth += 1;
         let value = read(self)?;

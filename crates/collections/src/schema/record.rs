@@ -5,7 +5,7 @@
 //! no interior mutability, so that a shared reference to a stored value can never
 //! change what is stored.
 
-use crate::schema::cbor::{Reader, Writer};
+use crate::schema::cbor::{CborReader, CborWriter};
 use crate::schema::error::Result;
 
 /// A value that can be stored, now and by code of other versions.
@@ -34,10 +34,10 @@ pub trait Record: Send + Sync + Sized + 'static {
     fn type_name() -> String;
 
     #[doc(hidden)]
-    fn encode(&self, to: &mut Writer);
+    fn encode(&self, to: &mut CborWriter);
 
     #[doc(hidden)]
-    fn decode(from: &mut Reader<'_>) -> Result<Self>;
+    fn decode(from: &mut CborReader<'_>) -> Result<Self>;
 
     /// Whether a record leaves out a field that has this value.
     #[doc(hidden)]
@@ -59,7 +59,7 @@ pub trait Record: Send + Sync + Sized + 'static {
 
     /// A list; bytes have an encoding of their own.
     #[doc(hidden)]
-    fn encode_list(list: &[Self], to: &mut Writer) {
+    fn encode_list(list: &[Self], to: &mut CborWriter) {
         if !to.enter() {
             return;
         }
@@ -71,10 +71,10 @@ pub trait Record: Send + Sync + Sized + 'static {
     }
 
     #[doc(hidden)]
-    fn decode_list(from: &mut Reader<'_>) -> Result<Vec<Self>> {
+    fn decode_list(from: &mut CborReader<'_>) -> Result<Vec<Self>> {
         from.nested(|from| {
             let length = from.array()?;
-            let mut list = Vec::with_capacity(Reader::reserve(length));
+            let mut list = Vec::with_capacity(CborReader::reserve(length));
             for _ in 0..length {
                 list.push(Self::decode(from)?);
             }

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use steadfast_core::limits::RECORD_DEPTH;
 
 use crate::schema::calendar;
-use crate::schema::cbor::Reader;
+use crate::schema::cbor::CborReader;
 use crate::schema::envelope::open;
-use crate::schema::error::{Error, Kind, Result};
+use crate::schema::error::{Error, ErrorKind, Result};
 use crate::schema::key_types::TAG_KEY;
 use crate::schema::msgpack::TAG_MSGPACK;
 use crate::schema::ordered::{Element, KeyReader, KeyWriter};
@@ -22,7 +22,7 @@ use crate::schema::scalar::{TAG_DURATION, TAG_TIME, TAG_UUID};
 /// A stored value as JSON.
 pub fn value_to_json(stored: &[u8]) -> Result<Value> {
     let (_, body) = open(stored)?;
-    let mut from = Reader::new(body);
+    let mut from = CborReader::new(body);
     let value = item(&mut from)?;
     from.finish()?;
     Ok(value)
@@ -59,7 +59,7 @@ pub fn json_to_key(json: &Value) -> Result<Vec<u8>> {
     to.finish()
 }
 
-fn item(from: &mut Reader<'_>) -> Result<Value> {
+fn item(from: &mut CborReader<'_>) -> Result<Value> {
     Ok(match from.kind()? {
         Type::Null | Type::Undefined => {
             from.skip()?;
@@ -106,7 +106,7 @@ fn float(value: f64) -> Value {
         .map_or_else(|| json!({"$float": value.to_string()}), Value::Number)
 }
 
-fn tagged(from: &mut Reader<'_>) -> Result<Value> {
+fn tagged(from: &mut CborReader<'_>) -> Result<Value> {
     let start = from.position();
     let tag = from.tag()?;
     match tag {
@@ -233,7 +233,7 @@ fn from_hex(digits: &str) -> Option<Vec<u8>> {
 
 #[cold]
 fn no_key(what: &str) -> Error {
-    Error::new(Kind::JsonKey {
+    Error::new(ErrorKind::JsonKey {
         what: what.to_owned(),
     })
 }

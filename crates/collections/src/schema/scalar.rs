@@ -9,7 +9,7 @@ use bytes::Bytes;
 use steadfast_core::clock::Timestamp;
 use uuid::Uuid;
 
-use crate::schema::cbor::{Reader, Writer};
+use crate::schema::cbor::{CborReader, CborWriter};
 use crate::schema::error::{Error, Result};
 use crate::schema::record::{Record, Seal};
 
@@ -36,11 +36,11 @@ macro_rules! integers {
                 $name.to_owned()
             }
 
-            fn encode(&self, to: &mut Writer) {
+            fn encode(&self, to: &mut CborWriter) {
                 to.$write(<$wide>::from(*self));
             }
 
-            fn decode(from: &mut Reader<'_>) -> Result<Self> {
+            fn decode(from: &mut CborReader<'_>) -> Result<Self> {
                 let wide = from.$write()?;
                 Self::try_from(wide).map_err(|_| {
                     Error::malformed(format!("{wide} does not fit into {}", $name))
@@ -58,11 +58,11 @@ integers! {
             "bytes".to_owned()
         }
 
-        fn encode_list(list: &[u8], to: &mut Writer) {
+        fn encode_list(list: &[u8], to: &mut CborWriter) {
             to.bytes(list);
         }
 
-        fn decode_list(from: &mut Reader<'_>) -> Result<Vec<u8>> {
+        fn decode_list(from: &mut CborReader<'_>) -> Result<Vec<u8>> {
             from.bytes().map(<[u8]>::to_vec)
         }
     };
@@ -86,11 +86,11 @@ macro_rules! scalars {
                 $name.to_owned()
             }
 
-            fn encode(&self, to: &mut Writer) {
+            fn encode(&self, to: &mut CborWriter) {
                 to.$write($to(self));
             }
 
-            fn decode(from: &mut Reader<'_>) -> Result<Self> {
+            fn decode(from: &mut CborReader<'_>) -> Result<Self> {
                 from.$read().map($from)
             }
         }
@@ -114,11 +114,11 @@ impl<const N: usize> Record for [u8; N] {
         "bytes".to_owned()
     }
 
-    fn encode(&self, to: &mut Writer) {
+    fn encode(&self, to: &mut CborWriter) {
         to.bytes(self);
     }
 
-    fn decode(from: &mut Reader<'_>) -> Result<Self> {
+    fn decode(from: &mut CborReader<'_>) -> Result<Self> {
         let bytes = from.bytes()?;
         Self::try_from(bytes)
             .map_err(|_| Error::malformed(format!("{} bytes instead of {N}", bytes.len())))
@@ -136,11 +136,11 @@ impl Record for () {
         "unit".to_owned()
     }
 
-    fn encode(&self, to: &mut Writer) {
+    fn encode(&self, to: &mut CborWriter) {
         to.null();
     }
 
-    fn decode(from: &mut Reader<'_>) -> Result<Self> {
+    fn decode(from: &mut CborReader<'_>) -> Result<Self> {
         if from.take_null()? {
             return Ok(());
         }
@@ -157,12 +157,12 @@ impl Record for Uuid {
         "uuid".to_owned()
     }
 
-    fn encode(&self, to: &mut Writer) {
+    fn encode(&self, to: &mut CborWriter) {
         to.tag(TAG_UUID);
         to.bytes(self.as_bytes());
     }
 
-    fn decode(from: &mut Reader<'_>) -> Result<Self> {
+    fn decode(from: &mut CborReader<'_>) -> Result<Self> {
         from.expect_tag(TAG_UUID)?;
         Self::from_slice(from.bytes()?).map_err(|_| Error::malformed("a UUID has 16 bytes"))
     }
@@ -177,7 +177,7 @@ impl Record for Timestamp {
         "timestamp".to_owned()
     }
 
-    fn encode(&self, to: &mut Writer) {
+    fn encode(&self, to: &mut CborWriter) {
         to.tag(TAG_TIME);
         let millis = self.0.rem_euclid(1000);
         to.map(1 + usize::from(millis != 0));
@@ -189,8 +189,8 @@ impl Record for Timestamp {
         }
     }
 
-    fn decode(from: &mut Reader<'_>) -> Result<Self> {
-        let (seconds, more) = seconds(from, TAG_TIME, MILLIS, Reader::signed)?;
+    fn decode(from: &mut CborReader<'_>) -> Result<Self> {
+        let (seconds, more) = seconds(from, TAG_TIME, MILLIS, CborReader::signed)?;
         let millis = if more { fraction(from, 1000)? } else { 0 };
         let millis = i128::from(seconds) * 1000 + i128::from(millis);
         i64::try_from(millis)
@@ -208,7 +208,7 @@ impl Record for Duration {
         "duration".to_owned()
     }
 
-    fn encode(&self, to: &mut Writer) {
+    fn encode(&self, to: &mut CborWriter) {
         to.tag(TAG_DURATION);
         let nanos = self.subsec_nanos();
         to.map(1 + usize::from(nanos != 0));
@@ -220,8 +220,8 @@ impl Record for Duration {
         }
     }
 
-    fn decode(from: &mut Reader<'_>) -> Result<Self> {
-        let (seconds, more) = seconds(from, TAG_DURATION, NANOS, Reader::unsigned)?;
+    fn decode(from: &mut CborReader<'_>) -> Result<Self> {
+        let (seconds, more) = seconds(from, TAG_DURATION, NANOS, CborReader::unsigned)?;
         let nanos = if more {
             fraction(from, 1_000_000_000)?
         } else {
@@ -233,10 +233,10 @@ impl Record for Duration {
 
 /// Reads the tag and the seconds: whether fractions named `fraction` follow.
 fn seconds<'b, T>(
-    from: &mut Reader<'b>,
+    from: &mut CborReader<'b>,
     tag: u64,
     fraction: i64,
-    read: impl FnOnce(&mut Reader<'b>) -> Result<T>,
+    read: impl FnOnce(&mut CborReader<'b>) -> Result<T>,
 ) -> Result<(T, bool)> {
     from.expect_tag(tag)?;
     let length = from.map()?;
@@ -253,7 +253,7 @@ fn seconds<'b, T>(
 }
 
 /// Reads a fraction of a second below `limit`.
-fn fraction(from: &mut Reader<'_>, limit: u32) -> Result<u32> {
+fn fraction(from: &mut CborReader<'_>, limit: u32) -> Result<u32> {
     let fraction = from.unsigned()?;
     match u32::try_from(fraction) {
         Ok(fraction) if fraction < limit => Ok(fraction),

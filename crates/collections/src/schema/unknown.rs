@@ -16,14 +16,14 @@ use std::sync::Arc;
 /// [`Unknown::NONE`], and changed ones from the old value.
 #[derive(Clone, Default)]
 pub struct Unknown {
-    fields: Option<Arc<Fields>>,
+    fields: Option<Arc<UnknownFields>>,
     /// The newest `since` among the known fields that were in the bytes: a field
     /// that was once written stays written when the write version goes back.
     floor: u32,
 }
 
 #[derive(Default)]
-struct Fields {
+struct UnknownFields {
     /// Number and value of each field, one after the other, as they were read.
     raw: Vec<u8>,
     /// Number of each field, and where it ends in `raw`; empty for keys.
@@ -75,7 +75,7 @@ impl Unknown {
         if raw.is_empty() {
             return Self::NONE;
         }
-        let fields = Fields {
+        let fields = UnknownFields {
             raw: raw.to_vec(),
             ends: Vec::new(),
         };
@@ -136,12 +136,12 @@ impl Hash for Unknown {
 /// For the derive: collects unknown fields while a record is read.
 #[doc(hidden)]
 #[derive(Default)]
-pub struct Gather {
-    fields: Option<Fields>,
+pub struct UnknownCollector {
+    fields: Option<UnknownFields>,
     floor: u32,
 }
 
-impl Gather {
+impl UnknownCollector {
     /// Keeps one field; they come in ascending order.
     pub(crate) fn push(&mut self, number: u64, field: &[u8]) {
         let fields = self.fields.get_or_insert_default();
@@ -165,7 +165,7 @@ impl Gather {
     }
 }
 
-impl fmt::Debug for Gather {
+impl fmt::Debug for UnknownCollector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Gather")
     }

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, Stream, Table};
+use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, StreamId, TableId};
 use steadfast_storage::engine::{
-    Acquired, Entry, EventBatch, Flush, Outcome, Record, Row, Scan, Start, Swap,
+    AcquireOutcome, CasOutcome, Entry, EventBatch, Flush, Outcome, ReadPosition, Record, Scan,
+    TableRow,
 };
 use steadfast_storage::{Engine, Result};
 use tokio::sync::watch;
@@ -34,7 +35,12 @@ impl Counted {
 
 #[async_trait::async_trait]
 impl Engine for Counted {
-    async fn acquire(&self, partition: Partition, owner: Owner, expect: Epoch) -> Result<Acquired> {
+    async fn acquire(
+        &self,
+        partition: Partition,
+        owner: Owner,
+        expect: Epoch,
+    ) -> Result<AcquireOutcome> {
         self.engine.acquire(partition, owner, expect).await
     }
 
@@ -63,12 +69,17 @@ impl Engine for Counted {
         self.engine.flush(flush).await
     }
 
-    async fn get(&self, partition: Partition, table: Table, key: &[u8]) -> Result<Option<Bytes>> {
+    async fn get(&self, partition: Partition, table: TableId, key: &[u8]) -> Result<Option<Bytes>> {
         self.values.fetch_add(1, Ordering::SeqCst);
         self.engine.get(partition, table, key).await
     }
 
-    async fn scan(&self, partition: Partition, table: Table, range: Scan) -> Result<Vec<Row>> {
+    async fn scan(
+        &self,
+        partition: Partition,
+        table: TableId,
+        range: Scan,
+    ) -> Result<Vec<TableRow>> {
         let rows = self.engine.scan(partition, table, range).await?;
         self.values.fetch_add(rows.len(), Ordering::SeqCst);
         Ok(rows)
@@ -77,7 +88,7 @@ impl Engine for Counted {
     async fn scan_keys(
         &self,
         partition: Partition,
-        table: Table,
+        table: TableId,
         range: Scan,
     ) -> Result<Vec<Bytes>> {
         self.engine.scan_keys(partition, table, range).await
@@ -86,15 +97,15 @@ impl Engine for Counted {
     async fn read_events(
         &self,
         partition: Partition,
-        stream: Stream,
-        from: Start,
+        stream: StreamId,
+        from: ReadPosition,
         max_bytes: usize,
     ) -> Result<Vec<EventBatch>> {
         let engine = &self.engine;
         engine.read_events(partition, stream, from, max_bytes).await
     }
 
-    async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<Swap> {
+    async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<CasOutcome> {
         self.engine.cas(key, expect, value).await
     }
 

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use steadfast_collections::lock::Mode::{Exclusive, Shared, Update};
-use steadfast_collections::lock::name::{Name, Subject, write};
-use steadfast_collections::lock::owner::{Owner, Phase};
-use steadfast_collections::lock::{Attempt, Mode, Parking, WaitOutcome, Waiting};
-use steadfast_collections::{Kind, Opt, Replica, Result, Retry, Timeout, Tx};
+use steadfast_collections::lock::LockStrength::{Exclusive, Shared, Update};
+use steadfast_collections::lock::name::{LockName, Subject, write};
+use steadfast_collections::lock::owner::{LockOwner, TransactionPhase};
+use steadfast_collections::lock::{LockAttempt, LockStrength, LockWait, ParkingLatch, WaitOutcome};
+use steadfast_collections::{
+    ErrorKind, OperationOptions, Replica, Result, RetryAdvice, Timeout, Tx,
+};
 use steadfast_core::clock::VirtualClock;
-use steadfast_core::id::Table;
+use steadfast_core::id::TableId;
 
 use crate::site::{Locks, Site, Words, key};
 
@@ -47,11 +49,14 @@ async fn c22_a_cycle_of_waits_ends_at_once_and_the_youngest_gives_way() {
         );
         won.unwrap();
         let error = lost.unwrap_err();
-        let Kind::Deadlock { lock, with } = error.kind() else {
+        let ErrorKind::Deadlock { lock, with } = error.kind() else {
             panic!("{error}");
         };
         assert_eq!((&**lock, &**with), ("key \"x\" of urn:words", &[elder][..]));
-        assert_eq!((error.code().0, error.retry()), ("STF-3023", Retry::Later));
+        assert_eq!(
+            (error.code().0, error.retry()),
+            ("STF-3023", RetryAdvice::Later)
+        );
         older.commit().await.unwrap();
         drop(younger);
         assert_eq!(site.replica.locks(), 0);
@@ -75,7 +80,7 @@ async fn c22_readers_that_both_upgrade_are_told_at_once() {
 async fn without_a_time_out_a_cycle_ends_all_the_same() {
     let site = Site::new().await;
     let words = site.words_with(&[("x", 1), ("y", 1)]).await;
-    let patient = words.with(Opt::default().timeout(Timeout::Never));
+    let patient = words.with(OperationOptions::default().timeout(Timeout::Never));
     let (mut a, mut b) = (site.replica.begin(), site.replica.begin());
     patient.set(&mut a, key("x"), 2).await.unwrap();
     patient.set(&mut b, key("y"), 2).await.unwrap();
@@ -93,41 +98,49 @@ async fn without_a_time_out_a_cycle_ends_all_the_same() {
 /// Owners of locks in a table, by their place.
 struct Ring {
     locks: Arc<Locks>,
-    owners: Vec<Arc<Owner<Parking>>>,
+    owners: Vec<Arc<LockOwner<ParkingLatch>>>,
 }
 
 impl Ring {
-    fn new(owners: Vec<Arc<Owner<Parking>>>) -> Self {
+    fn new(owners: Vec<Arc<LockOwner<ParkingLatch>>>) -> Self {
         let locks = Locks::new(Arc::new(VirtualClock::default()), 1 << 20);
         Self { locks, owners }
     }
 
-    fn ask(&self, owner: usize, key: usize, mode: Mode) -> Option<Waiting<Parking>> {
+    fn ask(&self, owner: usize, key: usize, mode: LockStrength) -> Option<LockWait<ParkingLatch>> {
         let mut name = Vec::new();
-        write(&mut name, Subject::Row, Table(70_000));
+        write(&mut name, Subject::Row, TableId(70_000));
         name.push(key as u8);
         let owner = &self.owners[owner];
-        match self.locks.acquire(owner, Name::new(&name), mode, 0, true) {
-            Attempt::Granted(_) => None,
-            Attempt::Busy(waiting) => Some(waiting),
-            Attempt::Ended(_) | Attempt::Refused(_) => panic!("it neither has it nor waits"),
+        match self
+            .locks
+            .acquire(owner, LockName::new(&name), mode, 0, true)
+        {
+            LockAttempt::Granted(_) => None,
+            LockAttempt::Busy(waiting) => Some(waiting),
+            LockAttempt::Ended(_) | LockAttempt::Refused(_) => {
+                panic!("it neither has it nor waits")
+            }
         }
     }
 
     fn end(&self, owner: usize) {
         let owner = &self.owners[owner];
-        assert!(self.locks.end(owner, Phase::Active, Phase::Closed));
+        assert!(
+            self.locks
+                .end(owner, TransactionPhase::Active, TransactionPhase::Closed)
+        );
     }
 }
 
-fn is_waiting(waiting: &mut Waiting<Parking>) -> bool {
+fn is_waiting(waiting: &mut LockWait<ParkingLatch>) -> bool {
     futures_util::FutureExt::now_or_never(waiting).is_none()
 }
 
 #[tokio::test]
 async fn in_a_ring_of_many_one_is_given_up_and_all_others_go_on() {
     const MANY: usize = 50;
-    let ring = Ring::new((0..MANY as u64).map(|id| Owner::new(id, 0)).collect());
+    let ring = Ring::new((0..MANY as u64).map(|id| LockOwner::new(id, 0)).collect());
     for owner in 0..MANY {
         assert!(ring.ask(owner, owner, Exclusive).is_none());
     }
@@ -164,7 +177,7 @@ async fn in_a_ring_of_many_one_is_given_up_and_all_others_go_on() {
 #[tokio::test]
 async fn a_transaction_that_is_tried_again_is_as_old_as_its_first_attempt() {
     // The third one began as the first: it is older than the second.
-    let ring = Ring::new(vec![Owner::new(2, 0), Owner::ranked(3, 1, 0)]);
+    let ring = Ring::new(vec![LockOwner::new(2, 0), LockOwner::ranked(3, 1, 0)]);
     assert!(ring.ask(0, 0, Exclusive).is_none());
     assert!(ring.ask(1, 1, Exclusive).is_none());
     let younger = ring.ask(0, 1, Exclusive).unwrap();
@@ -177,7 +190,7 @@ async fn a_transaction_that_is_tried_again_is_as_old_as_its_first_attempt() {
 
 #[tokio::test]
 async fn a_wait_behind_a_waiter_is_a_wait_too() {
-    let ring = Ring::new((0..3).map(|id| Owner::new(id, 0)).collect());
+    let ring = Ring::new((0..3).map(|id| LockOwner::new(id, 0)).collect());
     assert!(ring.ask(0, 0, Shared).is_none());
     assert!(ring.ask(2, 1, Exclusive).is_none());
     // A reader would fit beside the first, but a writer waits before it.

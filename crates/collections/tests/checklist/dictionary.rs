@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use steadfast_collections::{Dictionary, Query, Tx};
+use steadfast_collections::{Dictionary, DictionaryQuery, Tx};
 
 use crate::counted::Counted;
 use crate::site::{Site, Words, at_once, code, key, timed_out};
 
 async fn all(words: &Words, tx: &mut Tx<'_>) -> Vec<(String, u64)> {
-    let found = words.entries(tx, Query::all()).await.unwrap();
+    let found = words.entries(tx, DictionaryQuery::all()).await.unwrap();
     found
         .into_iter()
         .map(|(key, value)| (key, *value))
@@ -60,7 +60,7 @@ async fn c34_results_are_those_of_the_table() {
 async fn c34_locks_are_those_of_the_table() {
     let site = Site::new().await;
     let words = site.words_with(&[("k", 1)]).await;
-    let update = steadfast_collections::Opt::default().update();
+    let update = steadfast_collections::OperationOptions::default().update();
     // A reader and an updater share a key; a second updater or a new reader waits.
     let mut a = site.replica.begin();
     let mut b = site.replica.begin();
@@ -168,16 +168,21 @@ async fn c38_enumeration_ascends() {
     numbers.set(&mut tx, 7, key("own")).await.unwrap();
     keys.push(7);
     keys.sort_unstable();
-    let mut cursor = numbers.enumerate(Query::all().page(3)).unwrap();
+    let mut cursor = numbers.enumerate(DictionaryQuery::all().page(3)).unwrap();
     let mut found = Vec::new();
     while let Some(page) = cursor.next_keys(&mut tx).await.unwrap() {
         found.extend(page);
     }
     assert_eq!(found, keys);
-    let some = numbers.entries(&mut tx, Query::range(-1..=255)).await;
+    let some = numbers
+        .entries(&mut tx, DictionaryQuery::range(-1..=255))
+        .await;
     let some: Vec<_> = some.unwrap().into_iter().map(|(key, _)| key).collect();
     assert_eq!(some, [-1, 0, 1, 7, 255]);
-    let none = numbers.entries(&mut tx, Query::range(5..5)).await.unwrap();
+    let none = numbers
+        .entries(&mut tx, DictionaryQuery::range(5..5))
+        .await
+        .unwrap();
     assert!(none.is_empty());
 }
 
@@ -188,7 +193,9 @@ async fn c38_prefixes_of_texts_and_of_composite_keys() {
         .words_with(&[("a", 1), ("ab", 2), ("abc", 3), ("ac", 4), ("b", 5)])
         .await;
     let mut tx = site.replica.begin();
-    let found = words.entries(&mut tx, Query::starting_with("ab")).await;
+    let found = words
+        .entries(&mut tx, DictionaryQuery::starting_with("ab"))
+        .await;
     let found: Vec<_> = found.unwrap().into_iter().map(|(key, _)| key).collect();
     assert_eq!(found, ["ab", "abc"]);
     let houses: Dictionary<(String, u64), u64> = site.state().get_or_add("houses").await.unwrap();
@@ -197,7 +204,9 @@ async fn c38_prefixes_of_texts_and_of_composite_keys() {
         let at = (key(street), house);
         houses.add(&mut tx, at, house).await.unwrap();
     }
-    let found = houses.entries(&mut tx, Query::under(&key("elm"))).await;
+    let found = houses
+        .entries(&mut tx, DictionaryQuery::under(&key("elm")))
+        .await;
     let found: Vec<_> = found.unwrap().into_iter().map(|(key, _)| key.1).collect();
     assert_eq!(found, [1, 20]);
 }
@@ -208,17 +217,17 @@ async fn c39_values_that_a_filter_leaves_out_are_not_read() {
     let words = site.words_with(&[("a", 1), ("b", 2), ("c", 3)]).await;
     // A value that does not decode as a number: reading it fails.
     let mut bad = steadfast_storage::Writes::new();
-    let table = steadfast_core::id::Table(65_536);
+    let table = steadfast_core::id::TableId(65_536);
     let at = steadfast_collections::schema::encode_key(&key("b")).unwrap();
     bad.put(table, &at, b"broken");
     site.ledger.commit(bad).await.unwrap();
     let mut tx = site.replica.begin();
-    let read = words.entries(&mut tx, Query::all()).await;
+    let read = words.entries(&mut tx, DictionaryQuery::all()).await;
     assert_eq!(code(read), "STF-3022", "the test must be able to fail");
-    let query = Query::all().filter(|key: &String| key != "b");
+    let query = DictionaryQuery::all().filter(|key: &String| key != "b");
     let found = words.entries(&mut tx, query).await.unwrap();
     assert_eq!(found.len(), 2);
-    let mut cursor = words.enumerate(Query::all()).unwrap();
+    let mut cursor = words.enumerate(DictionaryQuery::all()).unwrap();
     let keys = cursor.next_keys(&mut tx).await.unwrap().unwrap();
     assert_eq!(keys, ["a", "b", "c"], "keys alone need no values");
     assert_eq!(words.count(&mut tx).await.unwrap(), 3);
@@ -241,7 +250,7 @@ async fn c39_no_value_that_a_filter_leaves_out_leaves_the_tables() {
     counted.take();
     let mut tx = site.replica.begin();
     assert_eq!(words.count(&mut tx).await.unwrap(), 40);
-    let mut cursor = words.enumerate(Query::all()).unwrap();
+    let mut cursor = words.enumerate(DictionaryQuery::all()).unwrap();
     while cursor.next_keys(&mut tx).await.unwrap().is_some() {}
     assert_eq!(counted.take(), 0, "keys alone were asked for");
     // A run, a single one, and the transaction's own changes among them.
@@ -249,7 +258,7 @@ async fn c39_no_value_that_a_filter_leaves_out_leaves_the_tables() {
     words.try_remove(&mut tx, &key("13")).await.unwrap();
     counted.take();
     let fits = |key: &String| (10..20).contains(&key.parse::<u8>().unwrap()) || key == "33";
-    let query = Query::all().page(15).filter(fits);
+    let query = DictionaryQuery::all().page(15).filter(fits);
     let found = words.entries(&mut tx, query).await.unwrap();
     let found: Vec<u64> = found.iter().map(|(_, value)| **value).collect();
     assert_eq!(found, [10, 11, 100, 14, 15, 16, 17, 18, 19, 33]);

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use steadfast_collections::{Dictionary, Opt, Query, Replica, Retry, Timeout};
+use steadfast_collections::{
+    Dictionary, DictionaryQuery, OperationOptions, Replica, RetryAdvice, Timeout,
+};
 
 use crate::site::{PARTITION, Site, Words, code, key, options_with};
 
@@ -87,7 +89,7 @@ async fn a_transaction_of_another_replica_is_refused() {
     let other = Replica::secondary(engine, PARTITION, options_with(&site.clock));
     let mut tx = other.begin();
     assert_eq!(code(words.get(&mut tx, &key("k")).await), "STF-3018");
-    let query = words.entries(&mut tx, Query::all()).await;
+    let query = words.entries(&mut tx, DictionaryQuery::all()).await;
     assert_eq!(code(query), "STF-3018");
     let created = site.state().get_or_add_in::<Words>(&mut tx, "x").await;
     assert_eq!(code(created), "STF-3018");
@@ -141,7 +143,7 @@ async fn run_tries_again_and_gives_up() {
     let adding = site.replica.run(|tx| {
         let words = words.clone();
         Box::pin(async move {
-            let soon = Opt::default().timeout(Duration::from_millis(10));
+            let soon = OperationOptions::default().timeout(Duration::from_millis(10));
             words.with(soon).update(tx, &key("k"), |v| v + 10).await
         })
     });
@@ -162,7 +164,7 @@ async fn run_tries_again_and_gives_up() {
         })
         .await;
     let error = failed.unwrap_err();
-    assert_eq!((error.retry(), tries), (Retry::No, 1));
+    assert_eq!((error.retry(), tries), (RetryAdvice::No, 1));
 }
 
 #[tokio::test]

@@ -3,52 +3,61 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use steadfast_collections::lock::Mode::{Exclusive, Shared, Update};
-use steadfast_collections::lock::name::{Name, Subject, write};
-use steadfast_collections::lock::owner::{Owner, Phase};
-use steadfast_collections::lock::resident::Cached;
-use steadfast_collections::lock::{Attempt, Mode, Parking, WaitOutcome};
-use steadfast_collections::{Kind, Opt, Queue, Timeout};
+use steadfast_collections::lock::LockStrength::{Exclusive, Shared, Update};
+use steadfast_collections::lock::name::{LockName, Subject, write};
+use steadfast_collections::lock::owner::{LockOwner, TransactionPhase};
+use steadfast_collections::lock::resident::CachedValue;
+use steadfast_collections::lock::{LockAttempt, LockStrength, ParkingLatch, WaitOutcome};
+use steadfast_collections::{ErrorKind, OperationOptions, Queue, Timeout};
 use steadfast_core::clock::VirtualClock;
-use steadfast_core::id::Table;
+use steadfast_core::id::TableId;
 
 use crate::site::{Locks, Site, at_once, code, key, timed_out};
 
-const ROW: Table = Table(70_000);
+const ROW: TableId = TableId(70_000);
 
 /// A lock table and some owners.
 struct Bench {
     locks: Arc<Locks>,
-    owners: Vec<Arc<Owner<Parking>>>,
+    owners: Vec<Arc<LockOwner<ParkingLatch>>>,
 }
 
 impl Bench {
     fn new() -> Self {
         let locks = Locks::new(Arc::new(VirtualClock::default()), 1 << 20);
-        let owners = (0..8).map(|id| Owner::new(id, 0)).collect();
+        let owners = (0..8).map(|id| LockOwner::new(id, 0)).collect();
         Self { locks, owners }
     }
 
-    fn request(&self, owner: usize, mode: Mode) -> Attempt<Parking> {
+    fn request(&self, owner: usize, mode: LockStrength) -> LockAttempt<ParkingLatch> {
         self.request_key(owner, mode, b"k")
     }
 
-    fn request_key(&self, owner: usize, mode: Mode, key: &[u8]) -> Attempt<Parking> {
+    fn request_key(
+        &self,
+        owner: usize,
+        mode: LockStrength,
+        key: &[u8],
+    ) -> LockAttempt<ParkingLatch> {
         let mut name = Vec::new();
         write(&mut name, Subject::Row, ROW);
         name.extend_from_slice(key);
         let owner = &self.owners[owner];
-        self.locks.acquire(owner, Name::new(&name), mode, 0, true)
+        self.locks
+            .acquire(owner, LockName::new(&name), mode, 0, true)
     }
 
-    fn hold(&self, owner: usize, mode: Mode) {
+    fn hold(&self, owner: usize, mode: LockStrength) {
         let attempt = self.request(owner, mode);
-        assert!(matches!(attempt, Attempt::Granted(_)), "{owner} {mode:?}");
+        assert!(
+            matches!(attempt, LockAttempt::Granted(_)),
+            "{owner} {mode:?}"
+        );
     }
 
     /// Waits for a lock, with a time-out: a lock that is never granted must fail a test.
-    fn queue(&self, owner: usize, mode: Mode) -> impl Future<Output = bool> + use<> {
-        let Attempt::Busy(waiting) = self.request(owner, mode) else {
+    fn queue(&self, owner: usize, mode: LockStrength) -> impl Future<Output = bool> + use<> {
+        let LockAttempt::Busy(waiting) = self.request(owner, mode) else {
             panic!("owner {owner} does not wait for {mode:?}");
         };
         async move {
@@ -59,7 +68,10 @@ impl Bench {
 
     fn end(&self, owner: usize) {
         let owner = &self.owners[owner];
-        assert!(self.locks.end(owner, Phase::Active, Phase::Closed));
+        assert!(
+            self.locks
+                .end(owner, TransactionPhase::Active, TransactionPhase::Closed)
+        );
     }
 }
 
@@ -80,7 +92,7 @@ fn c21_all_nine_mode_pairs() {
         let bench = Bench::new();
         bench.hold(0, granted);
         let attempt = bench.request(1, request);
-        let is_granted = matches!(attempt, Attempt::Granted(_));
+        let is_granted = matches!(attempt, LockAttempt::Granted(_));
         assert_eq!(is_granted, expected, "{request:?} against {granted:?}");
     }
 }
@@ -121,7 +133,7 @@ async fn c23_the_second_updater_waits_and_nobody_dead_locks() {
         tasks.push(tokio::spawn(async move {
             for _ in 0..25 {
                 let mut tx = replica.begin();
-                let view = words.with(Opt::default().update());
+                let view = words.with(OperationOptions::default().update());
                 let old = *view.get(&mut tx, &key("k")).await.unwrap().unwrap();
                 tokio::task::yield_now().await;
                 words.set(&mut tx, key("k"), old + 1).await.unwrap();
@@ -186,7 +198,7 @@ async fn c27_the_default_time_out_is_four_seconds() {
     assert!(waited >= Duration::from_millis(3_600), "{waited:?}");
     assert!(waited <= Duration::from_millis(4_400), "{waited:?}");
     let error = read.unwrap_err();
-    let Kind::LockTimeout {
+    let ErrorKind::LockTimeout {
         holder: by,
         since,
         lock,
@@ -312,7 +324,7 @@ async fn c31_a_lock_granted_in_the_same_instant_stays() {
     drop(waiting);
     assert_eq!(bench.owners[1].held(), 1);
     let third = bench.request(2, Shared);
-    assert!(matches!(third, Attempt::Busy(_)));
+    assert!(matches!(third, LockAttempt::Busy(_)));
     drop(third);
     bench.end(1);
     assert_eq!(bench.locks.busy(), 0);
@@ -324,7 +336,7 @@ async fn c32_different_keys_never_conflict() {
     for n in 0u32..20_000 {
         let owner = n as usize % 2;
         let attempt = bench.request_key(owner, Exclusive, &n.to_le_bytes());
-        assert!(matches!(attempt, Attempt::Granted(_)), "{n}");
+        assert!(matches!(attempt, LockAttempt::Granted(_)), "{n}");
     }
     assert_eq!(bench.locks.busy(), 20_000);
     bench.end(0);
@@ -338,7 +350,7 @@ async fn c33_no_lock_is_released_before_the_append_is_durable() {
     let words = site.words_with(&[("k", 1)]).await;
     let mut tx = site.replica.begin();
     words.set(&mut tx, key("k"), 2).await.unwrap();
-    let mut sealed = tx.seal().unwrap();
+    let mut sealed = tx.prepare().unwrap();
     let staged = site.ledger.stage(sealed.take_writes().unwrap()).unwrap();
     let mut other = site.replica.begin();
     let early = words.with(at_once()).get(&mut other, &key("k")).await;
@@ -357,21 +369,21 @@ fn a_reader_that_was_ended_leaves_no_old_value() {
     let mut name = Vec::new();
     write(&mut name, Subject::Row, ROW);
     name.extend_from_slice(b"k");
-    let name = Name::new(&name);
-    let value = || Cached::Present(Arc::new(1u64));
+    let name = LockName::new(&name);
+    let value = || CachedValue::Present(Arc::new(1u64));
     bench.hold(0, Shared);
     bench.hold(1, Shared);
     bench.locks.remember(&bench.owners[0], name, 0, value(), 8);
-    assert!(matches!(bench.locks.peek(name, 0), Cached::Present(_)));
+    assert!(matches!(bench.locks.peek(name, 0), CachedValue::Present(_)));
     bench
         .locks
-        .remember(&bench.owners[0], name, 0, Cached::Unknown, 8);
+        .remember(&bench.owners[0], name, 0, CachedValue::Unknown, 8);
     // It reads from the disk; meanwhile it is too old and loses its lock.
-    assert!(
-        bench
-            .locks
-            .end(&bench.owners[0], Phase::Active, Phase::Faulted("old"))
-    );
+    assert!(bench.locks.end(
+        &bench.owners[0],
+        TransactionPhase::Active,
+        TransactionPhase::Faulted("old")
+    ));
     bench.locks.remember(&bench.owners[0], name, 0, value(), 8);
-    assert!(matches!(bench.locks.peek(name, 0), Cached::Unknown));
+    assert!(matches!(bench.locks.peek(name, 0), CachedValue::Unknown));
 }

@@ -1,6 +1,6 @@
 //! The log: dense numbers, no locks, trims.
 
-use steadfast_collections::{Bounds, Log};
+use steadfast_collections::{Log, LogBounds};
 
 use crate::site::{Site, code, key};
 
@@ -26,7 +26,7 @@ async fn events_are_numbered_and_read_from_anywhere() {
     let site = site.restart().await;
     let log: Log<String> = site.state().get_or_add("log").await.unwrap();
     append(&site, &log, &["e"]).await;
-    assert_eq!(log.bounds().unwrap(), Bounds { first: 0, next: 5 });
+    assert_eq!(log.bounds().unwrap(), LogBounds { first: 0, next: 5 });
     let tail = read(&log, 1).await;
     let expected = [(1, "b"), (2, "c"), (3, "d"), (4, "e")];
     assert_eq!(tail, expected.map(|(n, v)| (n, key(v))));
@@ -61,7 +61,7 @@ async fn a_trim_forgets_with_its_commit() {
     log.trim(&mut tx, 2).await.unwrap();
     assert_eq!(log.bounds().unwrap().first, 0);
     tx.commit().await.unwrap();
-    assert_eq!(log.bounds().unwrap(), Bounds { first: 2, next: 4 });
+    assert_eq!(log.bounds().unwrap(), LogBounds { first: 2, next: 4 });
     assert_eq!(read(&log, 0).await, [(2, key("c")), (3, key("d"))]);
     let mut tx = site.replica.begin();
     assert_eq!(code(log.trim(&mut tx, 5).await), "STF-3020");
@@ -82,5 +82,5 @@ async fn a_removed_log_starts_over() {
     tx.commit().await.unwrap();
     assert_eq!(code(log.read(0, 1).await), "STF-3007");
     let log: Log<String> = site.state().get_or_add("log").await.unwrap();
-    assert_eq!(log.bounds().unwrap(), Bounds { first: 0, next: 0 });
+    assert_eq!(log.bounds().unwrap(), LogBounds { first: 0, next: 0 });
 }

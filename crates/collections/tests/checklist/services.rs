@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use steadfast_collections::{
-    Dictionary, Lifecycle, Options, Query, Replica, Result, Role, Scheme, Service, SlotKey, State,
+    Dictionary, DictionaryQuery, Lifecycle, Options, Replica, ReplicaRole, Result, Scheme,
+    ServiceDefinition, SlotKey, State,
 };
-use steadfast_core::id::{Owner, Partition, Table};
+use steadfast_core::id::{Owner, Partition, TableId};
 use steadfast_storage::engine::Engine;
-use steadfast_storage::memory::Memory;
+use steadfast_storage::memory::MemoryEngine;
 use steadfast_storage::{Store, Writes};
 
 use crate::site::{PARTITION, Site, Words, code, key, options_with};
 
 /// Where the numbers of incarnations stand.
-const INCARNATIONS: Table = Table(0xff04);
+const INCARNATIONS: TableId = TableId(0xff04);
 
 /// The volatile space of one process.
 struct Volatile {
@@ -23,7 +24,7 @@ struct Volatile {
 }
 
 async fn volatile() -> Volatile {
-    let engine: Arc<dyn Engine> = Arc::new(Memory::new());
+    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
     let owner = Owner {
         node: 1,
         incarnation: 1,
@@ -51,7 +52,7 @@ impl Lifecycle for Diary {
         Ok(())
     }
 
-    async fn change_role(&self, role: Role) -> Result<()> {
+    async fn change_role(&self, role: ReplicaRole) -> Result<()> {
         self.0.lock().push(format!("{role:?}"));
         Ok(())
     }
@@ -63,8 +64,8 @@ impl Lifecycle for Diary {
     }
 }
 
-fn cache(is_volatile: bool) -> Service {
-    Service {
+fn cache(is_volatile: bool) -> ServiceDefinition {
+    ServiceDefinition {
         name: "cache".to_owned(),
         scheme: Scheme::Singleton,
         is_volatile,
@@ -74,7 +75,9 @@ fn cache(is_volatile: bool) -> Service {
 #[tokio::test]
 async fn c66_lost_volatile_state_is_told_and_has_a_new_incarnation() {
     let site = Site::new().await;
-    let service = Service::create(&site.ledger, cache(true)).await.unwrap();
+    let service = ServiceDefinition::create(&site.ledger, cache(true))
+        .await
+        .unwrap();
     let first = volatile().await;
     let diary = Diary::default();
     let slot = service.open(&site.ledger, &first.replica, 0, &diary);
@@ -100,7 +103,10 @@ async fn c66_lost_volatile_state_is_told_and_has_a_new_incarnation() {
     drop((first, words));
     let site = site.restart().await;
     let second = volatile().await;
-    let service = Service::find(&site.ledger, "cache").await.unwrap().unwrap();
+    let service = ServiceDefinition::find(&site.ledger, "cache")
+        .await
+        .unwrap()
+        .unwrap();
     let slot = service.open(&site.ledger, &second.replica, 0, &diary);
     let slot = slot.await.unwrap();
     assert_eq!((slot.incarnation, slot.was_lost), (2, true));
@@ -121,7 +127,9 @@ async fn c66_lost_volatile_state_is_told_and_has_a_new_incarnation() {
 #[tokio::test]
 async fn c66_a_loss_that_others_saw_first_is_told_to_the_next_owner() {
     let site = Site::new().await;
-    let service = Service::create(&site.ledger, cache(true)).await.unwrap();
+    let service = ServiceDefinition::create(&site.ledger, cache(true))
+        .await
+        .unwrap();
     let diary = Diary::default();
     let first = volatile().await;
     let opened = service.open(&site.ledger, &first.replica, 0, &diary).await;
@@ -129,13 +137,18 @@ async fn c66_a_loss_that_others_saw_first_is_told_to_the_next_owner() {
     drop(first);
     let second = volatile().await;
     for was_lost in [true, false] {
-        let entered = service.enter(&site.ledger, &second.replica, 0).await;
+        let entered = service
+            .open_without_lifecycle(&site.ledger, &second.replica, 0)
+            .await;
         let entered = entered.unwrap();
         assert_eq!((entered.incarnation, entered.was_lost), (2, was_lost));
     }
     // Only what is in rows is known by now.
     let site = site.restart().await;
-    let service = Service::find(&site.ledger, "cache").await.unwrap().unwrap();
+    let service = ServiceDefinition::find(&site.ledger, "cache")
+        .await
+        .unwrap()
+        .unwrap();
     for was_lost in [true, false] {
         let opened = service.open(&site.ledger, &second.replica, 0, &diary).await;
         let opened = opened.unwrap();
@@ -150,7 +163,9 @@ async fn c66_a_loss_that_others_saw_first_is_told_to_the_next_owner() {
 #[tokio::test]
 async fn c66_a_loss_is_told_that_follows_an_older_row() {
     let site = Site::new().await;
-    let service = Service::create(&site.ledger, cache(true)).await.unwrap();
+    let service = ServiceDefinition::create(&site.ledger, cache(true))
+        .await
+        .unwrap();
     let mut writes = Writes::new();
     writes.put(INCARNATIONS, b"cache#0", &[3]);
     site.ledger.commit(writes).await.unwrap();
@@ -164,17 +179,19 @@ async fn c66_a_loss_is_told_that_follows_an_older_row() {
 #[tokio::test]
 async fn a_service_is_never_converted() {
     let site = Site::new().await;
-    Service::create(&site.ledger, cache(false)).await.unwrap();
-    let same = Service::create(&site.ledger, cache(false)).await;
+    ServiceDefinition::create(&site.ledger, cache(false))
+        .await
+        .unwrap();
+    let same = ServiceDefinition::create(&site.ledger, cache(false)).await;
     assert!(same.is_ok(), "created twice is found");
-    let converted = Service::create(&site.ledger, cache(true)).await;
+    let converted = ServiceDefinition::create(&site.ledger, cache(true)).await;
     assert_eq!(code(converted), "STF-3019");
     let mut resized = cache(false);
     resized.scheme = Scheme::Named(vec![key("a")]);
-    let resized = Service::create(&site.ledger, resized).await;
+    let resized = ServiceDefinition::create(&site.ledger, resized).await;
     assert_eq!(code(resized), "STF-3019");
     let site = site.restart().await;
-    let converted = Service::create(&site.ledger, cache(true)).await;
+    let converted = ServiceDefinition::create(&site.ledger, cache(true)).await;
     assert_eq!(code(converted), "STF-3019", "also after a restart");
     let space = volatile().await;
     let wrong = cache(false).state(&space.replica, 0);
@@ -184,7 +201,7 @@ async fn a_service_is_never_converted() {
 #[tokio::test]
 async fn slots_keep_their_names_apart() {
     let site = Site::new().await;
-    let service = Service {
+    let service = ServiceDefinition {
         name: key("houses"),
         scheme: Scheme::Int64Range {
             low: 0,
@@ -193,7 +210,9 @@ async fn slots_keep_their_names_apart() {
         },
         is_volatile: false,
     };
-    let service = Service::create(&site.ledger, service).await.unwrap();
+    let service = ServiceDefinition::create(&site.ledger, service)
+        .await
+        .unwrap();
     let slot = service.slot(SlotKey::Number(30)).unwrap();
     assert_eq!(slot, 1);
     assert_eq!(code(service.slot(SlotKey::Number(100))), "STF-3019");
@@ -232,11 +251,11 @@ async fn bad_schemes_are_refused() {
         named(&["a", "a"]),
     ];
     for scheme in bad {
-        let service = Service {
+        let service = ServiceDefinition {
             scheme: scheme.clone(),
             ..cache(false)
         };
-        let refused = Service::create(&site.ledger, service).await;
+        let refused = ServiceDefinition::create(&site.ledger, service).await;
         assert_eq!(code(refused), "STF-3019", "{scheme:?}");
     }
 }
@@ -248,7 +267,7 @@ async fn a_secondary_reads_whole_flushed_states() {
     site.store.flush().await.unwrap();
     let engine = Arc::clone(&site.engine);
     let secondary = Replica::secondary(engine, PARTITION, options_with(&site.clock));
-    assert_eq!(secondary.role(), Role::ActiveSecondary);
+    assert_eq!(secondary.role(), ReplicaRole::ActiveSecondary);
     let there: Dictionary<String, u64> = secondary.state().try_get("words").await.unwrap().unwrap();
     let set = async |value| {
         let mut tx = site.replica.begin();
@@ -258,7 +277,10 @@ async fn a_secondary_reads_whole_flushed_states() {
     };
     set(2).await;
     let mut tx = secondary.begin();
-    let seen = there.entries(&mut tx, Query::all()).await.unwrap();
+    let seen = there
+        .entries(&mut tx, DictionaryQuery::all())
+        .await
+        .unwrap();
     assert!(seen.iter().all(|(_, value)| *value == 1), "not flushed yet");
     let before = tx.snapshot_lsn().unwrap();
     site.store.flush().await.unwrap();
@@ -266,7 +288,10 @@ async fn a_secondary_reads_whole_flushed_states() {
     let torn = there.get(&mut tx, &key("b")).await;
     assert_eq!(code(torn), "STF-3003");
     let mut tx = secondary.begin();
-    let seen = there.entries(&mut tx, Query::all()).await.unwrap();
+    let seen = there
+        .entries(&mut tx, DictionaryQuery::all())
+        .await
+        .unwrap();
     assert!(seen.iter().all(|(_, value)| *value == 2));
     assert!(tx.snapshot_lsn().unwrap() > before);
 }

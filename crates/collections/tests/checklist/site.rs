@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use steadfast_collections::lock::latch::Parking;
-use steadfast_collections::{Dictionary, Kind, Opt, Options, Replica, Result, State};
+use steadfast_collections::lock::latch::ParkingLatch;
+use steadfast_collections::{
+    Dictionary, ErrorKind, OperationOptions, Options, Replica, Result, State,
+};
 use steadfast_core::clock::{Timestamp, VirtualClock};
 use steadfast_core::id::{Owner, Partition};
 use steadfast_storage::engine::Engine;
@@ -104,8 +106,8 @@ pub(crate) fn options_with(clock: &VirtualClock) -> Options {
 }
 
 /// Tries once.
-pub(crate) fn at_once() -> Opt {
-    Opt::default().timeout(Duration::ZERO)
+pub(crate) fn at_once() -> OperationOptions {
+    OperationOptions::default().timeout(Duration::ZERO)
 }
 
 pub(crate) fn key(text: &str) -> String {
@@ -114,7 +116,12 @@ pub(crate) fn key(text: &str) -> String {
 
 /// Whether an operation failed for want of a lock.
 pub(crate) fn timed_out<T>(result: &Result<T>) -> bool {
-    let is_it = |kind: &Kind| matches!(kind, Kind::LockTimeout { .. } | Kind::Deadlock { .. });
+    let is_it = |kind: &ErrorKind| {
+        matches!(
+            kind,
+            ErrorKind::LockTimeout { .. } | ErrorKind::Deadlock { .. }
+        )
+    };
     matches!(result, Err(error) if is_it(error.kind()))
 }
 
@@ -123,4 +130,4 @@ pub(crate) fn code<T>(result: Result<T>) -> &'static str {
 }
 
 /// The lock table of production.
-pub(crate) type Locks = steadfast_collections::lock::Table<Parking>;
+pub(crate) type Locks = steadfast_collections::lock::LockTable<ParkingLatch>;

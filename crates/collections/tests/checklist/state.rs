@@ -1,6 +1,6 @@
 //! Names of collections: C1 to C9.
 
-use steadfast_collections::{ConcurrentQueue, Dictionary, Kind, Queue};
+use steadfast_collections::{ConcurrentQueue, Dictionary, ErrorKind, Queue};
 
 use crate::site::{Site, Words, code, key};
 
@@ -42,7 +42,10 @@ async fn c02_wrong_types_are_refused() {
     let other_value = state.try_get::<Dictionary<String, String>>("urn:a").await;
     let error = other_value.err().unwrap();
     let text = error.to_string();
-    assert!(matches!(error.kind(), Kind::TypeMismatch { .. }), "{text}");
+    assert!(
+        matches!(error.kind(), ErrorKind::TypeMismatch { .. }),
+        "{text}"
+    );
     assert!(text.contains("urn:a"), "{text}");
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use steadfast_collections::{Dictionary, Kind, Log, Queue, Replica, Tx};
-use steadfast_storage::hostile::{Faults, Hostile};
+use steadfast_collections::{Dictionary, ErrorKind, Log, Queue, Replica, Tx};
+use steadfast_storage::hostile::{EngineFaults, HostileEngine};
 
 use crate::site::{PARTITION, Site, Words, at_once, code, key, options_with, timed_out};
 
@@ -36,7 +36,7 @@ async fn c11_the_first_write_on_a_secondary_is_refused() {
     let created = secondary.state().get_or_add::<Words>("new").await;
     assert_eq!(code(created), "STF-3002");
     let update = words
-        .with(steadfast_collections::Opt::default().update())
+        .with(steadfast_collections::OperationOptions::default().update())
         .get(&mut tx, &key("k"))
         .await;
     assert_eq!(code(update), "STF-3003", "only the default lock mode");
@@ -141,7 +141,7 @@ async fn c16_a_transaction_reads_its_own_writes() {
     assert_eq!(*changed, 5);
     assert_eq!(words.count(tx_ref).await.unwrap(), 3);
     let all = words
-        .entries(tx_ref, steadfast_collections::Query::all())
+        .entries(tx_ref, steadfast_collections::DictionaryQuery::all())
         .await
         .unwrap();
     let all: Vec<_> = all.iter().map(|(k, v)| (k.as_str(), **v)).collect();
@@ -225,7 +225,10 @@ async fn c18_too_large_is_refused_and_the_partition_goes_on() {
     let mut tx = site.replica.begin();
     let large = blobs.set(&mut tx, key("k"), vec![0; 1024 * 1024 + 1]).await;
     let error = large.unwrap_err();
-    assert!(matches!(error.kind(), Kind::TooLarge { .. }), "{error}");
+    assert!(
+        matches!(error.kind(), ErrorKind::TooLarge { .. }),
+        "{error}"
+    );
     // Many that are too large together.
     for n in 0..3 {
         blobs
@@ -275,12 +278,12 @@ async fn c20_a_dropped_commit_still_commits() {
 
 #[tokio::test]
 async fn c62_an_unknown_outcome_has_exactly_one_effect() {
-    let faults = Faults {
+    let faults = EngineFaults {
         unknown_applied: 20,
         unknown_dropped: 20,
-        ..Faults::default()
+        ..EngineFaults::default()
     };
-    let hostile = Arc::new(Hostile::new(crate::engine::fresh().await, faults, 62));
+    let hostile = Arc::new(HostileEngine::new(crate::engine::fresh().await, faults, 62));
     let site = Site::on(Arc::clone(&hostile) as _).await;
     let words = site.words_with(&[("count", 0)]).await;
     let log: Log<u64> = site.state().get_or_add("log").await.unwrap();
@@ -293,7 +296,7 @@ async fn c62_an_unknown_outcome_has_exactly_one_effect() {
         tx.commit().await.unwrap();
     }
     assert!(site.ledger.epoch().0 > 10, "hardly anything was in doubt");
-    hostile.calm();
+    hostile.stop_faults();
     let site = site.restart().await;
     let words = site.words().await;
     assert_eq!(site.committed(&words, "count").await, Some(60));

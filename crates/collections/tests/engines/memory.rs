@@ -5,12 +5,12 @@
 use std::sync::Arc;
 
 use steadfast_storage::Engine;
-use steadfast_storage::memory::Memory;
+use steadfast_storage::memory::MemoryEngine;
 
 /// Random cases of one property.
 pub(crate) const CASES: u32 = 200;
 
 /// An engine that is empty.
 pub(crate) async fn fresh() -> Arc<dyn Engine> {
-    Arc::new(Memory::new())
+    Arc::new(MemoryEngine::new())
 }

@@ -13,12 +13,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, Stream, Table};
+use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, StreamId, TableId};
 use steadfast_harness::postgres::PostgresServer;
 use steadfast_storage::engine::{
-    Acquired, Entry, EventBatch, Flush, Outcome, Record, Row, Scan, Start, Swap,
+    AcquireOutcome, CasOutcome, Entry, EventBatch, Flush, Outcome, ReadPosition, Record, Scan,
+    TableRow,
 };
-use steadfast_storage::postgres::{Durability, Options, Postgres};
+use steadfast_storage::postgres::{Durability, Options, PostgresEngine};
 use steadfast_storage::{Engine, Result};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -46,7 +47,9 @@ pub(crate) async fn open(url: String, schema: String) -> Arc<dyn Engine> {
         schema,
         ..Options::new(url)
     };
-    Arc::new(Beside(Arc::new(Postgres::open(options).await.unwrap())))
+    Arc::new(Beside(Arc::new(
+        PostgresEngine::open(options).await.unwrap(),
+    )))
 }
 
 /// The runtime that all engines live on.
@@ -69,7 +72,7 @@ where
 }
 
 /// An engine that is called from another runtime than its own.
-struct Beside(Arc<Postgres>);
+struct Beside(Arc<PostgresEngine>);
 
 macro_rules! call {
     ($self:ident, $engine:ident => $call:expr) => {{
@@ -80,7 +83,12 @@ macro_rules! call {
 
 #[async_trait::async_trait]
 impl Engine for Beside {
-    async fn acquire(&self, partition: Partition, owner: Owner, expect: Epoch) -> Result<Acquired> {
+    async fn acquire(
+        &self,
+        partition: Partition,
+        owner: Owner,
+        expect: Epoch,
+    ) -> Result<AcquireOutcome> {
         call!(self, engine => engine.acquire(partition, owner, expect))
     }
 
@@ -110,19 +118,24 @@ impl Engine for Beside {
         call!(self, engine => engine.flush(flush))
     }
 
-    async fn get(&self, partition: Partition, table: Table, key: &[u8]) -> Result<Option<Bytes>> {
+    async fn get(&self, partition: Partition, table: TableId, key: &[u8]) -> Result<Option<Bytes>> {
         let key = key.to_vec();
         call!(self, engine => engine.get(partition, table, &key))
     }
 
-    async fn scan(&self, partition: Partition, table: Table, range: Scan) -> Result<Vec<Row>> {
+    async fn scan(
+        &self,
+        partition: Partition,
+        table: TableId,
+        range: Scan,
+    ) -> Result<Vec<TableRow>> {
         call!(self, engine => engine.scan(partition, table, range))
     }
 
     async fn scan_keys(
         &self,
         partition: Partition,
-        table: Table,
+        table: TableId,
         range: Scan,
     ) -> Result<Vec<Bytes>> {
         call!(self, engine => engine.scan_keys(partition, table, range))
@@ -131,14 +144,14 @@ impl Engine for Beside {
     async fn read_events(
         &self,
         partition: Partition,
-        stream: Stream,
-        from: Start,
+        stream: StreamId,
+        from: ReadPosition,
         max_bytes: usize,
     ) -> Result<Vec<EventBatch>> {
         call!(self, engine => engine.read_events(partition, stream, from, max_bytes))
     }
 
-    async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<Swap> {
+    async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<CasOutcome> {
         let key = key.to_owned();
         call!(self, engine => engine.cas(&key, expect, value))
     }

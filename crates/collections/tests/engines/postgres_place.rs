@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use steadfast_harness::postgres::PostgresServer;
 use steadfast_storage::Engine;
-use steadfast_storage::postgres::{Durability, Options, Postgres};
+use steadfast_storage::postgres::{Durability, Options, PostgresEngine};
 use tempfile::TempDir;
 
 /// Kills of C54; the failover tests of the engine kill more.
@@ -35,5 +35,5 @@ pub(crate) async fn engine(path: &Path) -> Arc<dyn Engine> {
         schema: schema.to_owned(),
         ..Options::new(url)
     };
-    Arc::new(Postgres::open(options).await.unwrap())
+    Arc::new(PostgresEngine::open(options).await.unwrap())
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use steadfast_collections::{Dictionary, Opt, Query, Replica, Result, Tx};
+use steadfast_collections::{Dictionary, DictionaryQuery, OperationOptions, Replica, Result, Tx};
 use steadfast_harness::Process;
 
 use crate::folder::{block_on, block_on_two, open};
@@ -74,7 +74,7 @@ async fn bank(replica: &Replica) -> [Accounts; 2] {
 async fn sum(bank: &[Accounts; 2], tx: &mut Tx<'_>) -> u64 {
     let mut total = 0;
     for accounts in bank {
-        let rows = accounts.entries(tx, Query::all()).await.unwrap();
+        let rows = accounts.entries(tx, DictionaryQuery::all()).await.unwrap();
         total += rows.iter().map(|(_, money)| **money).sum::<u64>();
     }
     total
@@ -153,7 +153,7 @@ async fn transfer_in(
     // In one order, so that two transfers never block each other.
     for account in [from.min(to), from.max(to)] {
         let accounts = &bank[account as usize % 2];
-        let options = Opt::default().update();
+        let options = OperationOptions::default().update();
         accounts.with(options).get(tx, &account).await?;
     }
     let giver = &bank[from as usize % 2];

@@ -68,9 +68,10 @@ pub(crate) fn check(
             }
         }
     }
-    match graph.has_cycle() {
-        true => Err("the transactions have no order".to_owned()),
-        false => Ok(()),
+    if graph.has_cycle() {
+        Err("the transactions have no order".to_owned())
+    } else {
+        Ok(())
     }
 }
 

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use steadfast_collections::{Dictionary, Kind};
+use steadfast_collections::{Dictionary, ErrorKind};
 use steadfast_harness::FakeDisk;
-use steadfast_storage::local::Local;
+use steadfast_storage::local::LocalEngine;
 
 use crate::folder::{OFTEN, block_on, block_on_two, open};
 use crate::kill::{PATIENCE, check, start};
@@ -75,9 +75,11 @@ fn c56_a_flipped_bit_in_the_middle_is_refused_with_its_place() {
     let at = end / 2;
     bytes[at] ^= 1;
     fs::write(&file, &bytes).unwrap();
-    let error = Local::open(folder.path(), &engine_options()).err().unwrap();
+    let error = LocalEngine::open(folder.path(), &engine_options())
+        .err()
+        .unwrap();
     assert_eq!(error.code().0, "STF-2003", "{error}");
-    let steadfast_storage::Kind::Corrupt { offset, .. } = error.kind() else {
+    let steadfast_storage::ErrorKind::Corrupt { offset, .. } = error.kind() else {
         panic!("{error}");
     };
     assert!((*offset..*offset + 600).contains(&(at as u64)), "{error}");
@@ -145,7 +147,7 @@ fn c59_a_failed_sync_stops_writes() {
         disk.fail_sync(Some(".log"));
         let error = set("during").await.unwrap_err();
         assert!(
-            matches!(error.kind(), Kind::OutcomeUnknown { .. }),
+            matches!(error.kind(), ErrorKind::OutcomeUnknown { .. }),
             "{error}"
         );
         disk.fail_sync(None);
@@ -162,7 +164,7 @@ fn c60_a_second_process_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let mut child = start(folder.path());
     child.wait_for(|line| line == "ready", PATIENCE).unwrap();
-    let refused = Local::open(folder.path(), &engine_options());
+    let refused = LocalEngine::open(folder.path(), &engine_options());
     let error = refused.err().expect("two processes have the folder open");
     assert_eq!(error.code().0, "STF-2001", "{error}");
     child.kill().unwrap();

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fastrand::Rng;
-use steadfast_collections::{Dictionary, Opt, Query, Replica, Result, Tx};
+use steadfast_collections::{Dictionary, DictionaryQuery, OperationOptions, Replica, Result, Tx};
 use steadfast_harness::Process;
 
 use crate::checker::{Step, Transaction, check};
@@ -59,7 +59,10 @@ fn histories_are_strictly_serializable() {
         let folder = open(folder.path(), OFTEN).await;
         let lists: Lists = folder.replica.state().get_or_add("lists").await.unwrap();
         let mut tx = folder.replica.begin();
-        let all = lists.entries(&mut tx, Query::all()).await.unwrap();
+        let all = lists
+            .entries(&mut tx, DictionaryQuery::all())
+            .await
+            .unwrap();
         let all: BTreeMap<_, _> = all.into_iter().map(|(k, v)| (k, (*v).clone())).collect();
         all
     });
@@ -141,7 +144,7 @@ async fn perform(
     fresh: u64,
 ) -> Result<Vec<String>> {
     // Lists are locked in any order: who is blocked by another gives way soon.
-    let lists = lists.with(Opt::default().timeout(Duration::from_millis(20)));
+    let lists = lists.with(OperationOptions::default().timeout(Duration::from_millis(20)));
     let mut steps = Vec::new();
     for (number, (key, appends)) in plan.iter().enumerate() {
         if *appends {

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use fastrand::Rng;
-use steadfast_collections::{ConcurrentQueue, Dictionary, Kind, Log, Queue};
+use steadfast_collections::{ConcurrentQueue, Dictionary, ErrorKind, Log, Queue};
 use steadfast_harness::Process;
 
 use crate::folder::{Folder, OFTEN, block_on, block_on_two, open};
@@ -159,7 +159,7 @@ async fn commit(folder: &Folder, all: &Collections, count: u64) -> bool {
     }
     match tx.commit().await {
         Ok(_) => true,
-        Err(error) if matches!(error.kind(), Kind::Throttled) => false,
+        Err(error) if matches!(error.kind(), ErrorKind::Throttled) => false,
         Err(error) => panic!("{error}"),
     }
 }
@@ -173,7 +173,7 @@ pub(crate) async fn check(folder: &Folder, acked: u64) -> u64 {
     assert!(count >= acked, "{count} of {acked} commits");
     let kept = count.min(WINDOW);
     let expected: Vec<u64> = (count - kept + 1..=count).collect();
-    let query = steadfast_collections::Query::starting_with("row ");
+    let query = steadfast_collections::DictionaryQuery::starting_with("row ");
     let rows = all.rows.entries(&mut tx, query).await.unwrap();
     let rows: Vec<u64> = rows.into_iter().map(|(_, value)| *value).collect();
     assert_eq!(rows, expected, "rows after {count}");

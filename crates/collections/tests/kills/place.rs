@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use steadfast_storage::Engine;
-use steadfast_storage::local::{self, Local};
+use steadfast_storage::local::{self, LocalEngine};
 use tempfile::TempDir;
 
 /// Kills of C54.
@@ -18,7 +18,7 @@ pub(crate) fn new() -> TempDir {
 }
 
 pub(crate) async fn engine(path: &Path) -> Arc<dyn Engine> {
-    Arc::new(Local::open(path, &engine_options()).unwrap())
+    Arc::new(LocalEngine::open(path, &engine_options()).unwrap())
 }
 
 pub(crate) fn engine_options() -> local::Options {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use steadfast_collections::{ConcurrentQueue, Dictionary, Opt, Queue, Replica};
+use steadfast_collections::{ConcurrentQueue, Dictionary, OperationOptions, Queue, Replica};
 
 use crate::ground::{Site, block_on};
 
@@ -70,8 +70,8 @@ async fn fight_on(fight: Arc<Fight>, mut rng: Rng) -> (u64, u64) {
             done += 1;
             let wait = Duration::from_micros(rng.u64(0..3_000));
             let patience = Duration::from_micros(rng.u64(0..3_000));
-            let view = fight.map.with(Opt::default().timeout(wait));
-            let queue = fight.queue.with(Opt::default().timeout(wait));
+            let view = fight.map.with(OperationOptions::default().timeout(wait));
+            let queue = fight.queue.with(OperationOptions::default().timeout(wait));
             let key = rng.u64(0..4);
             let operation = async {
                 // Time-outs are expected; what they leave behind is the question.

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use proptest::prelude::*;
-use steadfast_collections::{ConcurrentQueue, Dictionary, Log, Query, Queue, Tx};
+use steadfast_collections::{ConcurrentQueue, Dictionary, DictionaryQuery, Log, Queue, Tx};
 
 use crate::engine::CASES;
 use crate::ground::{Site, block_on};
@@ -190,14 +190,14 @@ async fn apply(step: &Step, real: &Real, tx: &mut Tx<'_>, own: &mut Model, items
         }
         Step::Range(a, b) => {
             let (low, high) = (a.min(b), a.max(b));
-            let query = Query::range(low..high).page(2);
+            let query = DictionaryQuery::range(low..high).page(2);
             let found = real.map.entries(tx, query).await.unwrap();
             let found: Vec<_> = found.into_iter().map(|(k, v)| (k, *v)).collect();
             let expected: Vec<_> = own.map.range(low..high).map(|(k, v)| (*k, *v)).collect();
             assert_eq!(found, expected);
         }
         Step::Odd => {
-            let query = || Query::all().filter(|k: &u8| k % 2 == 1).page(3);
+            let query = || DictionaryQuery::all().filter(|k: &u8| k % 2 == 1).page(3);
             let found = real.map.entries(tx, query()).await.unwrap();
             let found: Vec<_> = found.into_iter().map(|(k, v)| (k, *v)).collect();
             let expected = own.map.iter().filter(|(k, _)| *k % 2 == 1);
@@ -245,7 +245,11 @@ async fn apply(step: &Step, real: &Real, tx: &mut Tx<'_>, own: &mut Model, items
 
 async fn compare(site: &Site, real: &Real, model: &Model, items: &Items) {
     let mut tx = site.replica.begin();
-    let map = real.map.entries(&mut tx, Query::all()).await.unwrap();
+    let map = real
+        .map
+        .entries(&mut tx, DictionaryQuery::all())
+        .await
+        .unwrap();
     let map: BTreeMap<_, _> = map.into_iter().map(|(k, v)| (k, *v)).collect();
     assert_eq!(map, model.map);
     assert_eq!(real.map.count(&mut tx).await.unwrap(), map.len() as u64);

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use shuttle::sync::Mutex;
 use shuttle::{future, thread};
-use steadfast_collections::lock::latch::{Guarded, Latch};
-use steadfast_collections::lock::name::{Name, Subject, write};
-use steadfast_collections::lock::owner::{Owner, Phase};
-use steadfast_collections::lock::{Attempt, Mode, Table, WaitOutcome};
+use steadfast_collections::lock::latch::{Latch, LatchCell};
+use steadfast_collections::lock::name::{LockName, Subject, write};
+use steadfast_collections::lock::owner::{LockOwner, TransactionPhase};
+use steadfast_collections::lock::{LockAttempt, LockStrength, LockTable, WaitOutcome};
 use steadfast_core::clock::VirtualClock;
 use steadfast_core::id;
 
@@ -25,7 +25,7 @@ impl Latch for Checked {
     type Of<T: Send + 'static> = CheckedMutex<T>;
 }
 
-impl<T: Send + 'static> Guarded<T> for CheckedMutex<T> {
+impl<T: Send + 'static> LatchCell<T> for CheckedMutex<T> {
     fn new(value: T) -> Self {
         Self(Mutex::new(value))
     }
@@ -35,24 +35,24 @@ impl<T: Send + 'static> Guarded<T> for CheckedMutex<T> {
     }
 }
 
-type Locks = Arc<Table<Checked>>;
+type Locks = Arc<LockTable<Checked>>;
 
 fn locks() -> Locks {
-    Table::new(Arc::new(VirtualClock::default()), 1 << 20)
+    LockTable::new(Arc::new(VirtualClock::default()), 1 << 20)
 }
 
 fn name(key: u8) -> Vec<u8> {
     let mut name = Vec::new();
-    write(&mut name, Subject::Row, id::Table(70_000));
+    write(&mut name, Subject::Row, id::TableId(70_000));
     name.push(key);
     name
 }
 
-async fn lock(locks: &Locks, owner: &Arc<Owner<Checked>>, key: u8, mode: Mode) -> bool {
-    match locks.acquire(owner, Name::new(&name(key)), mode, 0, true) {
-        Attempt::Granted(_) => true,
-        Attempt::Busy(waiting) => waiting.await == WaitOutcome::Granted,
-        Attempt::Ended(_) | Attempt::Refused(_) => false,
+async fn lock(locks: &Locks, owner: &Arc<LockOwner<Checked>>, key: u8, mode: LockStrength) -> bool {
+    match locks.acquire(owner, LockName::new(&name(key)), mode, 0, true) {
+        LockAttempt::Granted(_) => true,
+        LockAttempt::Busy(waiting) => waiting.await == WaitOutcome::Granted,
+        LockAttempt::Ended(_) | LockAttempt::Refused(_) => false,
     }
 }
 
@@ -86,13 +86,17 @@ fn an_exclusive_lock_is_held_alone_and_everybody_gets_in() {
 }
 
 async fn visit(locks: &Locks, inside: &Mutex<Inside>, task: u64) {
-    let owner = Owner::new(task, 0);
+    let owner = LockOwner::new(task, 0);
     let writes = task.is_multiple_of(2);
     // An updater upgrades; two of them must not block each other.
-    let first = if writes { Mode::Update } else { Mode::Shared };
+    let first = if writes {
+        LockStrength::Update
+    } else {
+        LockStrength::Shared
+    };
     assert!(lock(locks, &owner, 0, first).await);
     if writes {
-        assert!(lock(locks, &owner, 0, Mode::Exclusive).await);
+        assert!(lock(locks, &owner, 0, LockStrength::Exclusive).await);
     }
     {
         let mut inside = inside.lock().unwrap();
@@ -113,20 +117,26 @@ async fn visit(locks: &Locks, inside: &Mutex<Inside>, task: u64) {
             &mut inside.readers
         } -= 1;
     }
-    assert!(locks.end(&owner, Phase::Active, Phase::Closed));
+    assert!(locks.end(&owner, TransactionPhase::Active, TransactionPhase::Closed));
 }
 
 /// Locks keys in an order, again after a deadlock; answers how often it was given up.
 async fn lock_all(locks: &Locks, rank: u64, keys: &[u8]) -> usize {
     for given_up in 0.. {
-        let owner = Owner::ranked(rank + 10 * given_up as u64, rank, 0);
+        let owner = LockOwner::ranked(rank + 10 * given_up as u64, rank, 0);
         let mut has_all = true;
         for key in keys {
-            let attempt = locks.acquire(&owner, Name::new(&name(*key)), Mode::Exclusive, 0, true);
+            let attempt = locks.acquire(
+                &owner,
+                LockName::new(&name(*key)),
+                LockStrength::Exclusive,
+                0,
+                true,
+            );
             let woken = match attempt {
-                Attempt::Granted(_) => WaitOutcome::Granted,
-                Attempt::Busy(waiting) => waiting.await,
-                Attempt::Ended(_) | Attempt::Refused(_) => WaitOutcome::Ended,
+                LockAttempt::Granted(_) => WaitOutcome::Granted,
+                LockAttempt::Busy(waiting) => waiting.await,
+                LockAttempt::Ended(_) | LockAttempt::Refused(_) => WaitOutcome::Ended,
             };
             if let WaitOutcome::Deadlock(with) = woken {
                 assert!(with.iter().all(|other| other % 10 < rank), "{with:?}");
@@ -135,7 +145,7 @@ async fn lock_all(locks: &Locks, rank: u64, keys: &[u8]) -> usize {
             }
             assert_eq!(woken, WaitOutcome::Granted);
         }
-        assert!(locks.end(&owner, Phase::Active, Phase::Closed));
+        assert!(locks.end(&owner, TransactionPhase::Active, TransactionPhase::Closed));
         if has_all {
             return given_up;
         }
@@ -171,34 +181,45 @@ fn cancelled_waiters_and_faulted_holders_leave_nothing() {
     shuttle::check_random(
         || {
             let locks = locks();
-            let holder = Owner::new(1, 0);
-            future::block_on(lock(&locks, &holder, 0, Mode::Exclusive));
+            let holder = LockOwner::new(1, 0);
+            future::block_on(lock(&locks, &holder, 0, LockStrength::Exclusive));
             let canceller = {
                 let locks = Arc::clone(&locks);
                 thread::spawn(move || {
-                    let owner = Owner::new(2, 0);
-                    let attempt =
-                        locks.acquire(&owner, Name::new(&name(0)), Mode::Exclusive, 0, true);
+                    let owner = LockOwner::new(2, 0);
+                    let attempt = locks.acquire(
+                        &owner,
+                        LockName::new(&name(0)),
+                        LockStrength::Exclusive,
+                        0,
+                        true,
+                    );
                     thread::yield_now();
                     drop(attempt);
-                    locks.end(&owner, Phase::Active, Phase::Closed);
+                    locks.end(&owner, TransactionPhase::Active, TransactionPhase::Closed);
                 })
             };
             let waiter = {
                 let locks = Arc::clone(&locks);
                 thread::spawn(move || {
-                    let owner = Owner::new(3, 0);
-                    let granted = future::block_on(lock(&locks, &owner, 0, Mode::Shared));
+                    let owner = LockOwner::new(3, 0);
+                    let granted = future::block_on(lock(&locks, &owner, 0, LockStrength::Shared));
                     assert!(granted, "the wake-up was lost");
-                    locks.end(&owner, Phase::Active, Phase::Closed);
+                    locks.end(&owner, TransactionPhase::Active, TransactionPhase::Closed);
                 })
             };
             let faulter = {
                 let (locks, holder) = (Arc::clone(&locks), Arc::clone(&holder));
-                thread::spawn(move || locks.end(&holder, Phase::Active, Phase::Faulted("old")))
+                thread::spawn(move || {
+                    locks.end(
+                        &holder,
+                        TransactionPhase::Active,
+                        TransactionPhase::Faulted("old"),
+                    )
+                })
             };
             // The holder goes on meanwhile: either it is ended or it gets the lock.
-            future::block_on(lock(&locks, &holder, 1, Mode::Exclusive));
+            future::block_on(lock(&locks, &holder, 1, LockStrength::Exclusive));
             for thread in [canceller, waiter] {
                 thread.join().unwrap();
             }

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use steadfast::schema::{
-    Kind, Record, Unknown, UnknownVariant, WriteVersion, decode_value, encode_value, store_value,
+    ErrorKind, Record, Unknown, UnknownVariant, WriteVersion, decode_value, encode_value,
+    store_value,
 };
 
 const LATEST: u32 = WriteVersion::LATEST;
@@ -401,7 +402,7 @@ fn closed_types_refuse_instead_of_losing() {
     }
     let stored = encode_value(&room(1), LATEST).unwrap();
     let error = decode_value::<Point>(&stored).unwrap_err();
-    assert!(matches!(error.kind(), Kind::Closed { .. }), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::Closed { .. }), "{error}");
     let stored = encode_value(&v3::State::Cooling(Vec::new()), LATEST).unwrap();
     let error = decode_value::<Switch>(&stored).unwrap_err();
     assert!(error.to_string().contains("variant 7"), "{error}");

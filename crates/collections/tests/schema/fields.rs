@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use steadfast::schema::{Kind, Record, Unknown, WriteVersion, decode_value, encode_value};
+use steadfast::schema::{ErrorKind, Record, Unknown, WriteVersion, decode_value, encode_value};
 use steadfast_core::clock::Timestamp;
 use steadfast_core::limits::RECORD_DEPTH;
 use uuid::Uuid;
@@ -176,7 +176,7 @@ fn depth_is_bounded_in_both_directions() {
     assert_eq!(decode_value::<Tree>(&stored).unwrap(), deepest);
 
     let error = encode_value(&tree(RECORD_DEPTH / 2 + 1), LATEST).unwrap_err();
-    assert!(matches!(error.kind(), Kind::TooDeep { .. }), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::TooDeep { .. }), "{error}");
 
     let one_too_many = [
         vec![1, 1],
@@ -184,13 +184,13 @@ fn depth_is_bounded_in_both_directions() {
         vec![0xa1, 0x00, 0x80],
     ];
     let error = decode_value::<Tree>(&one_too_many.concat()).unwrap_err();
-    assert!(matches!(error.kind(), Kind::TooDeep { .. }), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::TooDeep { .. }), "{error}");
 
     let mut hostile = vec![1, 1];
     hostile.extend([0xa1, 0x00, 0x81].repeat(100_000));
     hostile.extend([0xa1, 0x00, 0x80]);
     let error = decode_value::<Tree>(&hostile).unwrap_err();
-    assert!(matches!(error.kind(), Kind::TooDeep { .. }), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::TooDeep { .. }), "{error}");
 }
 
 #[test]
@@ -199,7 +199,10 @@ fn a_length_that_lies_reserves_nothing() {
     let mut hostile = vec![1, 1, 0xa1, 0x00, 0x9b];
     hostile.extend([0xff; 8]);
     let error = decode_value::<Tree>(&hostile).unwrap_err();
-    assert!(matches!(error.kind(), Kind::Malformed { .. }), "{error}");
+    assert!(
+        matches!(error.kind(), ErrorKind::Malformed { .. }),
+        "{error}"
+    );
 }
 
 #[test]

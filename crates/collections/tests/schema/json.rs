@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use steadfast::schema::{
-    Json, Key, Kind, Msgpack, Record, Unknown, UnknownVariant, WriteVersion, decode_key,
+    ErrorKind, Json, Key, Msgpack, Record, Unknown, UnknownVariant, WriteVersion, decode_key,
     decode_value, encode_key, encode_value, json_to_key, key_to_json, value_to_json,
 };
 use steadfast_core::clock::Timestamp;
@@ -105,7 +105,7 @@ fn what_cannot_be_a_key_is_refused() {
     ] {
         let error = json_to_key(&bad).unwrap_err();
         assert!(
-            matches!(error.kind(), Kind::JsonKey { .. }),
+            matches!(error.kind(), ErrorKind::JsonKey { .. }),
             "{bad}: {error}"
         );
     }
@@ -114,7 +114,7 @@ fn what_cannot_be_a_key_is_refused() {
         deep = json!([deep]);
     }
     let error = json_to_key(&deep).unwrap_err();
-    assert!(matches!(error.kind(), Kind::TooDeep { .. }), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::TooDeep { .. }), "{error}");
 }
 
 #[derive(Record)]
@@ -188,13 +188,13 @@ fn json_too_deep_is_refused() {
         deep = json!([deep]);
     }
     let error = encode_value(&Json(deep), LATEST).unwrap_err();
-    assert!(matches!(error.kind(), Kind::TooDeep { .. }), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::TooDeep { .. }), "{error}");
     let hostile = [vec![1, 1], vec![0x81; 100_000], vec![0x80]].concat();
     for error in [
         decode_value::<Json>(&hostile).unwrap_err(),
         value_to_json(&hostile).unwrap_err(),
     ] {
-        assert!(matches!(error.kind(), Kind::TooDeep { .. }), "{error}");
+        assert!(matches!(error.kind(), ErrorKind::TooDeep { .. }), "{error}");
     }
     let tags = [vec![1, 1], vec![0xc6; 100_000], vec![0x80]].concat();
     assert!(value_to_json(&tags).is_err());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use steadfast::schema::{
-    Key, Kind, Unknown, WriteVersion, check_keys, decode_key, decode_value, encode_key,
+    ErrorKind, Key, Unknown, WriteVersion, check_keys, decode_key, decode_value, encode_key,
     encode_value,
 };
 use steadfast_core::clock::Timestamp;
@@ -193,7 +193,7 @@ fn integers_of_every_width_have_the_same_bytes() {
 fn a_key_over_the_limit_is_refused() {
     let error = encode_key(&"x".repeat(5000)).unwrap_err();
     assert!(
-        matches!(error.kind(), Kind::TooLarge { what: "key", .. }),
+        matches!(error.kind(), ErrorKind::TooLarge { what: "key", .. }),
         "{error}"
     );
 }
@@ -248,7 +248,7 @@ fn c72_keys_that_kept_their_order_pass() {
 fn c72_a_changed_order_is_refused() {
     let error = check_keys::<Reordered>(stored_places()).unwrap_err();
     assert!(
-        matches!(error.kind(), Kind::KeyContractChanged { .. }),
+        matches!(error.kind(), ErrorKind::KeyContractChanged { .. }),
         "{error}"
     );
     assert_eq!(error.code().to_string(), "STF-3046");
@@ -266,7 +266,7 @@ fn c72_a_changed_type_or_a_key_that_comes_twice_is_refused() {
         check_keys::<v1::Place>([stored_places(), stored_places()].concat()).unwrap_err(),
     ] {
         assert!(
-            matches!(error.kind(), Kind::KeyContractChanged { .. }),
+            matches!(error.kind(), ErrorKind::KeyContractChanged { .. }),
             "{error}"
         );
     }

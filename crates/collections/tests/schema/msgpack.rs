@@ -5,7 +5,9 @@ use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use steadfast::schema::{Kind, Msgpack, Record, Unknown, WriteVersion, decode_value, encode_value};
+use steadfast::schema::{
+    ErrorKind, Msgpack, Record, Unknown, WriteVersion, decode_value, encode_value,
+};
 
 const LATEST: u32 = WriteVersion::LATEST;
 
@@ -58,7 +60,7 @@ fn what_is_only_passed_on_keeps_its_bytes() {
     assert!(
         matches!(
             error.kind(),
-            Kind::Adaptor {
+            ErrorKind::Adaptor {
                 doing: "reading",
                 ..
             }

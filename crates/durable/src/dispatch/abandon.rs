@@ -11,16 +11,16 @@
 
 use std::collections::BTreeMap;
 use std::time::Duration;
-use steadfast_core::task::named;
+use steadfast_core::task::name_task;
 
-use super::desk::{Desk, State};
-use super::entry::{Entry, Key, Place, Sort};
-use super::seat::Seat;
-use super::token::Token;
-use crate::failure::Failure;
+use super::entry::{Entry, EntryState, Key, WorkKind};
+use super::token::DeliveryToken;
+use super::work_queue::{State, WorkQueue};
+use super::worker_slot::WorkerSlot;
+use crate::failure::FailureDetails;
 
 /// An offer after a pause.
-struct Offer {
+struct DelayedOffer {
     key: Key,
     number: u64,
     /// How often every worker had abandoned the entry when the pause began.
@@ -29,58 +29,66 @@ struct Offer {
     seat: Option<u64>,
 }
 
-impl Desk {
+impl WorkQueue {
     /// A worker abandons an item. Other workers may take it at once, and the one that does
     /// is preferred for the next turns; this one is skipped for a while, longer each time.
-    pub(crate) fn abandon(&self, token: &Token) -> bool {
+    pub(crate) fn abandon(&self, token: &DeliveryToken) -> bool {
         let mut state = self.state.lock();
-        let found = state
-            .entries
-            .iter()
-            .find(|(_, entry)| matches!(entry.place, Place::Out(_)) && entry.token() == *token);
+        let found = state.entries.iter().find(|(_, entry)| {
+            matches!(entry.state, EntryState::Assigned(_)) && entry.token() == *token
+        });
         let Some(key) = found.map(|(key, _)| key.clone()) else {
             return false;
         };
-        self.give_back(&mut state, &key)
+        self.requeue(&mut state, &key)
     }
 
     /// An item has failed. If the worker had no code for it, and another worker that may
     /// have it was not tried yet, the item goes there. `false`: the failure is the result.
     /// A failure of an earlier delivery of an activity is ignored: a newer one is out.
-    pub(crate) fn pass_on(&self, key: &Key, token: Option<&Token>, failure: &Failure) -> bool {
+    pub(crate) fn offer_to_others(
+        &self,
+        key: &Key,
+        token: Option<&DeliveryToken>,
+        failure: &FailureDetails,
+    ) -> bool {
         let mut state = self.state.lock();
-        let State { entries, seats, .. } = &mut *state;
+        let State {
+            entries,
+            workers: seats,
+            ..
+        } = &mut *state;
         let Some(entry) = entries.get_mut(key) else {
             return false;
         };
         let (sort, name) = (entry.group.sort, &entry.group.name);
         let is_missing = match sort {
-            Sort::Turn => failure.is_unknown_orchestration(name),
-            Sort::Activity => failure.is_unknown_activity(name),
-            Sort::Batch => false,
+            WorkKind::Turn => failure.is_unknown_orchestration(name),
+            WorkKind::Activity => failure.is_unknown_activity(name),
+            WorkKind::Batch => false,
         };
         let is_meant = token.is_none_or(|token| entry.token() == *token);
-        let seat = match entry.place {
+        let seat = match entry.state {
             _ if !is_missing => return false,
-            Place::Out(seat) if is_meant => seat,
-            _ => return sort == Sort::Activity,
+            EntryState::Assigned(seat) if is_meant => seat,
+            _ => return sort == WorkKind::Activity,
         };
         entry.lacks_code(seat, |seat| seats.contains_key(seat));
         let mut others = seats.iter().filter(|(id, _)| !entry.lacking.contains(id));
-        others.any(|(_, other)| other.knows(&entry.group)) && self.give_back(&mut state, key)
+        others.any(|(_, other)| other.knows(&entry.group)) && self.requeue(&mut state, key)
     }
 
-    fn give_back(&self, state: &mut State, key: &Key) -> bool {
+    fn requeue(&self, state: &mut State, key: &Key) -> bool {
         let State {
             entries,
-            seats,
-            habits,
+            workers: seats,
+            affinity: habits,
             ..
         } = state;
         let Some(entry) = entries.get_mut(key) else {
             return false;
         };
-        let Place::Out(seat) = entry.place else {
+        let EntryState::Assigned(seat) = entry.state else {
             return false;
         };
         if habits.get(key) == Some(&seat) {
@@ -94,7 +102,7 @@ impl Desk {
             entry.reconsider();
             entry.group.declined_by.insert(seat);
         }
-        let offer = Offer {
+        let offer = DelayedOffer {
             key: key.clone(),
             number: entry.number,
             refusals: entry.refusals,
@@ -106,9 +114,9 @@ impl Desk {
     }
 
     /// Offers an entry again, after a pause, to a worker that has abandoned it.
-    fn offer_again(&self, offer: Offer, pause: Duration) {
+    fn offer_again(&self, offer: DelayedOffer, pause: Duration) {
         let me = self.me.clone();
-        tokio::spawn(named(async move {
+        tokio::spawn(name_task(async move {
             tokio::time::sleep(pause).await;
             if let Some(desk) = me.upgrade() {
                 desk.offer(&mut desk.state.lock(), &offer);
@@ -116,12 +124,16 @@ impl Desk {
         }));
     }
 
-    fn offer(&self, state: &mut State, offer: &Offer) {
+    fn offer(&self, state: &mut State, offer: &DelayedOffer) {
         let next = state
             .entries
             .get(&offer.key)
             .and_then(|entry| state.next_to_ask(&entry.group));
-        let State { entries, seats, .. } = state;
+        let State {
+            entries,
+            workers: seats,
+            ..
+        } = state;
         let is_meant =
             |entry: &&mut Entry| (entry.number, entry.refusals) == (offer.number, offer.refusals);
         let Some(entry) = entries.get_mut(&offer.key).filter(is_meant) else {
@@ -134,7 +146,7 @@ impl Desk {
             // A worker has connected that was not tried yet, and has no room.
             _ => entry.reconsider(),
         }
-        if entry.place == Place::Ready {
+        if entry.state == EntryState::Ready {
             // Its current queue is skipped for that worker.
             self.ready(state, &offer.key);
         }
@@ -142,7 +154,7 @@ impl Desk {
 
     /// A worker has disconnected. Items that every worker had abandoned, and that this one
     /// was offered again, go to the other workers without a pause.
-    pub(super) fn ask_others(&self, state: &mut State, id: u64, gone: &Seat) {
+    pub(super) fn ask_others(&self, state: &mut State, id: u64, gone: &WorkerSlot) {
         let was_asked = |entry: &Entry| {
             let group = &entry.group;
             entry.refusals > 0 && !group.declined_by.contains(&id) && gone.knows(group)
@@ -151,7 +163,7 @@ impl Desk {
         for (key, entry) in &mut state.entries {
             if was_asked(entry) {
                 entry.reconsider();
-                if entry.place == Place::Ready {
+                if entry.state == EntryState::Ready {
                     waiting.push(key.clone());
                 }
             }
@@ -159,7 +171,7 @@ impl Desk {
         for key in waiting {
             let entry = state.entries.get(&key);
             // It may have been assigned from its former queue by now.
-            if entry.is_some_and(|entry| entry.place == Place::Ready) {
+            if entry.is_some_and(|entry| entry.state == EntryState::Ready) {
                 self.ready(state, &key);
             }
         }
@@ -167,7 +179,7 @@ impl Desk {
 }
 
 /// Whether every worker that has code for an entry has abandoned it.
-fn is_refused(entry: &Entry, seats: &BTreeMap<u64, Seat>) -> bool {
+fn is_refused(entry: &Entry, seats: &BTreeMap<u64, WorkerSlot>) -> bool {
     let group = &entry.group;
     let mut known = seats.iter().filter(|(_, seat)| seat.knows(group));
     known.all(|(id, _)| group.declined_by.contains(id))

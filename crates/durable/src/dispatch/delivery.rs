@@ -6,7 +6,7 @@ use steadfast_core::limits;
 
 /// How work is delivered to workers.
 #[derive(Clone, Copy, Debug)]
-pub struct Delivery {
+pub struct DeliveryOptions {
     /// How long a worker may take for a turn or a batch.
     pub turn_lease: Duration,
     /// How long an activity stays assigned to a worker that has disconnected.
@@ -15,7 +15,7 @@ pub struct Delivery {
     pub is_poison_failed: bool,
 }
 
-impl Default for Delivery {
+impl Default for DeliveryOptions {
     fn default() -> Self {
         Self {
             turn_lease: limits::TURN_LEASE,

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use steadfast_core::id::Partition;
 use steadfast_partition::Address;
 
-use super::token::Token;
-use crate::command::{Request, Wish};
-use crate::event::Event;
+use super::token::DeliveryToken;
+use crate::command::{OperationRequest, WorkRequest};
+use crate::event::InstanceEvent;
 use crate::id::EntityId;
 use crate::moment::Moment;
 use crate::work::TurnResult;
@@ -19,7 +19,7 @@ pub(crate) type Key = (Partition, Bytes);
 
 /// The three kinds of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Sort {
+pub(crate) enum WorkKind {
     Turn,
     Activity,
     Batch,
@@ -27,8 +27,8 @@ pub(crate) enum Sort {
 
 /// What workers select work by.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Group {
-    pub(crate) sort: Sort,
+pub(crate) struct WorkGroup {
+    pub(crate) sort: WorkKind,
     pub(crate) name: String,
     pub(crate) version: Option<String>,
     /// For an activity without a version: that of its orchestration.
@@ -47,9 +47,9 @@ pub(crate) struct Entry {
     pub(crate) number: u64,
     pub(crate) from: Address,
     pub(crate) instance: String,
-    pub(crate) wish: Wish,
-    pub(crate) group: Group,
-    pub(crate) place: Place,
+    pub(crate) request: WorkRequest,
+    pub(crate) group: WorkGroup,
+    pub(crate) state: EntryState,
     /// Counts deliveries.
     pub(crate) attempt: u32,
     /// Deliveries in a row that were lost.
@@ -65,7 +65,7 @@ pub(crate) struct Entry {
     /// Parts of a result received so far.
     pub(crate) chunks: BTreeMap<u32, TurnResult>,
     /// What the worker was given.
-    pub(crate) given: Option<Given>,
+    pub(crate) given: Option<DeliveredWork>,
     /// The worker requests the history with the item.
     pub(crate) is_whole: bool,
     /// It was sent with a history that may be too long for its worker.
@@ -77,25 +77,25 @@ pub(crate) struct Entry {
 
 /// The state of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum EntryState {
     /// In the queue of its group.
     Ready,
     /// Delayed.
-    Resting,
+    Delayed,
     /// Assigned to a worker.
-    Out(u64),
+    Assigned(u64),
     /// Its result is being committed.
-    Back,
+    Committing,
 }
 
 /// What a worker was given, as far as its result needs it.
 #[derive(Clone, Debug)]
-pub(crate) enum Given {
+pub(crate) enum DeliveredWork {
     Turn {
         execution: String,
         generation: u64,
         at: Moment,
-        taken: Vec<Event>,
+        taken: Vec<InstanceEvent>,
     },
     Activity,
     Batch {
@@ -104,11 +104,11 @@ pub(crate) enum Given {
         front: u64,
         main: u64,
         /// The requests, each with the heads of the lanes behind it.
-        requests: Vec<(Request, u64, u64)>,
+        requests: Vec<(OperationRequest, u64, u64)>,
     },
 }
 
-impl Given {
+impl DeliveredWork {
     /// The number of operations of a batch.
     pub(crate) fn operations(&self) -> usize {
         match self {
@@ -119,14 +119,14 @@ impl Given {
 }
 
 impl Entry {
-    pub(crate) fn new(number: u64, from: Address, instance: String, wish: Wish) -> Self {
+    pub(crate) fn new(number: u64, from: Address, instance: String, request: WorkRequest) -> Self {
         Self {
             number,
-            group: group(&instance, &wish),
+            group: group(&instance, &request),
             from,
             instance,
-            wish,
-            place: Place::Resting,
+            request,
+            state: EntryState::Delayed,
             attempt: 0,
             lost: 0,
             unkept: 0,
@@ -143,7 +143,7 @@ impl Entry {
 
     /// Halves a batch whose result was lost: the result may exceed the size of one message.
     pub(crate) fn halve(&mut self) {
-        if let Some(given @ Given::Batch { .. }) = &self.given {
+        if let Some(given @ DeliveredWork::Batch { .. }) = &self.given {
             self.most = Some(given.operations().div_ceil(2));
         }
     }
@@ -185,14 +185,14 @@ impl Entry {
     }
 
     /// The token of the current delivery.
-    pub(crate) fn token(&self) -> Token {
-        match &self.wish {
-            Wish::Activity(order) => Token::Activity {
+    pub(crate) fn token(&self) -> DeliveryToken {
+        match &self.request {
+            WorkRequest::Activity(order) => DeliveryToken::Activity {
                 execution: order.execution.clone(),
                 number: order.number,
                 attempt: self.attempt,
             },
-            _ => Token::Turn {
+            _ => DeliveryToken::Turn {
                 number: self.number,
                 attempt: self.attempt,
             },
@@ -205,21 +205,24 @@ fn pause_after(times: u32) -> Duration {
     pause.min(LONGEST_PAUSE)
 }
 
-fn group(instance: &str, wish: &Wish) -> Group {
+fn group(instance: &str, wish: &WorkRequest) -> WorkGroup {
     let mut inherited = None;
     let (sort, name, version) = match wish {
-        Wish::Turn { name, version, .. } => (Sort::Turn, name.clone(), version.clone()),
-        Wish::Activity(order) => {
+        WorkRequest::Turn { name, version, .. } => (WorkKind::Turn, name.clone(), version.clone()),
+        WorkRequest::Activity(order) => {
             let task = &order.task;
             inherited = order.inherited.clone().filter(|_| task.version.is_none());
-            (Sort::Activity, task.name.clone(), task.version.clone())
+            (WorkKind::Activity, task.name.clone(), task.version.clone())
         }
-        Wish::Batch { .. } | Wish::Changed | Wish::Closed | Wish::Answer { .. } => {
+        WorkRequest::Batch { .. }
+        | WorkRequest::Changed
+        | WorkRequest::Closed
+        | WorkRequest::Answer { .. } => {
             let name = EntityId::parse(instance).map(|id| id.name().to_owned());
-            (Sort::Batch, name.unwrap_or_default(), None)
+            (WorkKind::Batch, name.unwrap_or_default(), None)
         }
     };
-    Group {
+    WorkGroup {
         sort,
         name,
         version,

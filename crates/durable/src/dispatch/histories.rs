@@ -9,18 +9,18 @@ use std::sync::atomic::AtomicU64;
 
 use steadfast_core::limits;
 
-use super::hub_cache::{HubCache, HubCaches, Weigh};
-use crate::event::Event;
+use super::hub_cache::{CacheWeight, HubCache, HubCaches};
+use crate::event::InstanceEvent;
 
 /// Recently read histories of one task hub.
 pub(super) struct Histories {
-    cache: HubCache<Arc<History>>,
+    cache: HubCache<Arc<CachedHistory>>,
     /// The number of rows read and decoded.
     pub(super) read: AtomicU64,
 }
 
 /// The histories of all task hubs.
-pub(super) type SharedHistories = HubCaches<Arc<History>>;
+pub(super) type SharedHistories = HubCaches<Arc<CachedHistory>>;
 
 /// An empty cache.
 pub(super) fn histories() -> SharedHistories {
@@ -29,21 +29,21 @@ pub(super) fn histories() -> SharedHistories {
 
 /// The committed events of an execution, as far as they were read.
 #[derive(Clone, Default)]
-pub(super) struct History {
+pub(super) struct CachedHistory {
     pub(super) execution: String,
     pub(super) rewrites: u64,
-    pub(super) turns: Vec<Arc<Vec<Event>>>,
+    pub(super) turns: Vec<Arc<Vec<InstanceEvent>>>,
     /// Its bytes in storage.
     pub(super) bytes: u64,
     /// Its approximate bytes in memory.
     memory: u64,
 }
 
-impl History {
+impl CachedHistory {
     /// Adds the events of a row of `bytes` bytes.
-    pub(super) fn push(&mut self, events: Vec<Event>, bytes: usize) {
-        let texts: usize = events.iter().map(Event::size).sum();
-        let events_bytes = events.capacity() * size_of::<Event>();
+    pub(super) fn push(&mut self, events: Vec<InstanceEvent>, bytes: usize) {
+        let texts: usize = events.iter().map(InstanceEvent::size).sum();
+        let events_bytes = events.capacity() * size_of::<InstanceEvent>();
         self.bytes += bytes as u64;
         self.memory += (texts + events_bytes + AROUND) as u64;
         self.turns.push(Arc::new(events));
@@ -53,7 +53,7 @@ impl History {
 /// The overhead of a history, and of each of its rows, in bytes.
 const AROUND: usize = 64;
 
-impl Weigh for Arc<History> {
+impl CacheWeight for Arc<CachedHistory> {
     fn bytes(&self) -> usize {
         self.execution.len() + 2 * AROUND + self.memory as usize
     }
@@ -67,11 +67,11 @@ impl Histories {
         }
     }
 
-    pub(super) fn get(&self, key: &[u8]) -> Option<Arc<History>> {
+    pub(super) fn get(&self, key: &[u8]) -> Option<Arc<CachedHistory>> {
         self.cache.get(key)
     }
 
-    pub(super) fn keep(&self, key: &[u8], history: &Arc<History>) {
+    pub(super) fn keep(&self, key: &[u8], history: &Arc<CachedHistory>) {
         self.cache.insert(key, Arc::clone(history));
     }
 
@@ -84,23 +84,23 @@ impl Histories {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::What;
+    use crate::event::EventKind;
     use crate::moment::Moment;
 
     #[test]
     fn histories_of_all_task_hubs_stay_within_their_bound_in_memory() {
         const BOUND: u64 = 4 << 20;
-        let small = || Event::plain(Moment::default(), What::TurnStarted);
+        let small = || InstanceEvent::plain(Moment::default(), EventKind::TurnStarted);
         let large = || {
             let input = Some("x".repeat(10_000));
             let name = "e".to_owned();
-            Event::plain(Moment::default(), What::EventRaised { name, input })
+            InstanceEvent::plain(Moment::default(), EventKind::EventRaised { name, input })
         };
         let shared = SharedHistories::new(BOUND, BOUND / 2);
         let hubs = [(); 4].map(|()| Histories::new(&shared));
         let measured = allocation_counter::measure(|| {
             for number in 0..2_000u32 {
-                let mut history = History::default();
+                let mut history = CachedHistory::default();
                 history.push((0..100).map(|_| small()).collect(), 400);
                 history.push((0..number % 3).map(|_| large()).collect(), 30_000);
                 let key = format!("hub {} instance {number}", number % 4);
@@ -123,9 +123,9 @@ mod tests {
         let shared = histories();
         let (small, greedy) = (Histories::new(&shared), Histories::new(&shared));
         let history = |memory| {
-            Arc::new(History {
+            Arc::new(CachedHistory {
                 memory,
-                ..History::default()
+                ..CachedHistory::default()
             })
         };
         small.keep(b"one", &history(1_000));

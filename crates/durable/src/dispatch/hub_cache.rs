@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 /// A value whose memory is counted.
-pub(super) trait Weigh: Clone {
+pub(super) trait CacheWeight: Clone {
     /// Approximate bytes of the value beside its table entry.
     fn bytes(&self) -> usize;
 }
@@ -23,29 +23,29 @@ const AROUND: usize = 256;
 const EVICTED_PART: u64 = 32;
 
 /// The caches of all task hubs. Clones are the same.
-pub(super) struct HubCaches<V>(Arc<Shared<V>>);
+pub(super) struct HubCaches<V>(Arc<SharedCaches<V>>);
 
-struct Shared<V> {
+struct SharedCaches<V> {
     bound: u64,
     share: u64,
     /// Bytes in all caches.
     bytes: AtomicU64,
-    caches: Mutex<Registry<V>>,
+    caches: Mutex<CacheRegistry<V>>,
 }
 
-struct Registry<V> {
+struct CacheRegistry<V> {
     next: u64,
-    caches: HashMap<u64, Arc<Mutex<Entries<V>>>>,
+    caches: HashMap<u64, Arc<Mutex<CacheEntries<V>>>>,
 }
 
 /// The cache of one task hub.
-pub(super) struct HubCache<V: Weigh> {
-    shared: Arc<Shared<V>>,
+pub(super) struct HubCache<V: CacheWeight> {
+    shared: Arc<SharedCaches<V>>,
     id: u64,
-    entries: Arc<Mutex<Entries<V>>>,
+    entries: Arc<Mutex<CacheEntries<V>>>,
 }
 
-struct Entries<V> {
+struct CacheEntries<V> {
     bytes: u64,
     table: HashMap<Arc<[u8]>, Entry<V>>,
     /// Keys, the oldest first; some of them may have been removed.
@@ -59,14 +59,14 @@ struct Entry<V> {
     is_used: bool,
 }
 
-impl<V: Weigh> HubCaches<V> {
+impl<V: CacheWeight> HubCaches<V> {
     /// Caches of at most `bound` bytes in all and `share` bytes per task hub.
     pub(super) fn new(bound: u64, share: u64) -> Self {
-        let registry = Registry {
+        let registry = CacheRegistry {
             next: 0,
             caches: HashMap::new(),
         };
-        Self(Arc::new(Shared {
+        Self(Arc::new(SharedCaches {
             bound,
             share,
             bytes: AtomicU64::new(0),
@@ -76,7 +76,7 @@ impl<V: Weigh> HubCaches<V> {
 
     /// An empty cache for a task hub.
     pub(super) fn hub(&self) -> HubCache<V> {
-        let entries = Arc::new(Mutex::new(Entries {
+        let entries = Arc::new(Mutex::new(CacheEntries {
             bytes: 0,
             table: HashMap::new(),
             queue: VecDeque::new(),
@@ -105,7 +105,7 @@ impl<V> Clone for HubCaches<V> {
     }
 }
 
-impl<V: Weigh> Shared<V> {
+impl<V: CacheWeight> SharedCaches<V> {
     /// Evicts from the fullest caches until there is room.
     fn make_room(&self) {
         let registry = self.caches.lock();
@@ -115,7 +115,7 @@ impl<V: Weigh> Shared<V> {
         }
         let low = self.bound - self.bound / EVICTED_PART;
         while kept() > low {
-            let weigh = |entries: &&Arc<Mutex<Entries<V>>>| entries.lock().bytes;
+            let weigh = |entries: &&Arc<Mutex<CacheEntries<V>>>| entries.lock().bytes;
             let Some(fullest) = registry.caches.values().max_by_key(weigh) else {
                 return;
             };
@@ -132,7 +132,7 @@ impl<V: Weigh> Shared<V> {
     }
 }
 
-impl<V: Weigh> HubCache<V> {
+impl<V: CacheWeight> HubCache<V> {
     pub(super) fn get(&self, key: &[u8]) -> Option<V> {
         let mut entries = self.entries.lock();
         let entry = entries.table.get_mut(key)?;
@@ -173,7 +173,7 @@ impl<V: Weigh> HubCache<V> {
     }
 }
 
-impl<V: Weigh> Drop for HubCache<V> {
+impl<V: CacheWeight> Drop for HubCache<V> {
     fn drop(&mut self) {
         self.shared.caches.lock().caches.remove(&self.id);
         let mut entries = self.entries.lock();
@@ -182,9 +182,9 @@ impl<V: Weigh> Drop for HubCache<V> {
     }
 }
 
-impl<V: Weigh> Entries<V> {
+impl<V: CacheWeight> CacheEntries<V> {
     /// Returns the previous value of the key.
-    fn insert(&mut self, key: &[u8], value: V, bytes: u64, shared: &Shared<V>) -> Option<V> {
+    fn insert(&mut self, key: &[u8], value: V, bytes: u64, shared: &SharedCaches<V>) -> Option<V> {
         self.bytes += bytes;
         shared.bytes.fetch_add(bytes, Ordering::Relaxed);
         if let Some(entry) = self.table.get_mut(key) {
@@ -207,7 +207,7 @@ impl<V: Weigh> Entries<V> {
 
     /// Removes the oldest entries that were not read recently until at most `target` bytes
     /// are left.
-    fn evict(&mut self, target: u64, shared: &Shared<V>) -> Vec<V> {
+    fn evict(&mut self, target: u64, shared: &SharedCaches<V>) -> Vec<V> {
         let mut evicted = Vec::new();
         while self.bytes > target {
             let Some(key) = self.queue.pop_front() else {
@@ -234,7 +234,7 @@ impl<V: Weigh> Entries<V> {
         evicted
     }
 
-    fn uncount(&mut self, bytes: u64, shared: &Shared<V>) {
+    fn uncount(&mut self, bytes: u64, shared: &SharedCaches<V>) {
         self.bytes -= bytes;
         shared.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
@@ -270,7 +270,7 @@ mod tests {
     #[derive(Clone)]
     struct Text(Arc<str>);
 
-    impl Weigh for Text {
+    impl CacheWeight for Text {
         fn bytes(&self) -> usize {
             self.0.len()
         }

@@ -6,54 +6,57 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use steadfast_core::clock::Timestamp;
-use steadfast_core::codec::Malformed;
-use steadfast_core::id::Table;
+use steadfast_core::codec::DecodeError;
+use steadfast_core::id::TableId;
 use steadfast_core::limits;
-use steadfast_core::task::named;
+use steadfast_core::task::name_task;
 use steadfast_partition::{
-    Address, Door, Envelope, Error as PartitionError, Glance, Message, Row, Scan, Window,
+    Address, Envelope, Error as PartitionError, Mailbox, Message, ReadView, RemoteReader, Scan,
+    TableRow,
 };
 use tokio::sync::mpsc;
 
-use super::desk::Desk;
-use super::entry::{Given, Key};
-use super::histories::History;
-use super::seat::Recipient;
-use crate::command::{Ask, Order, Request, TaskDone, Wish};
-use crate::entity::{Entity, FRONT, MAIN, Queued};
-use crate::event::{Event, What};
-use crate::failure::Failure;
-use crate::instance::{Instance, Stored};
+use super::entry::{DeliveredWork, Key};
+use super::histories::CachedHistory;
+use super::work_queue::WorkQueue;
+use super::worker_slot::Recipient;
+use crate::command::{
+    ActivityCompletion, ActivityWorkRequest, Command, OperationRequest, WorkRequest,
+};
+use crate::entity::{EntityRecord, FRONT, MAIN, QueueRecord};
+use crate::event::{EventKind, InstanceEvent};
+use crate::failure::FailureDetails;
+use crate::instance::{InboxRecord, InstanceRecord};
 use crate::moment::Moment;
 use crate::rows::{
     self, ENTITIES, HISTORY, INBOX, INSTANCES, QUEUE, STATES, TASKS, key_of, marked, numbered,
 };
-use crate::work::{ActivityWork, BatchWork, Item, TurnWork, Work};
+use crate::work::{ActivityWork, BatchWork, TurnWork, WorkDelivery, WorkPayload};
 
 /// What a worker is given, or `None` if there is nothing to do any more.
-type Found = Result<Option<(Work, Given)>, Unread>;
+type LoadResult = Result<Option<(WorkPayload, DeliveredWork)>, LoadError>;
 
 /// Why rows could not be read; a retry may succeed.
-pub(super) enum Unread {
+pub(super) enum LoadError {
     /// The partition did not answer.
-    Unheard,
+    Unavailable,
     /// The rows are inconsistent: damaged, or changed while they were read.
     Inconsistent,
 }
 
-impl From<PartitionError> for Unread {
+impl From<PartitionError> for LoadError {
     fn from(_: PartitionError) -> Self {
-        Self::Unheard
+        Self::Unavailable
     }
 }
 
-impl From<Malformed> for Unread {
-    fn from(_: Malformed) -> Self {
+impl From<DecodeError> for LoadError {
+    fn from(_: DecodeError) -> Self {
         Self::Inconsistent
     }
 }
 
-impl Desk {
+impl WorkQueue {
     /// Reads what the worker needs and sends it. If there is nothing to do any more, removes
     /// the entry.
     pub(super) async fn load(self: Arc<Self>, key: Key, number: u64, attempt: u32, to: Recipient) {
@@ -61,23 +64,23 @@ impl Desk {
             let state = self.state.lock();
             match state.entries.get(&key) {
                 Some(entry) if entry.number == number => {
-                    let (wish, most) = (entry.wish.clone(), entry.most);
+                    let (wish, most) = (entry.request.clone(), entry.most);
                     (entry.from.clone(), entry.instance.clone(), wish, most)
                 }
                 _ => return,
             }
         };
-        let found = match self.router.door(key.0) {
+        let found = match self.router.mailbox(key.0) {
             Some(door) => match wish {
-                Wish::Turn { generation, .. } => {
+                WorkRequest::Turn { generation, .. } => {
                     self.turn(&door, &from, instance, generation, &to).await
                 }
-                Wish::Activity(order) => activity(&door, &from, instance, order).await,
-                Wish::Batch { generation } => {
+                WorkRequest::Activity(order) => activity(&door, &from, instance, order).await,
+                WorkRequest::Batch { generation } => {
                     let most = most.unwrap_or(limits::BATCH_OPERATIONS);
                     batch(&door, &from, instance, generation, most).await
                 }
-                Wish::Changed | Wish::Closed | Wish::Answer { .. } => Ok(None),
+                WorkRequest::Changed | WorkRequest::Closed | WorkRequest::Answer { .. } => Ok(None),
             },
             // The next owner of the partition requests it again.
             None => Ok(None),
@@ -90,8 +93,8 @@ impl Desk {
         key: &Key,
         number: u64,
         attempt: u32,
-        found: Found,
-        sender: &mpsc::UnboundedSender<Item>,
+        found: LoadResult,
+        sender: &mpsc::UnboundedSender<WorkDelivery>,
     ) {
         let mut state = self.state.lock();
         let entry = state.entries.get_mut(key);
@@ -101,32 +104,32 @@ impl Desk {
         match found {
             Ok(Some((mut work, given))) => {
                 entry.given = Some(given);
-                if let Work::Turn(turn) = &mut work {
+                if let WorkPayload::Turn(turn) = &mut work {
                     turn.is_whole = entry.is_whole;
                 }
                 let token = entry.token().to_string();
                 // The items of a disconnected worker are assigned again.
-                let _ = sender.send(Item { token, work });
+                let _ = sender.send(WorkDelivery { token, work });
             }
             Ok(None) => {
                 drop(state);
                 self.done(key);
             }
-            Err(Unread::Unheard) => self.try_later(&mut state, key),
-            Err(Unread::Inconsistent) => self.lose(&mut state, key),
+            Err(LoadError::Unavailable) => self.try_later(&mut state, key),
+            Err(LoadError::Inconsistent) => self.delivery_lost(&mut state, key),
         }
     }
 
     async fn turn(
         &self,
-        door: &Door,
+        door: &Mailbox,
         from: &Address,
         instance: String,
         generation: u64,
         to: &Recipient,
-    ) -> Found {
+    ) -> LoadResult {
         let key = key_of(from);
-        let row: Option<Instance> = read(door, INSTANCES, &key).await?;
+        let row: Option<InstanceRecord> = read(door, INSTANCES, &key).await?;
         let Some(row) = row.filter(|row| row.generation == generation && row.is_open) else {
             return Ok(None);
         };
@@ -141,7 +144,7 @@ impl Desk {
         let now = self.clock.now().max(Timestamp(row.clock.0 + 1));
         let at = Moment::from(now);
         let mut new = Vec::with_capacity(taken.len() + 1);
-        new.push(Event::plain(at, What::TurnStarted));
+        new.push(InstanceEvent::plain(at, EventKind::TurnStarted));
         new.extend_from_slice(&taken);
         let work = TurnWork {
             instance,
@@ -153,23 +156,23 @@ impl Desk {
             is_whole: false,
             remembered,
         };
-        let given = Given::Turn {
+        let given = DeliveredWork::Turn {
             execution: row.execution,
             generation,
             at,
             taken,
         };
-        Ok(Some((Work::Turn(Box::new(work)), given)))
+        Ok(Some((WorkPayload::Turn(Box::new(work)), given)))
     }
 
     async fn history(
         &self,
-        door: &Door,
+        door: &Mailbox,
         key: &[u8],
-        row: &Instance,
-    ) -> Result<Arc<History>, Unread> {
+        row: &InstanceRecord,
+    ) -> Result<Arc<CachedHistory>, LoadError> {
         let known = self.histories.get(key);
-        let is_same = |known: &Arc<History>| {
+        let is_same = |known: &Arc<CachedHistory>| {
             let is_known = known.execution == row.execution && known.rewrites == row.rewrites;
             is_known && known.turns.len() as u64 <= row.turns
         };
@@ -186,7 +189,7 @@ impl Desk {
             history.push(rows::decode(&found)?, found.len());
         }
         if history.turns.len() as u64 != row.turns {
-            return Err(Unread::Inconsistent);
+            return Err(LoadError::Inconsistent);
         }
         let history = Arc::new(history);
         self.histories.keep(key, &history);
@@ -194,58 +197,77 @@ impl Desk {
     }
 
     /// Fails an instance whose work is lost again and again.
-    pub(super) fn fail(&self, key: &Key, from: Address, wish: &Wish, failure: Failure) {
-        let (Some(door), wish) = (self.router.door(key.0), wish.clone()) else {
+    pub(super) fn fail(
+        &self,
+        key: &Key,
+        from: Address,
+        wish: &WorkRequest,
+        failure: FailureDetails,
+    ) {
+        let (Some(door), wish) = (self.router.mailbox(key.0), wish.clone()) else {
             return;
         };
         let ask = match wish {
-            Wish::Activity(order) => Ask::TaskDone(TaskDone {
+            WorkRequest::Activity(order) => Command::TaskDone(ActivityCompletion {
                 execution: order.execution,
                 number: order.number,
                 result: None,
                 failure: Some(failure),
             }),
-            Wish::Turn { .. } => {
-                tokio::spawn(named(async move {
+            WorkRequest::Turn { .. } => {
+                tokio::spawn(name_task(async move {
                     let row = door.row(INSTANCES, &key_of(&from)).await.ok().flatten();
-                    let row: Option<Instance> = row.and_then(|row| rows::decode(&row).ok());
-                    if let Some(Instance { execution, .. }) = row {
-                        let ask = Ask::GiveUp { execution, failure };
+                    let row: Option<InstanceRecord> = row.and_then(|row| rows::decode(&row).ok());
+                    if let Some(InstanceRecord { execution, .. }) = row {
+                        let ask = Command::GiveUp { execution, failure };
                         door.post(Envelope::new(from, ask.encode()));
                     }
                 }));
                 return;
             }
             // An entity cannot fail as a whole; its requests stay.
-            Wish::Batch { .. } | Wish::Changed | Wish::Closed | Wish::Answer { .. } => return,
+            WorkRequest::Batch { .. }
+            | WorkRequest::Changed
+            | WorkRequest::Closed
+            | WorkRequest::Answer { .. } => return,
         };
         door.post(Envelope::new(from, ask.encode()));
     }
 }
 
 /// The events for a turn: the front of the inbox.
-async fn inbox(door: &Door, key: &[u8], row: &Instance) -> Result<Vec<Event>, Unread> {
+async fn inbox(
+    door: &Mailbox,
+    key: &[u8],
+    row: &InstanceRecord,
+) -> Result<Vec<InstanceEvent>, LoadError> {
     let end = row.inbox_end.min(row.inbox + limits::TURN_EVENTS as u64);
     let found = run(door, INBOX, key, row.inbox..end, limits::WORK_BYTES).await?;
     let (mut events, mut bytes) = (Vec::with_capacity(found.len()), 0);
     for (expected, (number, found)) in (row.inbox..).zip(found) {
         if number != expected {
-            return Err(Unread::Inconsistent);
+            return Err(LoadError::Inconsistent);
         }
         bytes += found.len();
         if bytes > limits::WORK_BYTES && !events.is_empty() {
             break;
         }
-        let stored: Stored = rows::decode(&found)?;
+        let stored: InboxRecord = rows::decode(&found)?;
         events.push(stored.event);
     }
-    match events.is_empty() && row.inbox < end {
-        true => Err(Unread::Inconsistent),
-        false => Ok(events),
+    if events.is_empty() && row.inbox < end {
+        Err(LoadError::Inconsistent)
+    } else {
+        Ok(events)
     }
 }
 
-async fn activity(door: &Door, from: &Address, instance: String, order: Order) -> Found {
+async fn activity(
+    door: &Mailbox,
+    from: &Address,
+    instance: String,
+    order: ActivityWorkRequest,
+) -> LoadResult {
     let key = numbered(&key_of(from), order.number);
     if door.row(TASKS, &key).await?.is_none() {
         return Ok(None);
@@ -256,22 +278,32 @@ async fn activity(door: &Door, from: &Address, instance: String, order: Order) -
         id: order.id,
         task: order.task,
     };
-    Ok(Some((Work::Activity(Box::new(work)), Given::Activity)))
+    Ok(Some((
+        WorkPayload::Activity(Box::new(work)),
+        DeliveredWork::Activity,
+    )))
 }
 
-async fn batch(door: &Door, from: &Address, entity: String, generation: u64, most: usize) -> Found {
+async fn batch(
+    door: &Mailbox,
+    from: &Address,
+    entity: String,
+    generation: u64,
+    most: usize,
+) -> LoadResult {
     let key = key_of(from);
-    let row: Option<Entity> = read(door, ENTITIES, &key).await?;
+    let row: Option<EntityRecord> = read(door, ENTITIES, &key).await?;
     let Some(row) = row.filter(|row| row.generation == generation && row.is_open) else {
         return Ok(None);
     };
     let mut requests = requests(door, &key, &row, most).await?;
     if requests.is_empty() {
-        return Err(Unread::Inconsistent);
+        return Err(LoadError::Inconsistent);
     }
-    let state = match row.exists {
-        true => door.row(STATES, &key).await?,
-        false => None,
+    let state = if row.exists {
+        door.row(STATES, &key).await?
+    } else {
+        None
     };
     let state_bytes = state.as_ref().map_or(0, Bytes::len);
     requests.truncate(answerable(&requests, state_bytes));
@@ -283,24 +315,25 @@ async fn batch(door: &Door, from: &Address, entity: String, generation: u64, mos
         entity,
         state,
     };
-    let given = Given::Batch {
+    let given = DeliveredWork::Batch {
         generation,
         front: row.front,
         main: row.main,
         requests,
     };
-    Ok(Some((Work::Batch(Box::new(work)), given)))
+    Ok(Some((WorkPayload::Batch(Box::new(work)), given)))
 }
 
 /// How many requests fit into a batch that can be committed even if every call returns
 /// the whole state.
-fn answerable(requests: &[(Request, u64, u64)], state_bytes: usize) -> usize {
+fn answerable(requests: &[(OperationRequest, u64, u64)], state_bytes: usize) -> usize {
     let mut room = limits::BATCH_COMMIT_BYTES.saturating_sub(state_bytes);
     let mut count = 0;
     for (request, ..) in requests {
-        let answer = match request.requested.is_signal {
-            true => 0,
-            false => state_bytes,
+        let answer = if request.requested.is_signal {
+            0
+        } else {
+            state_bytes
         };
         if answer > room && count > 0 {
             break;
@@ -313,15 +346,15 @@ fn answerable(requests: &[(Request, u64, u64)], state_bytes: usize) -> usize {
 
 /// The requests that may run now, each with the heads of the lanes behind it.
 async fn requests(
-    door: &Door,
+    door: &Mailbox,
     key: &[u8],
-    row: &Entity,
+    row: &EntityRecord,
     most: usize,
-) -> Result<Vec<(Request, u64, u64)>, Unread> {
+) -> Result<Vec<(OperationRequest, u64, u64)>, LoadError> {
     let (mut front, mut main) = (row.front, row.main);
     let mut queued = lane_rows(door, key, FRONT, row.front, row.front_end).await?;
     let fronts = queued.len();
-    if row.held.is_none() {
+    if row.lock_holder.is_none() {
         let rest = most.saturating_sub(fronts) as u64;
         let end = row.main_end.min(row.main + rest);
         queued.extend(lane_rows(door, key, MAIN, row.main, end).await?);
@@ -333,12 +366,13 @@ async fn requests(
         if is_full && !requests.is_empty() {
             break;
         }
-        let Queued::Request(request) = queued else {
+        let QueueRecord::Request(request) = queued else {
             break;
         };
-        match place < fronts {
-            true => front = number + 1,
-            false => main = number + 1,
+        if place < fronts {
+            front = number + 1
+        } else {
+            main = number + 1
         }
         requests.push((request, front, main));
     }
@@ -347,12 +381,12 @@ async fn requests(
 
 /// The waiting rows of a lane; withdrawn numbers are missing.
 async fn lane_rows(
-    door: &Door,
+    door: &Mailbox,
     key: &[u8],
     which: u8,
     first: u64,
     end: u64,
-) -> Result<Vec<(u64, Queued, usize)>, Unread> {
+) -> Result<Vec<(u64, QueueRecord, usize)>, LoadError> {
     let lane = marked(key, which);
     let found = run(door, QUEUE, &lane, first..end, limits::WORK_BYTES).await?;
     let mut queued = Vec::with_capacity(found.len());
@@ -367,12 +401,12 @@ async fn lane_rows(
 /// snapshot, but nothing removes the rows of an open turn or batch; if an instance ends
 /// in between, its result is ignored.
 async fn run(
-    door: &Door,
-    table: Table,
+    door: &Mailbox,
+    table: TableId,
     key: &[u8],
     numbers: Range<u64>,
     bytes: usize,
-) -> Result<Vec<(u64, Bytes)>, Unread> {
+) -> Result<Vec<(u64, Bytes)>, LoadError> {
     let mut found = Vec::new();
     if numbers.is_empty() {
         return Ok(found);
@@ -389,7 +423,7 @@ async fn run(
         }
         return Ok(found);
     }
-    let glance = Window::from(door.clone()).glance()?;
+    let glance = RemoteReader::from(door.clone()).view()?;
     let mut from = Bound::Included(Bytes::from(numbered(key, numbers.start)));
     let to = Bytes::from(numbered(key, numbers.end));
     let mut limit = FEW as usize;
@@ -410,7 +444,7 @@ async fn run(
                 .key
                 .last_chunk::<8>()
                 .copied()
-                .ok_or(Unread::Inconsistent)?;
+                .ok_or(LoadError::Inconsistent)?;
             has += row.value.len();
             found.push((u64::from_be_bytes(number), row.value));
         }
@@ -427,10 +461,10 @@ async fn run(
 const FEW: u64 = 32;
 
 async fn read<R: steadfast_collections::schema::Record>(
-    door: &Door,
-    table: Table,
+    door: &Mailbox,
+    table: TableId,
     key: &[u8],
-) -> Result<Option<R>, Unread> {
+) -> Result<Option<R>, LoadError> {
     match door.row(table, key).await? {
         Some(row) => Ok(Some(rows::decode(&row)?)),
         None => Ok(None),
@@ -439,11 +473,11 @@ async fn read<R: steadfast_collections::schema::Record>(
 
 /// All rows from one key on and before another.
 pub(crate) async fn scan(
-    glance: &Glance,
-    table: Table,
+    glance: &ReadView,
+    table: TableId,
     from: Vec<u8>,
     to: Vec<u8>,
-) -> Result<Vec<Row>, PartitionError> {
+) -> Result<Vec<TableRow>, PartitionError> {
     let mut found = Vec::new();
     let mut from = Bound::Included(Bytes::from(from));
     let to = Bytes::from(to);

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Identifies a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Token {
+pub(crate) enum DeliveryToken {
     /// A turn or a batch: only the newest delivery counts.
     Turn { number: u64, attempt: u32 },
     /// An activity: every delivery counts while the activity is open, also after a restart
@@ -16,7 +16,7 @@ pub(crate) enum Token {
     },
 }
 
-impl Token {
+impl DeliveryToken {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split(':');
         let token = match parts.next()? {
@@ -43,7 +43,7 @@ fn hex(text: &str) -> Option<u64> {
     u64::from_str_radix(text, 16).ok()
 }
 
-impl fmt::Display for Token {
+impl fmt::Display for DeliveryToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Turn { number, attempt } => write!(f, "t:{number:x}:{attempt:x}"),
@@ -63,18 +63,18 @@ mod tests {
     #[test]
     fn a_token_comes_back_as_written() {
         let tokens = [
-            Token::Turn {
+            DeliveryToken::Turn {
                 number: 77,
                 attempt: 3,
             },
-            Token::Activity {
+            DeliveryToken::Activity {
                 execution: "a:b".into(),
                 number: 255,
                 attempt: 0,
             },
         ];
         for token in tokens {
-            assert_eq!(Token::parse(&token.to_string()), Some(token));
+            assert_eq!(DeliveryToken::parse(&token.to_string()), Some(token));
         }
         for bad in [
             "",
@@ -85,7 +85,7 @@ mod tests {
             "a:z:1:e",
             "t:1:fffffffff",
         ] {
-            assert_eq!(Token::parse(bad), None, "{bad:?}");
+            assert_eq!(DeliveryToken::parse(bad), None, "{bad:?}");
         }
     }
 }

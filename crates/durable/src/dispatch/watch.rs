@@ -6,9 +6,9 @@ use std::sync::Weak;
 use steadfast_core::limits;
 use tokio::time::Instant;
 
-use super::desk::{Desk, State};
-use super::entry::{Entry, Key, Place};
-use super::lease::Lease;
+use super::delivery_lease::DeliveryLease;
+use super::entry::{Entry, EntryState, Key};
+use super::work_queue::{State, WorkQueue};
 
 impl State {
     /// Releases capacity after a burst: no item is assigned any more.
@@ -21,7 +21,7 @@ impl State {
 /// The capacity that is kept.
 const SPARE: usize = 1024;
 
-impl Desk {
+impl WorkQueue {
     /// Ends leases at their deadlines until there are none.
     pub(super) async fn watch(me: Weak<Self>) {
         loop {
@@ -38,7 +38,7 @@ impl Desk {
                         break;
                     };
                     if is_out(&state.entries, &lease) {
-                        desk.lose(&mut state, &lease.key);
+                        desk.delivery_lost(&mut state, &lease.key);
                     }
                 }
                 match state.leases.queue.front() {
@@ -55,23 +55,23 @@ impl Desk {
     }
 
     /// Removes unused affinities until there are none.
-    pub(super) async fn age_habits(me: Weak<Self>) {
+    pub(super) async fn age_affinity(me: Weak<Self>) {
         loop {
             tokio::time::sleep(limits::HABIT_AGE).await;
             let Some(desk) = me.upgrade() else {
                 return;
             };
-            if !desk.state.lock().habits.age() {
+            if !desk.state.lock().affinity.age() {
                 return;
             }
         }
     }
 }
 
-fn is_out(entries: &HashMap<Key, Entry>, lease: &Lease) -> bool {
+fn is_out(entries: &HashMap<Key, Entry>, lease: &DeliveryLease) -> bool {
     let entry = entries.get(&lease.key);
     entry.is_some_and(|entry| {
         let is_same = entry.number == lease.number && entry.attempt == lease.attempt;
-        is_same && matches!(entry.place, Place::Out(_))
+        is_same && matches!(entry.state, EntryState::Assigned(_))
     })
 }

@@ -1,23 +1,30 @@
 //! Commits batch results of workers.
 
 use bytes::Bytes;
-use steadfast_partition::{Address, Envelope, Halt, Turn};
+use steadfast_partition::{Address, Envelope, Turn, TurnError};
 
 use super::outcome::Outcome;
-use super::queue::{Seen, seen_key};
-use super::record::{FRONT, MAIN, Present};
-use crate::command::{Answered, Ask, BatchDone, Begin, Letter, Request, Say, Wish};
-use crate::event::{Operation, Parent, Task, What};
+use super::queue::{RequestRecord, seen_key};
+use super::record::{FRONT, LoadedEntity, MAIN};
+use crate::command::{
+    BatchCompletion, Command, CompletedOperation, ExternalMessage, NewExecution, OperationRequest,
+    Reply, WorkRequest,
+};
+use crate::event::{EntityOperation, EventKind, Parent, Task};
 use crate::id;
 use crate::moment::Moment;
 use crate::rows::{self, SEEN, STATES};
-use crate::work::{EntityAction, Requested};
+use crate::work::{EntityAction, QueuedOperation};
 
 /// Commits the results of a batch.
-pub(crate) fn batch_done(turn: &mut Turn<'_>, to: &Address, done: &BatchDone) -> Result<Say, Halt> {
-    let mut entity = Present::find(turn, to)?;
+pub(crate) fn batch_done(
+    turn: &mut Turn<'_>,
+    to: &Address,
+    done: &BatchCompletion,
+) -> Result<Reply, TurnError> {
+    let mut entity = LoadedEntity::find(turn, to)?;
     if !entity.row.is_open || entity.row.generation != done.generation {
-        return Ok(Say::Ignored);
+        return Ok(Reply::Ignored);
     }
     entity.close();
     entity.take(done);
@@ -32,12 +39,12 @@ pub(crate) fn batch_done(turn: &mut Turn<'_>, to: &Address, done: &BatchDone) ->
     }
     entity.settle()?;
     entity.save();
-    Ok(Say::Done)
+    Ok(Reply::Done)
 }
 
-impl Present<'_, '_> {
+impl LoadedEntity<'_, '_> {
     /// Removes completed requests from their lanes.
-    fn take(&mut self, done: &BatchDone) {
+    fn take(&mut self, done: &BatchCompletion) {
         let (front, main) = (
             done.front.min(self.row.front_end),
             done.main.min(self.row.main_end),
@@ -62,8 +69,8 @@ impl Present<'_, '_> {
     }
 
     /// Sends the outcome of a request to its caller.
-    pub(super) fn answer(&mut self, answered: &Answered) -> Result<(), Halt> {
-        let Answered { request, outcome } = answered;
+    pub(super) fn answer(&mut self, answered: &CompletedOperation) -> Result<(), TurnError> {
+        let CompletedOperation { request, outcome } = answered;
         let operation = &request.requested.operation;
         if let Some(client) = request.client {
             if client.is_repeatable && client.is_call {
@@ -71,11 +78,12 @@ impl Present<'_, '_> {
                 // A row that has expired stays deleted: its timer has already fired.
                 if self.turn.get(SEEN, &key)?.is_some() {
                     let outcome = Some(outcome.clone());
-                    self.turn.put(SEEN, &key, rows::encode(&Seen { outcome }));
+                    self.turn
+                        .put(SEEN, &key, rows::encode(&RequestRecord { outcome }));
                 }
             }
             if client.is_call {
-                let wish = Wish::Answer {
+                let wish = WorkRequest::Answer {
                     request: operation.request.clone(),
                     outcome: outcome.clone(),
                 };
@@ -89,11 +97,11 @@ impl Present<'_, '_> {
         if request.requested.is_signal {
             return Ok(());
         }
-        let letter = Letter {
+        let letter = ExternalMessage {
             execution: operation.parent_execution.clone(),
             what: reply(operation, outcome),
         };
-        self.send(parent, &Ask::Deliver(letter));
+        self.send(parent, &Command::Deliver(letter));
         Ok(())
     }
 
@@ -124,7 +132,7 @@ impl Present<'_, '_> {
         }
     }
 
-    fn signal(&mut self, operation: &Operation, seed: &str) {
+    fn signal(&mut self, operation: &EntityOperation, seed: &str) {
         let Ok(target) = id::EntityId::parse(&operation.target) else {
             tracing::warn!(
                 event = "durable.signal_dropped",
@@ -134,29 +142,31 @@ impl Present<'_, '_> {
             );
             return;
         };
-        let operation = Operation {
-            request: match operation.request.is_empty() {
-                true => id::guid(seed),
-                false => operation.request.clone(),
+        let operation = EntityOperation {
+            request: if operation.request.is_empty() {
+                id::guid(seed)
+            } else {
+                operation.request.clone()
             },
             target: target.to_string(),
             ..operation.clone()
         };
-        let request = Request {
-            requested: Requested {
+        let request = OperationRequest {
+            requested: QueuedOperation {
                 operation,
                 is_signal: true,
             },
             client: None,
         };
-        self.send(&target.to_string(), &Ask::Request(request));
+        self.send(&target.to_string(), &Command::Request(request));
     }
 
     fn begin(&mut self, instance: &str, task: &Task, scheduled: Option<Moment>, seed: &str) {
         let execution = id::guid(seed).replace('-', "");
-        let instance = match instance.is_empty() {
-            true => execution.clone(),
-            false => instance.to_owned(),
+        let instance = if instance.is_empty() {
+            execution.clone()
+        } else {
+            instance.to_owned()
         };
         if let Err(error) = id::check_instance(&instance) {
             tracing::warn!(
@@ -167,7 +177,7 @@ impl Present<'_, '_> {
             );
             return;
         }
-        let begin = Begin {
+        let begin = NewExecution {
             execution,
             task: task.clone(),
             parent: Some(Parent {
@@ -176,22 +186,22 @@ impl Present<'_, '_> {
                 ..Parent::default()
             }),
             scheduled,
-            ..Begin::default()
+            ..NewExecution::default()
         };
-        self.send(&instance, &Ask::Start(begin));
+        self.send(&instance, &Command::Start(begin));
     }
 }
 
 /// The event for the calling orchestration.
-fn reply(operation: &Operation, outcome: &Outcome) -> What {
+fn reply(operation: &EntityOperation, outcome: &Outcome) -> EventKind {
     let (request, is_legacy) = (operation.request.clone(), operation.legacy.is_some());
     match outcome {
-        Outcome::Success(output) => What::EntityCompleted {
+        Outcome::Success(output) => EventKind::EntityCompleted {
             request,
             output: output.clone(),
             is_legacy,
         },
-        Outcome::Failure(failure) => What::EntityFailed {
+        Outcome::Failure(failure) => EventKind::EntityFailed {
             request,
             failure: failure.clone(),
             is_legacy,
@@ -200,7 +210,7 @@ fn reply(operation: &Operation, outcome: &Outcome) -> What {
 }
 
 /// Logs the failure of a signal: no caller receives it.
-pub(crate) fn log_failure(request: &Request, outcome: &Outcome) {
+pub(crate) fn log_failure(request: &OperationRequest, outcome: &Outcome) {
     if let (true, Outcome::Failure(failure)) = (request.requested.is_signal, outcome) {
         tracing::warn!(
             event = "durable.signal_failed",

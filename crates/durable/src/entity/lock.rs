@@ -4,34 +4,38 @@
 //! deadlock. A cancellation follows the same path behind the request and cannot overtake
 //! it: a cancelled request never leaves a lock behind.
 
-use steadfast_partition::{Address, Halt, Turn};
+use steadfast_partition::{Address, Turn, TurnError};
 
-use super::record::{Held, MAIN, Present, Queued};
-use crate::command::{Ask, Letter, Lock, Say};
-use crate::event::What;
+use super::record::{LoadedEntity, LockHolder, MAIN, QueueRecord};
+use crate::command::{Command, ExternalMessage, LockCommand, Reply};
+use crate::event::EventKind;
 
 /// Requests the lock.
-pub(crate) fn lock(turn: &mut Turn<'_>, to: &Address, wish: &Lock) -> Result<Say, Halt> {
-    let mut entity = Present::find(turn, to)?;
+pub(crate) fn lock(
+    turn: &mut Turn<'_>,
+    to: &Address,
+    wish: &LockCommand,
+) -> Result<Reply, TurnError> {
+    let mut entity = LoadedEntity::find(turn, to)?;
     if entity.row.is_at_rest() {
         entity.give(wish.clone());
     } else {
-        entity.queue(MAIN, &Queued::Lock(wish.clone()));
+        entity.queue(MAIN, &QueueRecord::Lock(wish.clone()));
         entity.settle()?;
     }
     entity.save();
-    Ok(Say::Done)
+    Ok(Reply::Done)
 }
 
 /// Releases the lock.
-pub(crate) fn unlock(turn: &mut Turn<'_>, to: &Address, section: &str) -> Result<Say, Halt> {
-    let mut entity = Present::find(turn, to)?;
+pub(crate) fn unlock(turn: &mut Turn<'_>, to: &Address, section: &str) -> Result<Reply, TurnError> {
+    let mut entity = LoadedEntity::find(turn, to)?;
     if !entity.let_go(section) {
-        return Ok(Say::Ignored);
+        return Ok(Reply::Ignored);
     }
     entity.settle()?;
     entity.save();
-    Ok(Say::Done)
+    Ok(Reply::Done)
 }
 
 /// Cancels a lock request, wherever it is on its path.
@@ -41,13 +45,13 @@ pub(crate) fn release(
     section: &str,
     set: &[String],
     position: u32,
-) -> Result<Say, Halt> {
-    let mut entity = Present::find(turn, to)?;
+) -> Result<Reply, TurnError> {
+    let mut entity = LoadedEntity::find(turn, to)?;
     let was_waiting = entity.withdraw(section)?;
     let was_held = entity.let_go(section);
     // A request that still waited here has not reached the next entity.
     if !was_waiting && let Some(next) = set.get(position as usize + 1) {
-        let ask = Ask::Release {
+        let ask = Command::Release {
             section: section.to_owned(),
             set: set.to_vec(),
             position: position + 1,
@@ -58,27 +62,28 @@ pub(crate) fn release(
         entity.settle()?;
         entity.save();
     }
-    Ok(Say::Done)
+    Ok(Reply::Done)
 }
 
-impl Present<'_, '_> {
+impl LoadedEntity<'_, '_> {
     fn let_go(&mut self, section: &str) -> bool {
-        let is_held = |held: &Held| held.section == section;
-        match self.row.held.as_ref().is_some_and(is_held) {
-            true => self.row.held.take().is_some(),
-            false => false,
+        let is_held = |held: &LockHolder| held.section == section;
+        if self.row.lock_holder.as_ref().is_some_and(is_held) {
+            self.row.lock_holder.take().is_some()
+        } else {
+            false
         }
     }
 
     /// Removes a waiting lock request.
-    fn withdraw(&mut self, section: &str) -> Result<bool, Halt> {
-        for number in self.row.wishes.clone() {
-            let Some(Queued::Lock(wish)) = self.waiting(number)? else {
+    fn withdraw(&mut self, section: &str) -> Result<bool, TurnError> {
+        for number in self.row.lock_requests.clone() {
+            let Some(QueueRecord::Lock(wish)) = self.waiting(number)? else {
                 continue;
             };
             if wish.section == section {
                 self.remove(MAIN, number);
-                self.row.wishes.retain(|other| *other != number);
+                self.row.lock_requests.retain(|other| *other != number);
                 self.row.gaps.push(number);
                 return Ok(true);
             }
@@ -88,17 +93,17 @@ impl Present<'_, '_> {
 
     /// Advances the queue: grants lock requests at its head, and requests a worker when
     /// there is an operation to run.
-    pub(crate) fn settle(&mut self) -> Result<(), Halt> {
+    pub(crate) fn settle(&mut self) -> Result<(), TurnError> {
         while !self.row.is_open {
             if self.row.front < self.row.front_end {
                 self.open();
                 break;
             }
-            if self.row.held.is_some() || self.row.main == self.row.main_end {
+            if self.row.lock_holder.is_some() || self.row.main == self.row.main_end {
                 break;
             }
             let head = self.row.main;
-            match self.row.wishes.first() == Some(&head) {
+            match self.row.lock_requests.first() == Some(&head) {
                 true => self.grant(head)?,
                 false if self.row.gaps.contains(&head) => self.advance(head + 1),
                 false => self.open(),
@@ -108,12 +113,12 @@ impl Present<'_, '_> {
     }
 
     /// Grants the lock request at the head of the main lane.
-    fn grant(&mut self, head: u64) -> Result<(), Halt> {
+    fn grant(&mut self, head: u64) -> Result<(), TurnError> {
         let queued = self.waiting(head)?;
         self.remove(MAIN, head);
-        self.row.wishes.remove(0);
+        self.row.lock_requests.remove(0);
         self.advance(head + 1);
-        if let Some(Queued::Lock(wish)) = queued {
+        if let Some(QueueRecord::Lock(wish)) = queued {
             self.give(wish);
         }
         Ok(())
@@ -121,8 +126,8 @@ impl Present<'_, '_> {
 
     /// Grants the lock, and sends the request to the next entity or the grant to the
     /// orchestration.
-    fn give(&mut self, wish: Lock) {
-        self.row.held = Some(Held {
+    fn give(&mut self, wish: LockCommand) {
+        self.row.lock_holder = Some(LockHolder {
             section: wish.section.clone(),
             instance: wish.instance.clone(),
             execution: wish.execution.clone(),
@@ -131,21 +136,21 @@ impl Present<'_, '_> {
         let next = wish.position as usize + 1;
         match wish.set.get(next).cloned() {
             Some(entity) => {
-                let ask = Ask::Lock(Lock {
+                let ask = Command::Lock(LockCommand {
                     position: next as u32,
                     ..wish
                 });
                 self.send(&entity, &ask);
             }
             None => {
-                let letter = Letter {
+                let letter = ExternalMessage {
                     execution: Some(wish.execution),
-                    what: What::LockGranted {
+                    what: EventKind::LockGranted {
                         section: wish.section,
                         is_legacy: wish.is_legacy,
                     },
                 };
-                self.send(&wish.instance, &Ask::Deliver(letter));
+                self.send(&wish.instance, &Command::Deliver(letter));
             }
         }
     }

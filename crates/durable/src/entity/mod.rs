@@ -6,7 +6,7 @@
 
 mod batch;
 mod direct;
-mod here;
+mod inline;
 mod lock;
 mod outcome;
 mod queue;
@@ -17,4 +17,4 @@ pub(crate) use direct::direct;
 pub(crate) use lock::{lock, release, unlock};
 pub use outcome::Outcome;
 pub(crate) use queue::{due, empty, erase, forget, request};
-pub(crate) use record::{Entity, FRONT, Held, MAIN, Queued};
+pub(crate) use record::{EntityRecord, FRONT, LockHolder, MAIN, QueueRecord};

@@ -2,7 +2,7 @@
 
 use steadfast_collections::schema::Record;
 
-use crate::failure::Failure;
+use crate::failure::FailureDetails;
 
 /// The outcome of an operation.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
@@ -11,12 +11,12 @@ pub enum Outcome {
     #[n(0)]
     Success(Option<String>),
     #[n(1)]
-    Failure(Failure),
+    Failure(FailureDetails),
 }
 
 impl Outcome {
     /// The output, or the failure.
-    pub fn into_result(self) -> Result<Option<String>, Failure> {
+    pub fn into_result(self) -> Result<Option<String>, FailureDetails> {
         match self {
             Self::Success(output) => Ok(output),
             Self::Failure(failure) => Err(failure),
@@ -24,8 +24,8 @@ impl Outcome {
     }
 }
 
-impl From<Result<Option<String>, Failure>> for Outcome {
-    fn from(result: Result<Option<String>, Failure>) -> Self {
+impl From<Result<Option<String>, FailureDetails>> for Outcome {
+    fn from(result: Result<Option<String>, FailureDetails>) -> Self {
         match result {
             Ok(output) => Self::Success(output),
             Err(failure) => Self::Failure(failure),

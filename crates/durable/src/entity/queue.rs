@@ -5,16 +5,16 @@ use std::time::Duration;
 use steadfast_collections::schema::Record;
 use steadfast_core::clock::Timestamp;
 use steadfast_core::limits;
-use steadfast_partition::{Address, Halt, Turn};
+use steadfast_partition::{Address, Turn, TurnError};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::outcome::Outcome;
-use super::record::{Entity, FRONT, MAIN, Present, Queued};
-use crate::command::{Ask, Request, Say};
+use super::record::{EntityRecord, FRONT, LoadedEntity, MAIN, QueueRecord};
+use crate::command::{Command, OperationRequest, Reply};
 use crate::error::{ErrorKind, refuse};
-use crate::event::Operation;
+use crate::event::EntityOperation;
 use crate::rows::{self, EMPTIED, SEEN, key_of};
-use crate::work::Requested;
+use crate::work::QueuedOperation;
 
 /// Requests that are due within this time run at once.
 const EARLY: Duration = Duration::from_millis(100);
@@ -22,28 +22,32 @@ const EARLY: Duration = Duration::from_millis(100);
 /// A client's request, and its outcome so far.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub(crate) struct Seen {
+pub(crate) struct RequestRecord {
     #[n(0)]
     pub(crate) outcome: Option<Outcome>,
 }
 
 /// Accepts a request.
-pub(crate) fn request(turn: &mut Turn<'_>, to: &Address, request: &Request) -> Result<Say, Halt> {
+pub(crate) fn request(
+    turn: &mut Turn<'_>,
+    to: &Address,
+    request: &OperationRequest,
+) -> Result<Reply, TurnError> {
     if let Some(answer) = seen_before(turn, to, request)? {
         return Ok(answer);
     }
-    let mut entity = Present::find(turn, to)?;
+    let mut entity = LoadedEntity::find(turn, to)?;
     let operation = &request.requested.operation;
     let now = entity.turn.time();
     let due = operation.scheduled.map(|due| due.due());
     if let Some(due) = due.filter(|due| *due > now.plus(EARLY)) {
-        let emptied: Option<Emptied> = rows::read(entity.turn, EMPTIED, &to.name)?;
+        let emptied: Option<WipeRecord> = rows::read(entity.turn, EMPTIED, &to.name)?;
         // Distinguishes requests before and after a wipe in the same millisecond.
         let since = emptied.map_or(now, |emptied| now.max(Timestamp(emptied.at.0 + 1)));
-        let later = Ask::Due {
-            request: Request {
-                requested: Requested {
-                    operation: Operation {
+        let later = Command::Due {
+            request: OperationRequest {
+                requested: QueuedOperation {
+                    operation: EntityOperation {
                         scheduled: None,
                         ..operation.clone()
                     },
@@ -55,7 +59,7 @@ pub(crate) fn request(turn: &mut Turn<'_>, to: &Address, request: &Request) -> R
         };
         let tag = xxh3_64(operation.request.as_bytes());
         entity.turn.schedule(due, tag, rows::encode(&later));
-        return Ok(Say::Done);
+        return Ok(Reply::Done);
     }
     if request.client.is_some() && entity.row.backlog() >= limits::ENTITY_QUEUE {
         let id = entity.id();
@@ -66,22 +70,23 @@ pub(crate) fn request(turn: &mut Turn<'_>, to: &Address, request: &Request) -> R
         ));
     }
     let is_owner = |parent: &String| {
-        let held = entity.row.held.as_ref();
+        let held = entity.row.lock_holder.as_ref();
         held.is_some_and(|held| held.instance == *parent)
     };
-    let lane = match operation.parent.as_ref().is_some_and(is_owner) {
-        true => FRONT,
-        false => MAIN,
+    let lane = if operation.parent.as_ref().is_some_and(is_owner) {
+        FRONT
+    } else {
+        MAIN
     };
-    match entity.run_here(lane, request)? {
+    match entity.run_inline(lane, request)? {
         Some(ran) => entity.conclude(request, &ran)?,
         None => {
-            entity.queue(lane, &Queued::Request(request.clone()));
+            entity.queue(lane, &QueueRecord::Request(request.clone()));
             entity.settle()?;
         }
     }
     entity.save();
-    Ok(Say::Done)
+    Ok(Reply::Done)
 }
 
 /// Accepts a scheduled request that is due. It is ignored if its task hub was wiped in
@@ -89,43 +94,48 @@ pub(crate) fn request(turn: &mut Turn<'_>, to: &Address, request: &Request) -> R
 pub(crate) fn due(
     turn: &mut Turn<'_>,
     to: &Address,
-    asked: &Request,
+    asked: &OperationRequest,
     since: Timestamp,
-) -> Result<Say, Halt> {
-    let emptied: Option<Emptied> = rows::read(turn, EMPTIED, &to.name)?;
-    match emptied.is_some_and(|emptied| since <= emptied.at) {
-        true => Ok(Say::Ignored),
-        false => request(turn, to, asked),
+) -> Result<Reply, TurnError> {
+    let emptied: Option<WipeRecord> = rows::read(turn, EMPTIED, &to.name)?;
+    if emptied.is_some_and(|emptied| since <= emptied.at) {
+        Ok(Reply::Ignored)
+    } else {
+        request(turn, to, asked)
     }
 }
 
 /// When a task hub was wiped.
 #[derive(Record, Clone, Debug)]
 #[record(crate = "steadfast_collections", closed)]
-struct Emptied {
+struct WipeRecord {
     #[n(0)]
     at: Timestamp,
 }
 
 /// Cancels the scheduled requests of this task hub.
-pub(crate) fn empty(turn: &mut Turn<'_>, to: &Address) -> Say {
+pub(crate) fn empty(turn: &mut Turn<'_>, to: &Address) -> Reply {
     let at = turn.time();
-    turn.put(EMPTIED, &to.name, rows::encode(&Emptied { at }));
-    Say::Done
+    turn.put(EMPTIED, &to.name, rows::encode(&WipeRecord { at }));
+    Reply::Done
 }
 
 /// The reply to a repeated request of a client; `None` the first time, when the request
 /// is recorded for a while.
-fn seen_before(turn: &mut Turn<'_>, to: &Address, request: &Request) -> Result<Option<Say>, Halt> {
+fn seen_before(
+    turn: &mut Turn<'_>,
+    to: &Address,
+    request: &OperationRequest,
+) -> Result<Option<Reply>, TurnError> {
     if !request.client.is_some_and(|client| client.is_repeatable) {
         return Ok(None);
     }
     let id = &request.requested.operation.request;
     let key = seen_key(to, id);
-    if let Some(seen) = rows::read::<Seen>(turn, SEEN, &key)? {
+    if let Some(seen) = rows::read::<RequestRecord>(turn, SEEN, &key)? {
         return Ok(Some(match seen.outcome {
-            Some(outcome) => Say::Answered(outcome),
-            None => Say::Ignored,
+            Some(outcome) => Reply::Answered(outcome),
+            None => Reply::Ignored,
         }));
     }
     note(turn, to, id, None);
@@ -134,11 +144,11 @@ fn seen_before(turn: &mut Turn<'_>, to: &Address, request: &Request) -> Result<O
 
 /// Records a client's request for a while.
 pub(super) fn note(turn: &mut Turn<'_>, to: &Address, id: &str, outcome: Option<Outcome>) {
-    let seen = rows::encode(&Seen { outcome });
+    let seen = rows::encode(&RequestRecord { outcome });
     turn.put(SEEN, &seen_key(to, id), seen);
     let due = turn.time().plus(limits::REQUEST_AGE);
     let tag = xxh3_64(id.as_bytes()) ^ FORGET;
-    turn.schedule(due, tag, rows::encode(&Ask::Forget(id.to_owned())));
+    turn.schedule(due, tag, rows::encode(&Command::Forget(id.to_owned())));
 }
 
 /// Distinguishes the tags of two kinds of timers with the same id.
@@ -152,14 +162,14 @@ pub(crate) fn seen_key(to: &Address, request: &str) -> Vec<u8> {
 }
 
 /// Deletes the record of a request that its client no longer repeats.
-pub(crate) fn forget(turn: &mut Turn<'_>, to: &Address, request: &str) -> Say {
+pub(crate) fn forget(turn: &mut Turn<'_>, to: &Address, request: &str) -> Reply {
     turn.delete(SEEN, &seen_key(to, request));
-    Say::Done
+    Reply::Done
 }
 
 /// Deletes an entity with all its waiting requests.
-pub(crate) fn erase(turn: &mut Turn<'_>, to: &Address) -> Result<Say, Halt> {
-    let mut entity = Present::find(turn, to)?;
+pub(crate) fn erase(turn: &mut Turn<'_>, to: &Address) -> Result<Reply, TurnError> {
+    let mut entity = LoadedEntity::find(turn, to)?;
     entity.close();
     for number in entity.row.front..entity.row.front_end {
         entity.remove(FRONT, number);
@@ -167,7 +177,7 @@ pub(crate) fn erase(turn: &mut Turn<'_>, to: &Address) -> Result<Say, Halt> {
     for number in entity.row.main..entity.row.main_end {
         entity.remove(MAIN, number);
     }
-    entity.row = Entity::default();
+    entity.row = EntityRecord::default();
     entity.save();
-    Ok(Say::Done)
+    Ok(Reply::Done)
 }

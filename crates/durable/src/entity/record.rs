@@ -2,9 +2,9 @@
 
 use steadfast_collections::schema::Record;
 use steadfast_core::clock::Timestamp;
-use steadfast_partition::{Address, Envelope, Halt, Turn};
+use steadfast_partition::{Address, Envelope, Turn, TurnError};
 
-use crate::command::{Ask, Lock, Request, Wish};
+use crate::command::{Command, LockCommand, OperationRequest, WorkRequest};
 use crate::id;
 use crate::rows::{self, ENTITIES, QUEUE, STATES, key_of, marked, numbered};
 
@@ -16,7 +16,7 @@ pub(crate) const MAIN: u8 = b'm';
 /// The row of an entity. State and requests have rows of their own.
 #[derive(Record, Clone, Debug, Default)]
 #[record(crate = "steadfast_collections", closed)]
-pub(crate) struct Entity {
+pub(crate) struct EntityRecord {
     /// Whether there is a state.
     #[n(0)]
     pub(crate) exists: bool,
@@ -33,9 +33,9 @@ pub(crate) struct Entity {
     pub(crate) main_end: u64,
     /// The numbers of the main lane that are lock requests.
     #[n(6)]
-    pub(crate) wishes: Vec<u64>,
+    pub(crate) lock_requests: Vec<u64>,
     #[n(7)]
-    pub(crate) held: Option<Held>,
+    pub(crate) lock_holder: Option<LockHolder>,
     /// The number of dispatches.
     #[n(8)]
     pub(crate) generation: u64,
@@ -50,7 +50,7 @@ pub(crate) struct Entity {
 /// The holder of the lock.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub(crate) struct Held {
+pub(crate) struct LockHolder {
     #[n(0)]
     pub(crate) section: String,
     #[n(1)]
@@ -64,14 +64,14 @@ pub(crate) struct Held {
 /// A waiting row of a lane.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub(crate) enum Queued {
+pub(crate) enum QueueRecord {
     #[n(0)]
-    Request(Request),
+    Request(OperationRequest),
     #[n(1)]
-    Lock(Lock),
+    Lock(LockCommand),
 }
 
-impl Entity {
+impl EntityRecord {
     /// The number of waiting requests.
     pub(crate) fn backlog(&self) -> u64 {
         let waiting = (self.front_end - self.front) + (self.main_end - self.main);
@@ -80,11 +80,11 @@ impl Entity {
 
     /// Whether it has no waiting requests, no worker and no lock holder.
     pub(crate) fn is_at_rest(&self) -> bool {
-        self.backlog() == 0 && !self.is_open && self.held.is_none()
+        self.backlog() == 0 && !self.is_open && self.lock_holder.is_none()
     }
 
     fn is_idle(&self) -> bool {
-        self.backlog() == 0 && self.held.is_none() && !self.exists
+        self.backlog() == 0 && self.lock_holder.is_none() && !self.exists
     }
 }
 
@@ -94,16 +94,16 @@ fn lane(key: &[u8], lane: u8, number: u64) -> Vec<u8> {
 }
 
 /// An entity, its rows, and the turn that changes them.
-pub(crate) struct Present<'a, 't> {
+pub(crate) struct LoadedEntity<'a, 't> {
     pub(crate) turn: &'a mut Turn<'t>,
     pub(crate) to: &'a Address,
     pub(crate) key: Vec<u8>,
-    pub(crate) row: Entity,
+    pub(crate) row: EntityRecord,
 }
 
-impl<'a, 't> Present<'a, 't> {
+impl<'a, 't> LoadedEntity<'a, 't> {
     /// Loads the entity; it is created when it is first addressed.
-    pub(crate) fn find(turn: &'a mut Turn<'t>, to: &'a Address) -> Result<Self, Halt> {
+    pub(crate) fn find(turn: &'a mut Turn<'t>, to: &'a Address) -> Result<Self, TurnError> {
         let key = key_of(to);
         let row = rows::read(turn, ENTITIES, &key)?.unwrap_or_default();
         Ok(Self { turn, to, key, row })
@@ -115,28 +115,28 @@ impl<'a, 't> Present<'a, 't> {
     }
 
     /// Sends a command to another instance.
-    pub(crate) fn send(&mut self, instance: &str, ask: &Ask) {
-        let to = id::neighbour(self.to, instance);
+    pub(crate) fn send(&mut self, instance: &str, ask: &Command) {
+        let to = id::sibling_address(self.to, instance);
         self.turn.send(Envelope::new(to, rows::encode(ask)));
     }
 
     /// Appends to a lane.
-    pub(crate) fn queue(&mut self, into: u8, queued: &Queued) {
+    pub(crate) fn queue(&mut self, into: u8, queued: &QueueRecord) {
         let end = match into {
             FRONT => &mut self.row.front_end,
             _ => &mut self.row.main_end,
         };
         let number = *end;
         *end += 1;
-        if matches!(queued, Queued::Lock(_)) {
-            self.row.wishes.push(number);
+        if matches!(queued, QueueRecord::Lock(_)) {
+            self.row.lock_requests.push(number);
         }
         let key = lane(&self.key, into, number);
         self.turn.put(QUEUE, &key, rows::encode(queued));
     }
 
     /// Reads a row of the main lane.
-    pub(crate) fn waiting(&mut self, number: u64) -> Result<Option<Queued>, Halt> {
+    pub(crate) fn waiting(&mut self, number: u64) -> Result<Option<QueueRecord>, TurnError> {
         let key = lane(&self.key, MAIN, number);
         rows::read(self.turn, QUEUE, &key)
     }
@@ -169,7 +169,7 @@ impl<'a, 't> Present<'a, 't> {
     pub(crate) fn open(&mut self) {
         self.row.is_open = true;
         self.row.generation += 1;
-        let wish = Wish::Batch {
+        let wish = WorkRequest::Batch {
             generation: self.row.generation,
         };
         let id = self.work_id();
@@ -178,12 +178,11 @@ impl<'a, 't> Present<'a, 't> {
 
     /// Writes the row, or deletes it for an entity without state, requests and lock.
     pub(crate) fn save(self) {
-        match self.row.is_idle() {
-            true => {
-                self.turn.delete(ENTITIES, &self.key);
-                self.turn.delete(STATES, &self.key);
-            }
-            false => self.turn.put(ENTITIES, &self.key, rows::encode(&self.row)),
+        if self.row.is_idle() {
+            self.turn.delete(ENTITIES, &self.key);
+            self.turn.delete(STATES, &self.key);
+        } else {
+            self.turn.put(ENTITIES, &self.key, rows::encode(&self.row))
         }
     }
 }

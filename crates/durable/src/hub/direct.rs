@@ -3,33 +3,39 @@
 use std::sync::Arc;
 
 use steadfast_core::limits;
-use steadfast_core::task::named;
+use steadfast_core::task::name_task;
 use tokio::sync::oneshot;
 
 use super::task_hub::{TaskHub, unreadable};
-use crate::aide::{Operated, Operator};
-use crate::command::{Ask, Direct, Noted, Request, Say};
-use crate::dispatch::{Asked, Settled, Warm};
-use crate::entity::{Entity, Outcome, log_failure};
+use crate::command::{Command, DirectCommit, OperationRequest, RepeatableRequest, Reply};
+use crate::dispatch::{CachedState, LocalOutcome, LocalRequest};
+use crate::entity::{EntityRecord, Outcome, log_failure};
 use crate::error::Result;
 use crate::id::EntityId;
+use crate::inline::{InlineExecutor, OperationRun};
 use crate::rows::{self, ENTITIES, STATES};
 
 impl TaskHub {
     /// Runs a request here, if the entity is idle and its code is in this process.
-    pub(super) async fn settle(&self, request: Box<Request>) -> Result<Settled> {
+    pub(super) async fn settle(&self, request: Box<OperationRequest>) -> Result<LocalOutcome> {
         let operation = &request.requested.operation;
         let entity = operation.target.clone();
-        let operator = self.desk.locals.operator(&entity, &operation.name);
+        let operator = self.queue.local_entities.executor(&entity, &operation.name);
         let Some(operator) = operator.filter(|_| operation.scheduled.is_none()) else {
-            return Ok(Settled::Queue(request));
+            return Ok(LocalOutcome::Queue(request));
         };
         let (answer, settled) = oneshot::channel();
-        match self.desk.locals.join(&entity, Asked { request, answer }) {
-            Err(asked) => return Ok(Settled::Queue(asked.request)),
+        match self
+            .queue
+            .local_entities
+            .join(&entity, LocalRequest { request, answer })
+        {
+            Err(asked) => return Ok(LocalOutcome::Queue(asked.request)),
             Ok(true) => {
                 let hub = self.clone();
-                tokio::spawn(named(async move { hub.drive(&entity, &operator).await }));
+                tokio::spawn(name_task(
+                    async move { hub.drive(&entity, &operator).await },
+                ));
             }
             Ok(false) => {}
         }
@@ -37,11 +43,11 @@ impl TaskHub {
     }
 
     /// Runs requests to an entity until none waits.
-    async fn drive(&self, entity: &str, operator: &Arc<dyn Operator>) {
+    async fn drive(&self, entity: &str, operator: &Arc<dyn InlineExecutor>) {
         let Ok(id) = EntityId::parse(entity) else {
             return;
         };
-        while let Some((batch, warm)) = self.desk.locals.next(entity) {
+        while let Some((batch, warm)) = self.queue.local_entities.next(entity) {
             let base = match warm {
                 Some(warm) => self.still(entity, warm),
                 None => self.base(entity).await,
@@ -54,32 +60,33 @@ impl TaskHub {
     }
 
     /// The cached state, if the partition has not moved since.
-    fn still(&self, entity: &str, warm: Warm) -> Option<Warm> {
-        let door = self.door(entity)?;
+    fn still(&self, entity: &str, warm: CachedState) -> Option<CachedState> {
+        let door = self.mailbox(entity)?;
         (door.ledger().epoch() == warm.epoch).then_some(warm)
     }
 
     /// The state of an idle entity; `None` if it is not idle, or not here.
-    async fn base(&self, entity: &str) -> Option<Warm> {
-        let door = self.door(entity)?;
+    async fn base(&self, entity: &str) -> Option<CachedState> {
+        let door = self.mailbox(entity)?;
         let epoch = door.ledger().epoch();
         let key = rows::key(self.name.as_bytes(), entity.as_bytes());
         // Reads the row before the state: a state that is newer than its row is detected,
         // because the entity then has another generation.
         let row = door.row(ENTITIES, &key).await.ok()?;
-        let row: Entity = match row {
+        let row: EntityRecord = match row {
             Some(row) => rows::decode(&row).ok()?,
-            None => Entity::default(),
+            None => EntityRecord::default(),
         };
         if !row.is_at_rest() {
             return None;
         }
-        let state = match row.exists {
-            true => door.row(STATES, &key).await.ok()?,
-            false => None,
+        let state = if row.exists {
+            door.row(STATES, &key).await.ok()?
+        } else {
+            None
         };
         let state = state.map(|state| String::from_utf8_lossy(&state).into());
-        Some(Warm {
+        Some(CachedState {
             epoch,
             version: row.generation,
             state,
@@ -91,16 +98,16 @@ impl TaskHub {
         &self,
         id: &EntityId,
         entity: &str,
-        base: Warm,
-        batch: Vec<Asked>,
-        operator: &Arc<dyn Operator>,
+        base: CachedState,
+        batch: Vec<LocalRequest>,
+        operator: &Arc<dyn InlineExecutor>,
     ) {
         let mut state = base.state.as_deref().map(str::to_owned);
         let (mut done, mut noted, mut actions) = (Vec::new(), Vec::new(), Vec::new());
         let mut batch = batch.into_iter();
-        let mut room = Room::default();
+        let mut room = CommitBudget::default();
         for asked in batch.by_ref() {
-            let ran = operator.operate(id, &asked.request.requested, state.as_deref());
+            let ran = operator.run_operation(id, &asked.request.requested, state.as_deref());
             let Some(mut ran) = ran.filter(|ran| room.takes(ran)) else {
                 give_back(std::iter::once(asked));
                 break;
@@ -112,7 +119,7 @@ impl TaskHub {
             done.push((asked, outcome));
         }
         give_back(batch);
-        let direct = Direct {
+        let direct = DirectCommit {
             version: base.version,
             noted,
             actions,
@@ -127,17 +134,17 @@ impl TaskHub {
         if done.is_empty() {
             return;
         }
-        let said = self.ask(entity, Ask::Direct(direct)).await;
+        let said = self.ask(entity, Command::Direct(direct)).await;
         match said {
-            Ok(Say::Done) => self.desk.locals.keep(
+            Ok(Reply::Done) => self.queue.local_entities.keep(
                 entity,
-                Warm {
+                CachedState {
                     epoch: base.epoch,
                     version,
                     state: state.map(Into::into),
                 },
             ),
-            _ => self.desk.locals.forget(entity),
+            _ => self.queue.local_entities.forget(entity),
         }
         tell(done, &said);
     }
@@ -145,14 +152,14 @@ impl TaskHub {
 
 /// The bytes that runs use of one commit.
 #[derive(Default)]
-struct Room {
+struct CommitBudget {
     used: usize,
 }
 
-impl Room {
+impl CommitBudget {
     /// Whether a run fits into the commit. One that does not goes into the queue, and runs
     /// again in a batch of its own.
-    fn takes(&mut self, ran: &Operated) -> bool {
+    fn takes(&mut self, ran: &OperationRun) -> bool {
         self.used += ran.bytes();
         let state = ran.state.as_ref().map_or(0, String::len);
         ran.is_short() && self.used + state <= limits::BATCH_COMMIT_BYTES
@@ -160,23 +167,23 @@ impl Room {
 }
 
 /// The record of a request that its client may repeat.
-fn note(request: &Request, outcome: &Outcome) -> Option<Noted> {
+fn note(request: &OperationRequest, outcome: &Outcome) -> Option<RepeatableRequest> {
     let client = request.client.filter(|client| client.is_repeatable)?;
-    Some(Noted {
+    Some(RepeatableRequest {
         request: request.requested.operation.request.clone(),
         outcome: client.is_call.then(|| outcome.clone()),
     })
 }
 
 /// Sends the outcomes to the callers.
-fn tell(done: Vec<(Asked, Outcome)>, said: &Result<Say>) {
-    for (Asked { request, answer }, outcome) in done {
+fn tell(done: Vec<(LocalRequest, Outcome)>, said: &Result<Reply>) {
+    for (LocalRequest { request, answer }, outcome) in done {
         let settled = match said {
-            Ok(Say::Done) => {
+            Ok(Reply::Done) => {
                 log_failure(&request, &outcome);
-                Ok(Settled::Run(outcome))
+                Ok(LocalOutcome::Run(outcome))
             }
-            Ok(_) => Ok(Settled::Queue(request)),
+            Ok(_) => Ok(LocalOutcome::Queue(request)),
             Err(error) => Err(error.clone()),
         };
         // A caller that has gone needs no answer.
@@ -185,9 +192,9 @@ fn tell(done: Vec<(Asked, Outcome)>, said: &Result<Say>) {
 }
 
 /// Sends requests to the queue of the entity.
-fn give_back(batch: impl IntoIterator<Item = Asked>) {
-    for Asked { request, answer } in batch {
+fn give_back(batch: impl IntoIterator<Item = LocalRequest>) {
+    for LocalRequest { request, answer } in batch {
         // A caller that has gone needs no answer.
-        let _ = answer.send(Ok(Settled::Queue(request)));
+        let _ = answer.send(Ok(LocalOutcome::Queue(request)));
     }
 }

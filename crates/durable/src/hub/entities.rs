@@ -3,21 +3,21 @@
 use std::time::Duration;
 
 use steadfast_core::id::Epoch;
-use steadfast_partition::{Error as PartitionError, Glance};
+use steadfast_partition::{Error as PartitionError, ReadView};
 
 use super::task_hub::{TaskHub, check_payload, unreadable};
-use crate::command::{Ask, Client, Request, Say};
-use crate::dispatch::Settled;
-use crate::entity::{Entity, Held, Outcome};
+use crate::command::{ClientOrigin, Command, OperationRequest, Reply};
+use crate::dispatch::LocalOutcome;
+use crate::entity::{EntityRecord, LockHolder, Outcome};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::Operation;
-use crate::failure::Failure;
+use crate::event::EntityOperation;
+use crate::failure::FailureDetails;
 use crate::id::{EntityId, fresh_guid};
-use crate::instance::Instance;
+use crate::instance::InstanceRecord;
 use crate::moment::Moment;
 use crate::rows::{self, ENTITIES, INSTANCES, STATES};
 use crate::view::EntityView;
-use crate::work::Requested;
+use crate::work::QueuedOperation;
 
 /// How long a client waits for room in the queue of an entity.
 const ROOM_WAIT: Duration = Duration::from_secs(5);
@@ -25,24 +25,24 @@ const ROOM_WAIT: Duration = Duration::from_secs(5);
 const ROOM_LOOK: Duration = Duration::from_millis(50);
 
 /// How a call ended.
-pub(super) enum Called {
+pub(super) enum CallOutcome {
     Answered(Outcome),
     /// The request is in the queue of the entity, but the partition has another owner or a
     /// new tenure: the answer may not arrive here.
-    Moved(Box<Request>),
+    Moved(Box<OperationRequest>),
 }
 
 impl TaskHub {
     /// Sends an operation to an entity, and waits until it is durable. Repeats of the same
     /// request are deduplicated for ten minutes.
-    pub async fn signal(&self, operation: Operation) -> Result<()> {
-        let client = Client {
+    pub async fn signal(&self, operation: EntityOperation) -> Result<()> {
+        let client = ClientOrigin {
             is_repeatable: !operation.request.is_empty(),
             is_call: false,
         };
         match self.settle(request(operation, client)?).await? {
-            Settled::Run(_) => Ok(()),
-            Settled::Queue(request) => self.enter(&request).await.map(drop),
+            LocalOutcome::Run(_) => Ok(()),
+            LocalOutcome::Queue(request) => self.enter(&request).await.map(drop),
         }
     }
 
@@ -51,26 +51,27 @@ impl TaskHub {
     /// once, and every repeat gets its answer.
     pub async fn call(
         &self,
-        operation: Operation,
-    ) -> Result<std::result::Result<Option<String>, Failure>> {
-        let client = Client {
+        operation: EntityOperation,
+    ) -> Result<std::result::Result<Option<String>, FailureDetails>> {
+        let client = ClientOrigin {
             is_repeatable: !operation.request.is_empty(),
             is_call: true,
         };
         let request = request(operation, client)?;
-        let outcome = match self.is_here(&request.requested.operation.target) {
-            true => self.call_along(request).await?,
-            false => self.call_there(*request).await?,
+        let outcome = if self.is_here(&request.requested.operation.target) {
+            self.call_along(request).await?
+        } else {
+            self.call_there(*request).await?
         };
         Ok(Outcome::into_result(outcome))
     }
 
     /// Calls an entity of this node, and follows it if it moves during the call.
-    async fn call_along(&self, mut request: Box<Request>) -> Result<Outcome> {
+    async fn call_along(&self, mut request: Box<OperationRequest>) -> Result<Outcome> {
         loop {
             request = match self.call_here(request).await? {
-                Called::Answered(outcome) => return Ok(outcome),
-                Called::Moved(request) => request,
+                CallOutcome::Answered(outcome) => return Ok(outcome),
+                CallOutcome::Moved(request) => request,
             };
             let entity = &request.requested.operation.target;
             if !request.is_repeatable() {
@@ -84,32 +85,32 @@ impl TaskHub {
     }
 
     /// Calls an entity of this node.
-    pub(super) async fn call_here(&self, request: Box<Request>) -> Result<Called> {
+    pub(super) async fn call_here(&self, request: Box<OperationRequest>) -> Result<CallOutcome> {
         let request = match self.settle(request).await? {
-            Settled::Run(outcome) => return Ok(Called::Answered(outcome)),
-            Settled::Queue(request) => request,
+            LocalOutcome::Run(outcome) => return Ok(CallOutcome::Answered(outcome)),
+            LocalOutcome::Queue(request) => request,
         };
         let (entity, id) = {
             let operation = &request.requested.operation;
             (operation.target.clone(), operation.request.clone())
         };
-        let waits = self.inner.dispatcher.waits();
-        let mut line = waits.line(&self.name, &entity, &id);
+        let waits = self.inner.dispatcher.waiters();
+        let mut line = waits.wait_for_answer(&self.name, &entity, &id);
         let since = self.tenure(&entity);
         let outcome = match self.enter(&request).await? {
-            Say::Answered(outcome) => Some(outcome),
+            Reply::Answered(outcome) => Some(outcome),
             _ => tokio::select! {
                 biased;
                 answer = line.answer() => answer,
-                () = self.left(&request, since) => return Ok(Called::Moved(request)),
+                () = self.left(&request, since) => return Ok(CallOutcome::Moved(request)),
             },
         };
-        outcome.map(Called::Answered).ok_or_else(unreadable)
+        outcome.map(CallOutcome::Answered).ok_or_else(unreadable)
     }
 
     /// Waits until the answer to a request may go to another waiter. For a request that
     /// cannot be repeated, waits as long as its entity is here.
-    async fn left(&self, request: &Request, mut since: Option<Epoch>) {
+    async fn left(&self, request: &OperationRequest, mut since: Option<Epoch>) {
         let entity = &request.requested.operation.target;
         loop {
             self.moved(entity, since).await;
@@ -121,11 +122,11 @@ impl TaskHub {
     }
 
     /// Puts a request into the queue; if that is full, waits a while for room.
-    async fn enter(&self, request: &Request) -> Result<Say> {
+    async fn enter(&self, request: &OperationRequest) -> Result<Reply> {
         let entity = request.requested.operation.target.clone();
         let until = tokio::time::Instant::now() + ROOM_WAIT;
         loop {
-            let said = self.ask(&entity, Ask::Request(request.clone())).await;
+            let said = self.ask(&entity, Command::Request(request.clone())).await;
             match said {
                 Err(error)
                     if error.kind() == ErrorKind::Crowded
@@ -141,22 +142,22 @@ impl TaskHub {
     /// An entity as last committed; `None` if it does not exist.
     pub async fn entity(&self, entity: &str, has_state: bool) -> Result<Option<EntityView>> {
         let id = EntityId::parse(entity)?.to_string();
-        let glance = self.glance(&id)?;
+        let glance = self.read_view(&id)?;
         let key = rows::key(self.name.as_bytes(), id.as_bytes());
         let Some(row) = glance.get(ENTITIES, &key).await? else {
             return Ok(None);
         };
-        let row: Entity = rows::decode(&row).map_err(|_| unreadable())?;
+        let row: EntityRecord = rows::decode(&row).map_err(|_| unreadable())?;
         self.view(&glance, &key, id, row, has_state).await.map(Some)
     }
 
     /// The client's view of an entity.
     pub(super) async fn view(
         &self,
-        glance: &Glance,
+        glance: &ReadView,
         key: &[u8],
         entity: String,
-        mut row: Entity,
+        mut row: EntityRecord,
         has_state: bool,
     ) -> Result<EntityView> {
         let mut state = None;
@@ -164,7 +165,7 @@ impl TaskHub {
             let found = glance.get(STATES, key).await?;
             state = found.map(|state| String::from_utf8_lossy(&state).into_owned());
         }
-        let locked_by = match row.held.take() {
+        let locked_by = match row.lock_holder.take() {
             Some(held) => self.holder(held).await?,
             None => None,
         };
@@ -181,14 +182,17 @@ impl TaskHub {
     /// The instance that holds a lock. An execution that ends releases its locks by messages
     /// after its commit; a client that has seen the end must not see the lock any more. The
     /// entity was read first, so an end that a client has seen is visible here, too.
-    async fn holder(&self, held: Held) -> Result<Option<String>> {
+    async fn holder(&self, held: LockHolder) -> Result<Option<String>> {
         let key = rows::key(self.name.as_bytes(), held.instance.as_bytes());
-        let window = self.inner.router.window(self.partition(&held.instance));
+        let window = self.inner.router.reader(self.partition(&held.instance));
         // If the holder cannot be read, the entity's row counts.
         let Ok(row) = window.row(INSTANCES, &key).await else {
             return Ok(Some(held.instance));
         };
-        let row = row.as_deref().map(rows::decode::<Instance>).transpose();
+        let row = row
+            .as_deref()
+            .map(rows::decode::<InstanceRecord>)
+            .transpose();
         let row = row.map_err(|_| unreadable())?;
         let is_live = row.is_some_and(|row| {
             let is_same = row.execution == held.execution;
@@ -201,36 +205,37 @@ impl TaskHub {
     pub async fn break_lock(&self, entity: &str, section: &str) -> Result<bool> {
         let id = EntityId::parse(entity)?.to_string();
         let section = section.to_owned();
-        Ok(self.ask(&id, Ask::Unlock { section }).await? == Say::Done)
+        Ok(self.ask(&id, Command::Unlock { section }).await? == Reply::Done)
     }
 }
 
 /// A client's request; adds an id if it has none.
-fn request(operation: Operation, client: Client) -> Result<Box<Request>> {
+fn request(operation: EntityOperation, client: ClientOrigin) -> Result<Box<OperationRequest>> {
     check_payload(operation.input.as_ref())?;
     let target = EntityId::parse(&operation.target)?.to_string();
     if operation.name.is_empty() {
         let message = "an operation needs a name";
         return Err(Error::new(ErrorKind::Invalid, message));
     }
-    let request = match operation.request.is_empty() {
-        true => fresh_guid(),
-        false => operation.request,
+    let request = if operation.request.is_empty() {
+        fresh_guid()
+    } else {
+        operation.request
     };
     if request.len() > 128 || request.chars().any(char::is_control) {
         let message =
             "the id of a request is at most 128 characters, none of them a control character";
         return Err(Error::new(ErrorKind::Invalid, message));
     }
-    let operation = Operation {
+    let operation = EntityOperation {
         request,
         target,
         parent: None,
         parent_execution: None,
         ..operation
     };
-    Ok(Box::new(Request {
-        requested: Requested {
+    Ok(Box::new(OperationRequest {
+        requested: QueuedOperation {
             operation,
             is_signal: !client.is_call,
         },

@@ -3,27 +3,28 @@
 use std::sync::Arc;
 
 use steadfast_core::clock::whole_ms;
-use steadfast_partition::Glance;
+use steadfast_partition::ReadView;
 use uuid::Uuid;
 
-use super::clerk::Stage;
+use super::owner_handler::Milestone;
 use super::task_hub::{TaskHub, check_payload, unreadable};
-use crate::command::{Ask, Begin, Say};
+use crate::command::{Command, NewExecution, Reply};
 use crate::dispatch::scan;
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::Event;
+use crate::event::InstanceEvent;
 use crate::id;
-use crate::instance::{INPUT, Instance, OUTPUT};
+use crate::instance::{INPUT, InstanceRecord, OUTPUT};
 use crate::moment::Moment;
 use crate::rows::{self, HISTORY, INSTANCES, PAYLOADS, marked, numbered};
-use crate::view::{NewInstance, Overview};
+use crate::view::{InstanceView, NewInstance};
 
 impl TaskHub {
     /// Starts an orchestration; returns its id.
     pub async fn start(&self, new: NewInstance) -> Result<String> {
-        let instance = match new.instance.is_empty() {
-            true => Uuid::new_v4().simple().to_string(),
-            false => new.instance,
+        let instance = if new.instance.is_empty() {
+            Uuid::new_v4().simple().to_string()
+        } else {
+            new.instance
         };
         id::check_instance(&instance)?;
         check_payload(new.task.input.as_ref())?;
@@ -31,7 +32,7 @@ impl TaskHub {
             let message = "an orchestration needs a name: the one it has in the worker";
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        let begin = Begin {
+        let begin = NewExecution {
             execution: new.execution.unwrap_or_else(fresh),
             task: new.task,
             parent: None,
@@ -42,7 +43,7 @@ impl TaskHub {
             is_quiet: false,
             reuse: new.reuse,
         };
-        self.ask(&instance, Ask::Start(begin)).await?;
+        self.ask(&instance, Command::Start(begin)).await?;
         Ok(instance)
     }
 
@@ -52,19 +53,19 @@ impl TaskHub {
     }
 
     /// An instance, if there is one.
-    pub async fn get(&self, instance: &str, has_payloads: bool) -> Result<Option<Overview>> {
+    pub async fn get(&self, instance: &str, has_payloads: bool) -> Result<Option<InstanceView>> {
         if id::check_instance(instance).is_err() {
             return Ok(None);
         }
         let key = rows::key(self.name.as_bytes(), instance.as_bytes());
         if !has_payloads {
             // A single row needs no snapshot.
-            let window = self.inner.router.window(self.partition(instance));
+            let window = self.inner.router.reader(self.partition(instance));
             let row = window.row(INSTANCES, &key).await?;
-            let row: Option<Instance> = row.as_deref().map(decoded).transpose()?;
+            let row: Option<InstanceRecord> = row.as_deref().map(decoded).transpose()?;
             return Ok(row.map(|row| shown(instance, row, None, None)));
         }
-        let glance = self.glance(instance)?;
+        let glance = self.read_view(instance)?;
         let Some(row) = read(&glance, &key).await? else {
             return Ok(None);
         };
@@ -74,16 +75,21 @@ impl TaskHub {
     }
 
     /// Waits until the first turn of an instance is committed.
-    pub async fn started(&self, instance: &str, has_payloads: bool) -> Result<Overview> {
-        self.wait(instance, has_payloads, Stage::Started).await
+    pub async fn started(&self, instance: &str, has_payloads: bool) -> Result<InstanceView> {
+        self.wait(instance, has_payloads, Milestone::Started).await
     }
 
     /// Waits until an instance is finished.
-    pub async fn ended(&self, instance: &str, has_payloads: bool) -> Result<Overview> {
-        self.wait(instance, has_payloads, Stage::Ended).await
+    pub async fn ended(&self, instance: &str, has_payloads: bool) -> Result<InstanceView> {
+        self.wait(instance, has_payloads, Milestone::Ended).await
     }
 
-    async fn wait(&self, instance: &str, has_payloads: bool, stage: Stage) -> Result<Overview> {
+    async fn wait(
+        &self,
+        instance: &str,
+        has_payloads: bool,
+        stage: Milestone,
+    ) -> Result<InstanceView> {
         loop {
             if self.is_here(instance) {
                 match self.reached(instance, stage, has_payloads).await? {
@@ -104,10 +110,10 @@ impl TaskHub {
     pub(super) async fn reached(
         &self,
         instance: &str,
-        stage: Stage,
+        stage: Milestone,
         has_payloads: bool,
-    ) -> Result<Option<Overview>> {
-        let mut bell = self.inner.dispatcher.waits().bell(&self.name, instance);
+    ) -> Result<Option<InstanceView>> {
+        let mut bell = self.inner.dispatcher.waiters().watch(&self.name, instance);
         while self.is_here(instance) {
             let since = self.tenure(instance);
             if let Some(found) = self.get(instance, has_payloads).await?
@@ -116,7 +122,7 @@ impl TaskHub {
                 return Ok(Some(found));
             }
             tokio::select! {
-                () = bell.ring() => {}
+                () = bell.changed() => {}
                 () = self.moved(instance, since) => {}
             }
         }
@@ -127,7 +133,7 @@ impl TaskHub {
     pub async fn raise(&self, instance: &str, name: &str, input: Option<String>) -> Result<bool> {
         check_payload(input.as_ref())?;
         let name = name.to_owned();
-        self.order(instance, Ask::Raise { name, input }).await
+        self.order(instance, Command::Raise { name, input }).await
     }
 
     /// Terminates an instance; returns whether it was running.
@@ -138,7 +144,7 @@ impl TaskHub {
         is_recursive: bool,
     ) -> Result<bool> {
         check_payload(output.as_ref())?;
-        let ask = Ask::Terminate {
+        let ask = Command::Terminate {
             output,
             is_recursive,
             is_careful: false,
@@ -148,7 +154,7 @@ impl TaskHub {
 
     /// Terminates an instance, unless it holds locks; returns whether it did.
     pub async fn skip_graceful(&self, instance: &str, reason: Option<String>) -> Result<bool> {
-        let ask = Ask::Terminate {
+        let ask = Command::Terminate {
             output: reason,
             is_recursive: false,
             is_careful: true,
@@ -158,28 +164,30 @@ impl TaskHub {
 
     /// Suspends an instance; returns whether it was running.
     pub async fn suspend(&self, instance: &str, reason: Option<String>) -> Result<bool> {
-        self.order(instance, Ask::Suspend(reason)).await
+        self.order(instance, Command::Suspend(reason)).await
     }
 
     /// Resumes an instance; returns whether it was suspended.
     pub async fn resume(&self, instance: &str, reason: Option<String>) -> Result<bool> {
-        self.order(instance, Ask::Resume(reason)).await
+        self.order(instance, Command::Resume(reason)).await
     }
 
     /// Rewinds a failed instance to the state before its failures.
     pub async fn rewind(&self, instance: &str, reason: Option<String>) -> Result<()> {
-        self.order(instance, Ask::Rewind(reason)).await.map(drop)
+        self.order(instance, Command::Rewind(reason))
+            .await
+            .map(drop)
     }
 
-    async fn order(&self, instance: &str, ask: Ask) -> Result<bool> {
+    async fn order(&self, instance: &str, ask: Command) -> Result<bool> {
         id::check_instance(instance).map_err(|_| Error::no_instance(instance))?;
-        Ok(self.ask(instance, ask).await? == Say::Done)
+        Ok(self.ask(instance, ask).await? == Reply::Done)
     }
 
     /// Starts the same orchestration again, under the same id or a new one; returns the id.
     pub async fn restart(&self, instance: &str, is_new_id: bool) -> Result<String> {
         id::check_instance(instance).map_err(|_| Error::no_instance(instance))?;
-        let Say::Began(mut begin) = self.ask(instance, Ask::Restart).await? else {
+        let Reply::Began(mut begin) = self.ask(instance, Command::Restart).await? else {
             return Err(unreadable());
         };
         begin.execution = fresh();
@@ -187,7 +195,7 @@ impl TaskHub {
         if is_new_id {
             let other = Uuid::new_v4().simple().to_string();
             begin.replaceable.clear();
-            self.ask(&other, Ask::Start(begin)).await?;
+            self.ask(&other, Command::Start(begin)).await?;
             return Ok(other);
         }
         if !begin.replaceable.iter().all(|status| status.is_final()) {
@@ -198,7 +206,7 @@ impl TaskHub {
                 ),
             ));
         }
-        self.ask(instance, Ask::Start(begin)).await?;
+        self.ask(instance, Command::Start(begin)).await?;
         Ok(instance.to_owned())
     }
 
@@ -208,13 +216,13 @@ impl TaskHub {
         &self,
         instance: &str,
         execution: Option<&str>,
-    ) -> Result<Vec<Arc<Vec<Event>>>> {
+    ) -> Result<Vec<Arc<Vec<InstanceEvent>>>> {
         id::check_instance(instance).map_err(|_| Error::no_instance(instance))?;
-        let glance = self.glance(instance)?;
+        let glance = self.read_view(instance)?;
         let key = rows::key(self.name.as_bytes(), instance.as_bytes());
         let row = read(&glance, &key).await?;
         let is_meant =
-            |row: &Instance| execution.is_none_or(|e| e.is_empty() || e == row.execution);
+            |row: &InstanceRecord| execution.is_none_or(|e| e.is_empty() || e == row.execution);
         let Some(row) = row.filter(is_meant) else {
             return Err(Error::no_instance(instance));
         };
@@ -235,25 +243,25 @@ fn fresh() -> String {
 }
 
 /// The row of an instance.
-pub(super) async fn read(glance: &Glance, key: &[u8]) -> Result<Option<Instance>> {
+pub(super) async fn read(glance: &ReadView, key: &[u8]) -> Result<Option<InstanceRecord>> {
     match glance.get(INSTANCES, key).await? {
         Some(row) => decoded(&row).map(Some),
         None => Ok(None),
     }
 }
 
-fn decoded(row: &[u8]) -> Result<Instance> {
+fn decoded(row: &[u8]) -> Result<InstanceRecord> {
     rows::decode(row).map_err(|_| unreadable())
 }
 
 /// The client's view of an instance.
 pub(super) async fn overview(
-    glance: &Glance,
+    glance: &ReadView,
     key: &[u8],
     instance: &str,
-    row: Instance,
+    row: InstanceRecord,
     has_payloads: bool,
-) -> Result<Overview> {
+) -> Result<InstanceView> {
     let (mut input, mut output) = (None, None);
     if has_payloads {
         input = payload(glance, key, INPUT).await?;
@@ -262,8 +270,13 @@ pub(super) async fn overview(
     Ok(shown(instance, row, input, output))
 }
 
-fn shown(instance: &str, row: Instance, input: Option<String>, output: Option<String>) -> Overview {
-    Overview {
+fn shown(
+    instance: &str,
+    row: InstanceRecord,
+    input: Option<String>,
+    output: Option<String>,
+) -> InstanceView {
+    InstanceView {
         instance: instance.to_owned(),
         execution: row.execution,
         name: row.name,
@@ -282,7 +295,7 @@ fn shown(instance: &str, row: Instance, input: Option<String>, output: Option<St
     }
 }
 
-async fn payload(glance: &Glance, key: &[u8], side: u8) -> Result<Option<String>> {
+async fn payload(glance: &ReadView, key: &[u8], side: u8) -> Result<Option<String>> {
     let row = glance.get(PAYLOADS, &marked(key, side)).await?;
     Ok(row.map(|row| String::from_utf8_lossy(&row).into_owned()))
 }

@@ -7,40 +7,42 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 
 use bytes::Bytes;
-use steadfast_core::id::Table;
+use steadfast_core::id::TableId;
 use steadfast_core::limits;
-use steadfast_partition::{Glance, Row, Scan};
+use steadfast_partition::{ReadView, Scan, TableRow};
 
 use super::instances::{overview, read};
 use super::task_hub::{TaskHub, unreadable};
-use crate::entity::Entity;
+use crate::entity::EntityRecord;
 use crate::error::{Error, ErrorKind, Result};
-use crate::instance::Instance;
+use crate::instance::InstanceRecord;
 use crate::moment::Moment;
 use crate::rows::{self, BY_CREATED, BY_ENDED, ENTITIES, behind};
-use crate::status::Status;
-use crate::view::{EntityQuery, EntityView, FinishedQuery, InstanceQuery, Overview, Page};
+use crate::status::InstanceStatus;
+use crate::view::{
+    EntityListQuery, EntityView, FinishedListQuery, InstanceListQuery, InstanceView, ResultPage,
+};
 
 /// Rows to read ahead per partition.
 const AHEAD: usize = 64;
 
 /// The rows of one table in all partitions, in the order of their keys.
-pub(super) struct Merge {
-    table: Table,
+pub(super) struct PartitionMerge {
+    table: TableId,
     to: Bytes,
-    parts: Vec<Part>,
+    parts: Vec<PartitionCursor>,
 }
 
-struct Part {
-    glance: Glance,
+struct PartitionCursor {
+    glance: ReadView,
     from: Bound<Bytes>,
-    rows: VecDeque<Row>,
+    rows: VecDeque<TableRow>,
     is_done: bool,
 }
 
-impl Merge {
+impl PartitionMerge {
     /// The next row, and the read view of its partition.
-    pub(super) async fn next(&mut self) -> Result<Option<(Row, &Glance)>> {
+    pub(super) async fn next(&mut self) -> Result<Option<(TableRow, &ReadView)>> {
         for part in &mut self.parts {
             if part.rows.is_empty() && !part.is_done {
                 part.read(self.table, &self.to).await?;
@@ -55,8 +57,8 @@ impl Merge {
     }
 }
 
-impl Part {
-    async fn read(&mut self, table: Table, to: &Bytes) -> Result<()> {
+impl PartitionCursor {
+    async fn read(&mut self, table: TableId, to: &Bytes) -> Result<()> {
         let scan = Scan {
             from: self.from.clone(),
             to: Bound::Excluded(to.clone()),
@@ -76,11 +78,11 @@ impl TaskHub {
     /// All rows of a table between two keys, or after a cursor.
     pub(super) fn merge(
         &self,
-        table: Table,
+        table: TableId,
         from: Vec<u8>,
         to: Vec<u8>,
         cursor: Option<&str>,
-    ) -> Result<Merge> {
+    ) -> Result<PartitionMerge> {
         let from = match cursor.filter(|cursor| !cursor.is_empty()) {
             Some(cursor) => {
                 let key = Bytes::from(unhex(cursor)?);
@@ -93,19 +95,19 @@ impl TaskHub {
         };
         let mut parts = Vec::new();
         for partition in self.inner.space.all() {
-            parts.push(Part {
-                glance: self.inner.router.window(partition).glance()?,
+            parts.push(PartitionCursor {
+                glance: self.inner.router.reader(partition).view()?,
                 from: from.clone(),
                 rows: VecDeque::new(),
                 is_done: false,
             });
         }
         let to = Bytes::from(to);
-        Ok(Merge { table, to, parts })
+        Ok(PartitionMerge { table, to, parts })
     }
 
     /// Lists instances by time of creation and id.
-    pub async fn query(&self, query: &InstanceQuery) -> Result<Page<Overview>> {
+    pub async fn query(&self, query: &InstanceListQuery) -> Result<ResultPage<InstanceView>> {
         let (from, to) = self.range(query.from, query.to);
         let mut rows = self.merge(BY_CREATED, from, to, query.cursor.as_deref())?;
         let limit = or_usual(query.limit);
@@ -115,7 +117,7 @@ impl TaskHub {
                 continue;
             };
             if items.len() == limit {
-                return Ok(Page { items, next: last });
+                return Ok(ResultPage { items, next: last });
             }
             if !id.starts_with(&query.prefix) {
                 continue;
@@ -128,11 +130,11 @@ impl TaskHub {
                 last = Some(hex(&index.key));
             }
         }
-        Ok(Page { items, next: None })
+        Ok(ResultPage { items, next: None })
     }
 
     /// Lists finished instances by time of their end and id.
-    pub async fn finished(&self, query: &FinishedQuery) -> Result<Page<String>> {
+    pub async fn finished(&self, query: &FinishedListQuery) -> Result<ResultPage<String>> {
         let (from, to) = self.range(query.from, query.to);
         let cursor = query.cursor.as_deref().map(|cursor| self.ended_key(cursor));
         let mut rows = self.merge(BY_ENDED, from, to, cursor.transpose()?.as_deref())?;
@@ -143,7 +145,7 @@ impl TaskHub {
                 continue;
             };
             if items.len() == limit {
-                return Ok(Page { items, next: last });
+                return Ok(ResultPage { items, next: last });
             }
             let row = read(glance, &key).await?;
             if row.is_some_and(|row| is_wanted(&query.statuses, &row)) {
@@ -151,7 +153,7 @@ impl TaskHub {
                 items.push(id);
             }
         }
-        Ok(Page { items, next: None })
+        Ok(ResultPage { items, next: None })
     }
 
     /// The key in hexadecimal, from a cursor that shows the id.
@@ -170,7 +172,7 @@ impl TaskHub {
     }
 
     /// Lists entities by id.
-    pub async fn entities(&self, query: &EntityQuery) -> Result<Page<EntityView>> {
+    pub async fn entities(&self, query: &EntityListQuery) -> Result<ResultPage<EntityView>> {
         let mut prefix = self.name.as_bytes().to_vec();
         prefix.push(0);
         prefix.extend_from_slice(normal(&query.prefix).as_bytes());
@@ -180,9 +182,9 @@ impl TaskHub {
         let (mut items, mut last) = (Vec::new(), None);
         while let Some((found, glance)) = rows.next().await? {
             if items.len() == limit {
-                return Ok(Page { items, next: last });
+                return Ok(ResultPage { items, next: last });
             }
-            let entity: Entity = rows::decode(&found.value).map_err(|_| unreadable())?;
+            let entity: EntityRecord = rows::decode(&found.value).map_err(|_| unreadable())?;
             let modified = Moment::from(entity.modified);
             let is_early = query.from.is_some_and(|from| modified < from);
             let is_late = query.to.is_some_and(|to| modified >= to);
@@ -195,7 +197,7 @@ impl TaskHub {
             items.push(view.await?);
             last = Some(hex(&found.key));
         }
-        Ok(Page { items, next: None })
+        Ok(ResultPage { items, next: None })
     }
 
     /// The part of an index between two times.
@@ -216,7 +218,7 @@ impl TaskHub {
     }
 }
 
-fn is_wanted(statuses: &[Status], row: &Instance) -> bool {
+fn is_wanted(statuses: &[InstanceStatus], row: &InstanceRecord) -> bool {
     statuses.is_empty() || statuses.contains(&row.status)
 }
 

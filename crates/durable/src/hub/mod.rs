@@ -1,17 +1,17 @@
 //! Task hubs: the API for clients and workers.
 
-mod clerk;
+mod diagnosis;
 mod direct;
 mod entities;
 mod instances;
 mod list;
-mod others;
+mod owner_handler;
+mod peers;
 mod purge;
 mod relay;
 mod results;
 mod task_hub;
-mod why;
 
-pub use others::Others;
+pub use diagnosis::{Diagnosis, LockView, PendingWait};
+pub use peers::WorkerPeers;
 pub use task_hub::{TaskHub, TaskHubs};
-pub use why::{LockView, Open, Why};

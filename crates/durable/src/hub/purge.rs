@@ -2,24 +2,24 @@
 
 use std::time::Duration;
 
-use steadfast_core::task::named;
+use steadfast_core::task::name_task;
 use steadfast_partition::Error as PartitionError;
 use tokio::time::Instant;
 
 use super::task_hub::TaskHub;
-use crate::command::{Ask, Say};
-use crate::entity::Entity;
+use crate::command::{Command, Reply};
+use crate::entity::EntityRecord;
 use crate::error::Result;
 use crate::rows::{self, BY_CREATED, ENTITIES, behind};
-use crate::status::Status;
-use crate::view::{InstanceQuery, PurgeQuery, Purged};
+use crate::status::InstanceStatus;
+use crate::view::{InstanceListQuery, PurgeOutcome, PurgeQuery};
 
 /// Finished states.
-const FINAL: [Status; 4] = [
-    Status::Completed,
-    Status::Failed,
-    Status::Terminated,
-    Status::Canceled,
+const FINAL: [InstanceStatus; 4] = [
+    InstanceStatus::Completed,
+    InstanceStatus::Failed,
+    InstanceStatus::Terminated,
+    InstanceStatus::Canceled,
 ];
 
 impl TaskHub {
@@ -29,7 +29,7 @@ impl TaskHub {
     pub async fn purge(&self, instance: &str, is_recursive: bool) -> Result<u64> {
         let (own, instance) = (self.clone(), instance.to_owned());
         let partition = self.partition(&instance);
-        let purging = tokio::spawn(named(async move {
+        let purging = tokio::spawn(name_task(async move {
             own.purge_whole(instance, is_recursive).await
         }));
         let broken_off = |_| Err(PartitionError::unknown(partition, None).into());
@@ -40,8 +40,8 @@ impl TaskHub {
         let mut count = 0;
         let mut left = vec![instance];
         while let Some(instance) = left.pop() {
-            let ask = Ask::Purge { is_recursive };
-            if let Say::Purged(children) = self.ask(&instance, ask).await? {
+            let ask = Command::Purge { is_recursive };
+            if let Reply::Purged(children) = self.ask(&instance, ask).await? {
                 count += 1;
                 left.extend(children);
             }
@@ -55,17 +55,18 @@ impl TaskHub {
         query: &PurgeQuery,
         limit: Option<Duration>,
         is_recursive: bool,
-    ) -> Result<Purged> {
+    ) -> Result<PurgeOutcome> {
         // A limit that overflows the clock is none.
         let until = limit.and_then(|limit| Instant::now().checked_add(limit));
-        let wanted = |status: &Status| query.statuses.is_empty() || query.statuses.contains(status);
-        let mut list = InstanceQuery {
+        let wanted =
+            |status: &InstanceStatus| query.statuses.is_empty() || query.statuses.contains(status);
+        let mut list = InstanceListQuery {
             statuses: FINAL.into_iter().filter(wanted).collect(),
             from: query.from,
             to: query.to,
-            ..InstanceQuery::default()
+            ..InstanceListQuery::default()
         };
-        let mut purged = Purged {
+        let mut purged = PurgeOutcome {
             count: 0,
             is_complete: true,
         };
@@ -91,7 +92,7 @@ impl TaskHub {
     pub async fn clean(&self) -> Result<(u64, u64)> {
         let (mut empty, mut orphans) = (0, 0);
         for (entity, row) in self.all_entities().await? {
-            if let Some(held) = &row.held {
+            if let Some(held) = &row.lock_holder {
                 let holder = self.get(&held.instance, false).await?;
                 let is_alive =
                     holder.is_some_and(|h| h.execution == held.execution && !h.status.is_final());
@@ -99,7 +100,7 @@ impl TaskHub {
                     orphans += 1;
                 }
             } else if !row.exists && row.backlog() == 0 {
-                self.ask(&entity, Ask::Erase).await?;
+                self.ask(&entity, Command::Erase).await?;
                 empty += 1;
             }
         }
@@ -119,16 +120,16 @@ impl TaskHub {
         let entities = self.all_entities().await?;
         found.extend(entities.into_iter().map(|(entity, _)| entity));
         for instance in found {
-            self.ask(&instance, Ask::Erase).await?;
+            self.ask(&instance, Command::Erase).await?;
         }
         for partition in self.inner.space.all() {
-            self.ask_in(partition, Ask::Empty).await?;
+            self.ask_in(partition, Command::Empty).await?;
         }
         Ok(())
     }
 
     /// All entities that have a row.
-    pub(super) async fn all_entities(&self) -> Result<Vec<(String, Entity)>> {
+    pub(super) async fn all_entities(&self) -> Result<Vec<(String, EntityRecord)>> {
         let mut whole = self.name.as_bytes().to_vec();
         whole.push(0);
         let to = behind(&whole);

@@ -11,17 +11,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use steadfast_core::codec::{Reader, put_bytes, put_varint};
+use steadfast_core::codec::{ByteReader, put_bytes, put_varint};
 use steadfast_core::limits;
-use steadfast_core::task::named;
+use steadfast_core::task::name_task;
 use steadfast_partition::{Error as PartitionError, ErrorKind, Result as PartitionResult};
 use tokio::task::JoinSet;
 
-use super::others::{Guest, Others};
+use super::peers::{RemoteWorker, WorkerPeers};
 use super::task_hub::{Inner, TaskHub, TaskHubs};
-use crate::dispatch::{Inbox, Wanted, Word, Worker, pack, unpack};
+use crate::dispatch::{PackedOptions, WorkSender, WorkerMessage, WorkerStream, pack, unpack};
 use crate::rows;
-use crate::work::{Item, Terms};
+use crate::work::{WorkDelivery, WorkerOptions};
 
 /// The limits of one answer: items, and approximate bytes.
 const ITEMS: usize = 32;
@@ -35,19 +35,19 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 impl TaskHubs {
     /// Handles a message of another node.
-    pub async fn hear(&self, word: &Bytes) -> PartitionResult<Bytes> {
+    pub async fn handle_peer_message(&self, word: &Bytes) -> PartitionResult<Bytes> {
         let what = "a message about workers";
         let malformed = || PartitionError::new(ErrorKind::Malformed { what });
         match rows::decode(word).map_err(|_| malformed())? {
-            Word::Pull { hub, seat, terms } => {
+            WorkerMessage::Pull { hub, seat, terms } => {
                 let hub = self.hub(&hub).map_err(|_| malformed())?;
                 Ok(self.inner.give(&hub, seat, terms).await)
             }
-            Word::Gone { seat } => {
-                self.inner.guests.leave(seat);
+            WorkerMessage::Gone { seat } => {
+                self.inner.remote_workers.leave(seat);
                 Ok(Bytes::new())
             }
-            Word::Abandon { hub, token } => {
+            WorkerMessage::Abandon { hub, token } => {
                 let hub = self.hub(&hub).map_err(|_| malformed())?;
                 let is_ours = hub.abandon_here(&token);
                 Ok(Bytes::copy_from_slice(&[u8::from(is_ours)]))
@@ -58,9 +58,9 @@ impl TaskHubs {
 
 impl Inner {
     /// The items for a worker of another node; waits for the first one.
-    async fn give(self: &Arc<Self>, hub: &TaskHub, seat: u64, terms: Wanted) -> Bytes {
-        let mut asking = self.guests.ask(seat, || {
-            Worker::new(Arc::clone(&hub.desk), Terms::from(terms))
+    async fn give(self: &Arc<Self>, hub: &TaskHub, seat: u64, terms: PackedOptions) -> Bytes {
+        let mut asking = self.remote_workers.ask(seat, || {
+            WorkerStream::new(Arc::clone(&hub.queue), WorkerOptions::from(terms))
         });
         let guest = Arc::clone(&asking.guest);
         let mut worker = guest.worker.lock().await;
@@ -93,15 +93,15 @@ impl Inner {
     }
 
     /// Removes a worker if its node does not pull again.
-    fn expect_again(self: &Arc<Self>, seat: u64, guest: &Arc<Guest>) {
+    fn expect_again(self: &Arc<Self>, seat: u64, guest: &Arc<RemoteWorker>) {
         let asked = *guest.asked.lock();
         let (me, guest) = (Arc::downgrade(self), Arc::downgrade(guest));
-        tokio::spawn(named(async move {
+        tokio::spawn(name_task(async move {
             tokio::time::sleep(SILENCE).await;
             if let (Some(me), Some(guest)) = (Weak::upgrade(&me), Weak::upgrade(&guest))
                 && *guest.asked.lock() == asked
             {
-                me.guests.give_up(seat, &guest);
+                me.remote_workers.give_up(seat, &guest);
             }
         }));
     }
@@ -109,18 +109,27 @@ impl Inner {
 
 impl TaskHub {
     /// A worker that also gets work of other nodes.
-    pub(super) fn shared_worker(&self, terms: Terms, others: &Arc<dyn Others>) -> Worker {
-        let (worker, inbox) = Worker::shared(Arc::clone(&self.desk), terms.clone());
+    pub(super) fn shared_worker(
+        &self,
+        terms: WorkerOptions,
+        others: &Arc<dyn WorkerPeers>,
+    ) -> WorkerStream {
+        let (worker, inbox) = WorkerStream::shared(Arc::clone(&self.queue), terms.clone());
         let (hub, others) = (self.name().to_owned(), Arc::clone(others));
-        tokio::spawn(named(
-            async move { pull_all(hub, terms, others, inbox).await },
-        ));
+        tokio::spawn(name_task(async move {
+            pull_all(hub, terms, others, inbox).await
+        }));
         worker
     }
 }
 
 /// Pulls work from all other nodes until the worker has gone.
-async fn pull_all(hub: String, terms: Terms, others: Arc<dyn Others>, inbox: Inbox) {
+async fn pull_all(
+    hub: String,
+    terms: WorkerOptions,
+    others: Arc<dyn WorkerPeers>,
+    inbox: WorkSender,
+) {
     let mut changes = others.changes();
     let mut pulls: JoinSet<String> = JoinSet::new();
     let mut asked: Vec<String> = Vec::new();
@@ -130,10 +139,10 @@ async fn pull_all(hub: String, terms: Terms, others: Arc<dyn Others>, inbox: Inb
                 continue;
             }
             asked.push(name.clone());
-            let pull = Pull {
+            let pull = WorkPuller {
                 name,
                 hub: hub.clone(),
-                terms: Wanted::from(&terms),
+                terms: PackedOptions::from(&terms),
                 others: Arc::clone(&others),
                 inbox: inbox.clone(),
             };
@@ -152,15 +161,15 @@ async fn pull_all(hub: String, terms: Terms, others: Arc<dyn Others>, inbox: Inb
 }
 
 /// Pulls work from one other node for a worker.
-struct Pull {
+struct WorkPuller {
     name: String,
     hub: String,
-    terms: Wanted,
-    others: Arc<dyn Others>,
-    inbox: Inbox,
+    terms: PackedOptions,
+    others: Arc<dyn WorkerPeers>,
+    inbox: WorkSender,
 }
 
-impl Pull {
+impl WorkPuller {
     /// Pulls until the node or the worker has gone; returns the name of the node.
     async fn run(self) -> String {
         let mut seat = fresh_seat();
@@ -185,25 +194,25 @@ impl Pull {
     }
 
     /// The items for a worker; `None` if the answer is lost.
-    async fn ask(&self, seat: u64) -> Option<Vec<Item>> {
-        let word = rows::encode(&Word::Pull {
+    async fn ask(&self, seat: u64) -> Option<Vec<WorkDelivery>> {
+        let word = rows::encode(&WorkerMessage::Pull {
             hub: self.hub.clone(),
             seat,
             terms: self.terms.clone(),
         });
-        let answer = self.others.tell(&self.name, word).await.ok()?;
+        let answer = self.others.request(&self.name, word).await.ok()?;
         items(&answer)
     }
 
     async fn leave(&self, seat: u64) {
-        let gone = rows::encode(&Word::Gone { seat });
+        let gone = rows::encode(&WorkerMessage::Gone { seat });
         // A node that misses this message notices the silence.
-        let _ = self.others.tell(&self.name, gone).await;
+        let _ = self.others.request(&self.name, gone).await;
     }
 }
 
-fn items(answer: &Bytes) -> Option<Vec<Item>> {
-    let mut reader = Reader::new(answer.clone());
+fn items(answer: &Bytes) -> Option<Vec<WorkDelivery>> {
+    let mut reader = ByteReader::new(answer.clone());
     let count = reader.varint().ok()?;
     (0..count).map(|_| unpack(&reader.bytes().ok()?)).collect()
 }

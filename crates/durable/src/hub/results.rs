@@ -3,16 +3,20 @@
 use steadfast_core::limits;
 
 use super::task_hub::TaskHub;
-use crate::action::{self, Action, Deed};
-use crate::command::{Answered, Ask, BatchDone, Say, TaskDone, TurnDone};
-use crate::dispatch::{Brought, Claim, Given, Key, Token, Word};
+use crate::action::{self, ActionKind, TurnAction};
+use crate::command::{
+    ActivityCompletion, BatchCompletion, Command, CompletedOperation, Reply, TurnCompletion,
+};
+use crate::dispatch::{
+    DeliveredWork, DeliveryToken, Key, RemoteResult, ResultClaim, WorkerMessage,
+};
 use crate::entity::{Outcome, log_failure};
 use crate::error::{ErrorKind, Result};
 use crate::event::NO_ACTION;
-use crate::failure::Failure;
+use crate::failure::FailureDetails;
 use crate::id::EntityId;
 use crate::rows;
-use crate::status::Status;
+use crate::status::InstanceStatus;
 use crate::work::{ActivityResult, BatchResult, EntityAction, TurnResult, result_size};
 
 impl TaskHub {
@@ -26,45 +30,46 @@ impl TaskHub {
     ) -> Result<bool> {
         result.bound();
         if !self.is_here(instance) {
-            let turn = Brought::Turn(result);
+            let turn = RemoteResult::Turn(result);
             return self.result_there(token, instance, turn).await;
         }
         let Some((key, token)) = self.turn_key(token, instance, b't') else {
             return Ok(false);
         };
         if result.needs_history {
-            return Ok(self.desk.again(&key, token.as_ref()));
+            return Ok(self.queue.resend_whole(&key, token.as_ref()));
         }
         if let Some(failure) = result.only_failure()
-            && self.desk.pass_on(&key, token.as_ref(), failure)
+            && self.queue.offer_to_others(&key, token.as_ref(), failure)
         {
             return Ok(true);
         }
-        let Some(mut claim) = self.desk.claim(&key, token.as_ref()) else {
+        let Some(mut claim) = self.queue.claim(&key, token.as_ref()) else {
             return Ok(false);
         };
         let done = turn_done(&mut claim, result);
-        let is_over = done.actions.iter().any(Action::is_end);
-        let give_up = Ask::GiveUp {
+        let is_over = done.actions.iter().any(TurnAction::is_end);
+        let give_up = Command::GiveUp {
             execution: done.execution.clone(),
             failure: turn_too_large(),
         };
-        let said = match done.commit_bytes() > limits::TURN_COMMIT_BYTES {
-            true => self.ask(instance, give_up).await,
-            false => match self.ask(instance, Ask::TurnDone(done)).await {
+        let said = if done.commit_bytes() > limits::TURN_COMMIT_BYTES {
+            self.ask(instance, give_up).await
+        } else {
+            match self.ask(instance, Command::TurnDone(done)).await {
                 // A retry would be as large.
                 Err(error) if error.kind() == ErrorKind::TooLarge => {
                     self.ask(instance, give_up).await
                 }
                 said => said,
-            },
+            }
         };
         if is_over && said.is_ok() {
             let key = rows::key(self.name.as_bytes(), instance.as_bytes());
-            self.desk.ended(&key);
+            self.queue.ended(&key);
         }
         claim.settle(&said);
-        Ok(said? == Say::Done)
+        Ok(said? == Reply::Done)
     }
 
     /// Accepts a part of a result; the last part goes to [`TaskHub::complete_turn`].
@@ -77,13 +82,13 @@ impl TaskHub {
     ) -> Result<bool> {
         part.bound();
         if !self.is_here(instance) {
-            let chunk = Brought::Chunk { index, part };
+            let chunk = RemoteResult::Chunk { index, part };
             return self.result_there(token, instance, chunk).await;
         }
         let Some((key, token)) = self.turn_key(token, instance, b't') else {
             return Ok(false);
         };
-        Ok(self.desk.chunk(&key, token.as_ref(), index, part))
+        Ok(self.queue.chunk(&key, token.as_ref(), index, part))
     }
 
     /// Commits the result of a batch.
@@ -94,9 +99,10 @@ impl TaskHub {
         result: BatchResult,
     ) -> Result<bool> {
         if !self.is_here(entity) {
-            let batch = match result.is_too_large() {
-                true => Brought::TooLarge,
-                false => Brought::Batch(result.into()),
+            let batch = if result.is_too_large() {
+                RemoteResult::TooLarge
+            } else {
+                RemoteResult::Batch(result.into())
             };
             return self.result_there(token, entity, batch).await;
         }
@@ -104,23 +110,24 @@ impl TaskHub {
             return Ok(false);
         };
         if result.needs_state {
-            return Ok(self.desk.again(&key, token.as_ref()));
+            return Ok(self.queue.resend_whole(&key, token.as_ref()));
         }
-        let Some(mut claim) = self.desk.claim(&key, token.as_ref()) else {
+        let Some(mut claim) = self.queue.claim(&key, token.as_ref()) else {
             return Ok(false);
         };
         let (given, _) = claim.open();
-        match result.is_too_large() {
-            true => self.run_fewer(claim, entity, given).await,
-            false => self.bring_batch(claim, entity, given, result).await,
+        if result.is_too_large() {
+            self.run_fewer(claim, entity, given).await
+        } else {
+            self.bring_batch(claim, entity, given, result).await
         }
     }
 
     async fn bring_batch(
         &self,
-        claim: Claim,
+        claim: ResultClaim,
         entity: &str,
-        given: Given,
+        given: DeliveredWork,
         result: BatchResult,
     ) -> Result<bool> {
         let count = given.operations();
@@ -128,7 +135,7 @@ impl TaskHub {
         let Some(done) = batch_done(given, result) else {
             return Ok(false);
         };
-        match (self.ask(entity, Ask::BatchDone(done)).await, alone) {
+        match (self.ask(entity, Command::BatchDone(done)).await, alone) {
             (Err(error), alone) if error.kind() == ErrorKind::TooLarge => match alone {
                 Some(given) => self.run_fewer(claim, entity, given).await,
                 None => {
@@ -138,14 +145,19 @@ impl TaskHub {
             },
             (said, _) => {
                 claim.settle(&said);
-                Ok(said? == Say::Done)
+                Ok(said? == Reply::Done)
             }
         }
     }
 
     /// The result of a batch is too large: runs half of it again. An operation that ran alone
     /// has failed, and its result is discarded.
-    async fn run_fewer(&self, claim: Claim, entity: &str, given: Given) -> Result<bool> {
+    async fn run_fewer(
+        &self,
+        claim: ResultClaim,
+        entity: &str,
+        given: DeliveredWork,
+    ) -> Result<bool> {
         let count = given.operations();
         if count > 1 {
             claim.retry_with(count / 2);
@@ -158,9 +170,9 @@ impl TaskHub {
         let Some(done) = batch_done(given, failed) else {
             return Ok(false);
         };
-        let said = self.ask(entity, Ask::BatchDone(done)).await;
+        let said = self.ask(entity, Command::BatchDone(done)).await;
         claim.settle(&said);
-        Ok(said? == Say::Done)
+        Ok(said? == Reply::Done)
     }
 
     /// A worker was sent only the first `count` events or operations of an item: the others
@@ -168,7 +180,7 @@ impl TaskHub {
     pub async fn cut(&self, token: &str, instance: &str, count: usize) -> Result<bool> {
         if !self.is_here(instance) {
             let count = count as u64;
-            let cut = Brought::Cut { count };
+            let cut = RemoteResult::Cut { count };
             return self.result_there(token, instance, cut).await;
         }
         let mark = match EntityId::parse(instance) {
@@ -178,7 +190,7 @@ impl TaskHub {
         let Some((key, token)) = self.turn_key(token, instance, mark) else {
             return Ok(false);
         };
-        Ok(self.desk.cut(&key, token.as_ref(), count))
+        Ok(self.queue.cut(&key, token.as_ref(), count))
     }
 
     /// Commits the result of an activity; the first result of an open activity counts, from
@@ -190,20 +202,22 @@ impl TaskHub {
         id: i32,
         result: ActivityResult,
     ) -> Result<bool> {
-        let result = match result_size(&result) > limits::PAYLOAD_BYTES {
-            true => Err(result_too_large()),
-            false => result,
+        let result = if result_size(&result) > limits::PAYLOAD_BYTES {
+            Err(result_too_large())
+        } else {
+            result
         };
         if !self.is_here(instance) {
             let outcome = Outcome::from(result);
-            let activity = Brought::Activity { id, outcome };
+            let activity = RemoteResult::Activity { id, outcome };
             return self.result_there(token, instance, activity).await;
         }
-        let token = match token.is_empty() {
-            true => self.desk.activity(instance, id),
-            false => Token::parse(token),
+        let token = if token.is_empty() {
+            self.queue.activity(instance, id)
+        } else {
+            DeliveryToken::parse(token)
         };
-        let Some(Token::Activity {
+        let Some(DeliveryToken::Activity {
             execution,
             number,
             attempt,
@@ -216,32 +230,32 @@ impl TaskHub {
             id.extend_from_slice(&number.to_be_bytes());
             id
         });
-        let token = Token::Activity {
+        let token = DeliveryToken::Activity {
             execution: execution.clone(),
             number,
             attempt,
         };
         if let Err(failure) = &result
-            && self.desk.pass_on(&key, Some(&token), failure)
+            && self.queue.offer_to_others(&key, Some(&token), failure)
         {
             return Ok(true);
         }
         // An activity has no lease: if this future is dropped, it is assigned again.
-        let on_its_way = self.desk.on_its_way(token);
+        let on_its_way = self.queue.abandon_guard(token);
         let (result, failure) = match result {
             Ok(result) => (result, None),
             Err(failure) => (None, Some(failure)),
         };
-        let done = TaskDone {
+        let done = ActivityCompletion {
             execution,
             number,
             result,
             failure,
         };
-        let said = self.ask(instance, Ask::TaskDone(done)).await?;
-        on_its_way.arrived();
-        self.desk.done(&key);
-        Ok(said == Say::Done)
+        let said = self.ask(instance, Command::TaskDone(done)).await?;
+        on_its_way.disarm();
+        self.queue.done(&key);
+        Ok(said == Reply::Done)
     }
 
     /// Abandons an item, for other workers or a later retry.
@@ -250,15 +264,15 @@ impl TaskHub {
             return Ok(true);
         }
         // The token does not name its node.
-        let Some(others) = self.inner.others.get() else {
+        let Some(others) = self.inner.peers.get() else {
             return Ok(false);
         };
-        let word = rows::encode(&Word::Abandon {
+        let word = rows::encode(&WorkerMessage::Abandon {
             hub: self.name().to_owned(),
             token: token.to_owned(),
         });
         for name in others.names() {
-            if let Ok(answer) = others.tell(&name, word.clone()).await
+            if let Ok(answer) = others.request(&name, word.clone()).await
                 && answer.first() == Some(&1)
             {
                 return Ok(true);
@@ -268,8 +282,8 @@ impl TaskHub {
     }
 
     pub(super) fn abandon_here(&self, token: &str) -> bool {
-        let token = Token::parse(token);
-        token.is_some_and(|token| self.desk.abandon(&token))
+        let token = DeliveryToken::parse(token);
+        token.is_some_and(|token| self.queue.abandon(&token))
     }
 
     /// Accepts the result of a worker of another node.
@@ -277,20 +291,22 @@ impl TaskHub {
         &self,
         token: &str,
         instance: &str,
-        brought: Brought,
+        brought: RemoteResult,
     ) -> Result<bool> {
         match brought {
-            Brought::Turn(result) => self.complete_turn(token, instance, result).await,
-            Brought::Chunk { index, part } => {
+            RemoteResult::Turn(result) => self.complete_turn(token, instance, result).await,
+            RemoteResult::Chunk { index, part } => {
                 self.complete_chunk(token, instance, index, part).await
             }
-            Brought::Activity { id, outcome } => {
+            RemoteResult::Activity { id, outcome } => {
                 let result = outcome.into_result();
                 self.complete_activity(token, instance, id, result).await
             }
-            Brought::Batch(result) => self.complete_batch(token, instance, result.into()).await,
-            Brought::Cut { count } => self.cut(token, instance, count as usize).await,
-            Brought::TooLarge => self.batch_too_large(token, instance).await,
+            RemoteResult::Batch(result) => {
+                self.complete_batch(token, instance, result.into()).await
+            }
+            RemoteResult::Cut { count } => self.cut(token, instance, count as usize).await,
+            RemoteResult::TooLarge => self.batch_too_large(token, instance).await,
         }
     }
 
@@ -299,7 +315,7 @@ impl TaskHub {
         let Some((key, token)) = self.turn_key(token, entity, b'b') else {
             return Ok(false);
         };
-        match self.desk.claim(&key, token.as_ref()) {
+        match self.queue.claim(&key, token.as_ref()) {
             Some(mut claim) => {
                 let (given, _) = claim.open();
                 self.run_fewer(claim, entity, given).await
@@ -310,10 +326,16 @@ impl TaskHub {
 
     /// The key of an instance's work, and the token if there is one; `None` if the
     /// token is not one of ours.
-    fn turn_key(&self, token: &str, instance: &str, mark: u8) -> Option<(Key, Option<Token>)> {
-        let token = match token.is_empty() {
-            true => None,
-            false => Some(Token::parse(token)?),
+    fn turn_key(
+        &self,
+        token: &str,
+        instance: &str,
+        mark: u8,
+    ) -> Option<(Key, Option<DeliveryToken>)> {
+        let token = if token.is_empty() {
+            None
+        } else {
+            Some(DeliveryToken::parse(token)?)
         };
         let key = self.key(instance, |key| rows::marked(&key, mark));
         Some((key, token))
@@ -327,9 +349,9 @@ impl TaskHub {
 }
 
 /// The command for the result of a turn, with all its parts.
-fn turn_done(claim: &mut Claim, last: TurnResult) -> TurnDone {
+fn turn_done(claim: &mut ResultClaim, last: TurnResult) -> TurnCompletion {
     let (given, chunks) = claim.open();
-    let Given::Turn {
+    let DeliveredWork::Turn {
         execution,
         generation,
         at,
@@ -339,7 +361,7 @@ fn turn_done(claim: &mut Claim, last: TurnResult) -> TurnDone {
         unreachable!("a turn's key names a turn");
     };
     let is_whole = chunks.is_empty();
-    let mut actions: Vec<Action> = Vec::new();
+    let mut actions: Vec<TurnAction> = Vec::new();
     for part in chunks.into_values() {
         actions.extend(part.actions);
     }
@@ -347,7 +369,7 @@ fn turn_done(claim: &mut Claim, last: TurnResult) -> TurnDone {
     if let Some(processed) = last.processed.filter(|_| is_whole) {
         taken.truncate(processed as usize);
     }
-    TurnDone {
+    TurnCompletion {
         execution,
         generation,
         at,
@@ -360,10 +382,10 @@ fn turn_done(claim: &mut Claim, last: TurnResult) -> TurnDone {
 
 impl TurnResult {
     /// The failure of a turn that does nothing else.
-    fn only_failure(&self) -> Option<&Failure> {
+    fn only_failure(&self) -> Option<&FailureDetails> {
         match self.actions.as_slice() {
-            [action] => match &action.deed {
-                Deed::Complete { failure, .. } => failure.as_ref(),
+            [action] => match &action.kind {
+                ActionKind::Complete { failure, .. } => failure.as_ref(),
                 _ => None,
             },
             _ => None,
@@ -380,10 +402,10 @@ impl TurnResult {
             return;
         }
         self.custom_status = None;
-        self.actions = vec![Action {
+        self.actions = vec![TurnAction {
             id: NO_ACTION,
-            deed: Deed::Complete {
-                status: Status::Failed,
+            kind: ActionKind::Complete {
+                status: InstanceStatus::Failed,
                 result: None,
                 failure: Some(turn_too_large()),
             },
@@ -391,9 +413,9 @@ impl TurnResult {
     }
 }
 
-fn turn_too_large() -> Failure {
+fn turn_too_large() -> FailureDetails {
     let (payload, commit) = (limits::PAYLOAD_BYTES >> 20, limits::TURN_COMMIT_BYTES >> 20);
-    Failure::lasting(
+    FailureDetails::lasting(
         "TurnTooLarge",
         format!(
             "a turn exceeds the limit of one commit: {payload} MiB in a payload, {commit} \
@@ -402,9 +424,9 @@ fn turn_too_large() -> Failure {
     )
 }
 
-fn result_too_large() -> Failure {
+fn result_too_large() -> FailureDetails {
     let most = limits::PAYLOAD_BYTES >> 20;
-    Failure::lasting(
+    FailureDetails::lasting(
         "ResultTooLarge",
         format!(
             "a result or a state exceeds {most} MiB and is discarded; store large payloads \
@@ -414,8 +436,8 @@ fn result_too_large() -> Failure {
 }
 
 /// The command for the result of a batch; `None` if nothing was run.
-fn batch_done(given: Given, result: BatchResult) -> Option<BatchDone> {
-    let Given::Batch {
+fn batch_done(given: DeliveredWork, result: BatchResult) -> Option<BatchCompletion> {
+    let DeliveredWork::Batch {
         generation,
         mut front,
         mut main,
@@ -434,13 +456,13 @@ fn batch_done(given: Given, result: BatchResult) -> Option<BatchDone> {
     for ((request, front_end, main_end), outcome) in requests.into_iter().zip(outcomes) {
         (front, main) = (front_end, main_end);
         log_failure(&request, &outcome);
-        done.push(Answered { request, outcome });
+        done.push(CompletedOperation { request, outcome });
     }
     if done.is_empty() {
         return None;
     }
     let actions: Vec<EntityAction> = result.actions;
-    Some(BatchDone {
+    Some(BatchCompletion {
         generation,
         front,
         main,

@@ -7,19 +7,19 @@ use std::time::Duration;
 use steadfast_core::id::{Epoch, Partition};
 use steadfast_core::limits;
 use steadfast_partition::{
-    Address, Door, Error as PartitionError, ErrorKind as PartitionKind, Glance, Handle, Router,
-    Runtime, Space,
+    Address, Error as PartitionError, ErrorKind as PartitionKind, Handle, Mailbox, ReadView,
+    Router, Runtime, Space,
 };
 use tokio::sync::watch;
 
-use super::others::{Guests, Others};
-use crate::aide::Operator;
-use crate::command::{Ask, Say};
-use crate::dispatch::{Desk, Dispatcher, Worker};
+use super::peers::{RemoteWorkers, WorkerPeers};
+use crate::command::{Command, Reply};
+use crate::dispatch::{Dispatcher, WorkQueue, WorkerStream};
 use crate::error::{Error, ErrorKind, Result};
 use crate::id;
+use crate::inline::InlineExecutor;
 use crate::service::Instances;
-use crate::work::Terms;
+use crate::work::WorkerOptions;
 
 /// All task hubs of a node. Clones share one state.
 #[derive(Clone)]
@@ -38,9 +38,9 @@ pub(super) struct Inner {
     pub(super) dispatcher: Dispatcher,
     pub(super) kept: BTreeMap<String, Duration>,
     /// Workers of other nodes.
-    pub(super) guests: Guests,
+    pub(super) remote_workers: RemoteWorkers,
     /// The other nodes, if there may be any.
-    pub(super) others: OnceLock<Arc<dyn Others>>,
+    pub(super) peers: OnceLock<Arc<dyn WorkerPeers>>,
 }
 
 /// One task hub. It exists as soon as it is used. Clones share one state.
@@ -48,7 +48,7 @@ pub(super) struct Inner {
 pub struct TaskHub {
     pub(super) inner: Arc<Inner>,
     pub(super) name: Arc<str>,
-    pub(super) desk: Arc<Desk>,
+    pub(super) queue: Arc<WorkQueue>,
 }
 
 impl TaskHubs {
@@ -67,8 +67,8 @@ impl TaskHubs {
             moves: runtime.changes(),
             dispatcher,
             kept,
-            guests: Guests::default(),
-            others: OnceLock::new(),
+            remote_workers: RemoteWorkers::default(),
+            peers: OnceLock::new(),
         };
         Self {
             inner: Arc::new(inner),
@@ -96,7 +96,7 @@ impl TaskHubs {
         Ok(TaskHub {
             inner: Arc::clone(&self.inner),
             name: name.into(),
-            desk: self.inner.dispatcher.desk(name),
+            queue: self.inner.dispatcher.work_queue(name),
         })
     }
 
@@ -125,45 +125,45 @@ impl TaskHub {
     }
 
     /// Connects a worker.
-    pub fn worker(&self, terms: Terms) -> Worker {
-        match self.inner.others.get() {
+    pub fn worker(&self, terms: WorkerOptions) -> WorkerStream {
+        match self.inner.peers.get() {
             Some(others) => self.shared_worker(terms, others),
-            None => Worker::new(Arc::clone(&self.desk), terms),
+            None => WorkerStream::new(Arc::clone(&self.queue), terms),
         }
     }
 
     /// Sets or removes the executor that runs turns, and operations on idle entities, inline
     /// in this process.
-    pub(crate) fn set_operator(&self, operator: Option<Arc<dyn Operator>>) {
-        let aides = self.inner.dispatcher.aides();
+    pub(crate) fn set_executor(&self, operator: Option<Arc<dyn InlineExecutor>>) {
+        let aides = self.inner.dispatcher.inline_executors();
         aides.set(&self.name, operator.clone());
-        self.desk.locals.set_operator(operator);
+        self.queue.local_entities.set_executor(operator);
     }
 
     /// How many history rows were read and decoded for workers since the node started. Turns
     /// of instances that a worker in this process has in memory need none.
     pub fn history_rows_read(&self) -> u64 {
-        self.desk.history_rows_read()
+        self.queue.history_rows_read()
     }
 
     pub(super) fn address(&self, instance: &str) -> Address {
         id::address(&self.name, instance)
     }
 
-    pub(super) async fn ask(&self, instance: &str, ask: Ask) -> Result<Say> {
+    pub(super) async fn ask(&self, instance: &str, ask: Command) -> Result<Reply> {
         let to = self.address(instance);
         Ok(self.inner.handle.call(to, ask).await?)
     }
 
     /// Sends a partition a command for the whole task hub.
-    pub(super) async fn ask_in(&self, partition: Partition, ask: Ask) -> Result<Say> {
+    pub(super) async fn ask_in(&self, partition: Partition, ask: Command) -> Result<Reply> {
         let to = self.address("@");
         Ok(self.inner.handle.call_in(partition, to, ask).await?)
     }
 
     /// The mailbox of an instance's partition, if it is served here.
-    pub(super) fn door(&self, instance: &str) -> Option<Door> {
-        self.inner.router.door(self.partition(instance))
+    pub(super) fn mailbox(&self, instance: &str) -> Option<Mailbox> {
+        self.inner.router.mailbox(self.partition(instance))
     }
 
     /// The partition of an instance.
@@ -174,12 +174,12 @@ impl TaskHub {
     /// Whether the partition of an instance is served here.
     pub(super) fn is_here(&self, instance: &str) -> bool {
         let router = &self.inner.router;
-        router.is_alone() || router.door(self.partition(instance)).is_some()
+        router.is_single_node() || router.mailbox(self.partition(instance)).is_some()
     }
 
     /// The epoch in which the partition of an instance is served here.
     pub(super) fn tenure(&self, instance: &str) -> Option<Epoch> {
-        self.door(instance).map(|door| door.ledger().tenure())
+        self.mailbox(instance).map(|door| door.ledger().tenure())
     }
 
     /// Waits until the partition of an instance is served by another node, or by this one
@@ -197,9 +197,9 @@ impl TaskHub {
     }
 
     /// A read view of an instance's partition, wherever it is served.
-    pub(super) fn glance(&self, instance: &str) -> Result<Glance> {
-        let window = self.inner.router.window(self.partition(instance));
-        Ok(window.glance()?)
+    pub(super) fn read_view(&self, instance: &str) -> Result<ReadView> {
+        let window = self.inner.router.reader(self.partition(instance));
+        Ok(window.view()?)
     }
 }
 
@@ -210,14 +210,15 @@ pub(super) fn unreadable() -> Error {
 
 /// Checks the size of a payload.
 pub(super) fn check_payload(payload: Option<&String>) -> Result<()> {
-    match payload.is_some_and(|text| text.len() > limits::PAYLOAD_BYTES) {
-        false => Ok(()),
-        true => Err(Error::new(
+    if payload.is_some_and(|text| text.len() > limits::PAYLOAD_BYTES) {
+        Err(Error::new(
             ErrorKind::TooLarge,
             format!(
                 "a payload has at most {} MiB; keep larger ones elsewhere and send their address",
                 limits::PAYLOAD_BYTES >> 20
             ),
-        )),
+        ))
+    } else {
+        Ok(())
     }
 }

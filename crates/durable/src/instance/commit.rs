@@ -2,54 +2,62 @@
 
 use steadfast_core::clock::Timestamp;
 use steadfast_core::limits;
-use steadfast_partition::{Address, Halt, Turn};
+use steadfast_partition::{Address, Turn, TurnError};
 
-use super::act::caused;
-use super::living::{INPUT, Living, Stored, task_id};
-use super::record::OpenTask;
-use crate::action::Deed;
-use crate::command::{Say, TaskDone, TurnDone};
-use crate::event::{Event, Start, Tags, Task, What};
-use crate::failure::Failure;
+use super::actions::caused;
+use super::loaded_instance::{INPUT, InboxRecord, LoadedInstance, task_id};
+use super::record::ActivityRecord;
+use crate::action::ActionKind;
+use crate::command::{ActivityCompletion, Reply, TurnCompletion};
+use crate::event::{EventKind, ExecutionStart, InstanceEvent, Tags, Task};
+use crate::failure::FailureDetails;
 use crate::rows::{self, HISTORY, TASKS, numbered};
-use crate::status::Status;
+use crate::status::InstanceStatus;
 
 /// Commits a turn that a worker has run, in one transaction.
-pub(crate) fn turn_done(turn: &mut Turn<'_>, to: &Address, done: &TurnDone) -> Result<Say, Halt> {
-    let Some(live) = Living::find(turn, to)? else {
-        return Ok(Say::Ignored);
+pub(crate) fn turn_done(
+    turn: &mut Turn<'_>,
+    to: &Address,
+    done: &TurnCompletion,
+) -> Result<Reply, TurnError> {
+    let Some(live) = LoadedInstance::find(turn, to)? else {
+        return Ok(Reply::Ignored);
     };
     let row = &live.row;
     // An inline turn in between does not change the generation.
     let is_current =
         row.is_open && row.execution == done.execution && row.generation == done.generation;
     if row.status.is_final() || !is_current {
-        return Ok(Say::Ignored);
+        return Ok(Reply::Ignored);
     }
     live.commit(done)?;
-    Ok(Say::Done)
+    Ok(Reply::Done)
 }
 
 /// Commits the result of an activity; the first result counts.
-pub(crate) fn task_done(turn: &mut Turn<'_>, to: &Address, done: &TaskDone) -> Result<Say, Halt> {
-    let Some(mut live) = Living::find(turn, to)? else {
-        return Ok(Say::Ignored);
+pub(crate) fn task_done(
+    turn: &mut Turn<'_>,
+    to: &Address,
+    done: &ActivityCompletion,
+) -> Result<Reply, TurnError> {
+    let Some(mut live) = LoadedInstance::find(turn, to)? else {
+        return Ok(Reply::Ignored);
     };
     let key = numbered(&live.key, done.number);
-    let open: Option<OpenTask> = rows::read(live.turn, TASKS, &key)?;
+    let open: Option<ActivityRecord> = rows::read(live.turn, TASKS, &key)?;
     let Some(open) = open.filter(|_| live.row.execution == done.execution) else {
-        return Ok(Say::Ignored);
+        return Ok(Reply::Ignored);
     };
     live.turn.delete(TASKS, &key);
     let work = task_id(&live.key, done.number);
     live.turn.close_work(&work);
     let task = open.id;
     let what = match &done.failure {
-        Some(failure) => What::TaskFailed {
+        Some(failure) => EventKind::TaskFailed {
             task,
             failure: failure.clone(),
         },
-        None => What::TaskCompleted {
+        None => EventKind::TaskCompleted {
             task,
             result: done.result.clone(),
         },
@@ -57,7 +65,7 @@ pub(crate) fn task_done(turn: &mut Turn<'_>, to: &Address, done: &TaskDone) -> R
     let execution = Some(live.row.execution.clone());
     live.push(execution, what);
     live.save()?;
-    Ok(Say::Done)
+    Ok(Reply::Done)
 }
 
 /// Fails an instance that no worker can run.
@@ -65,17 +73,17 @@ pub(crate) fn give_up(
     turn: &mut Turn<'_>,
     to: &Address,
     execution: &str,
-    failure: &Failure,
-) -> Result<Say, Halt> {
-    let live = Living::find(turn, to)?;
+    failure: &FailureDetails,
+) -> Result<Reply, TurnError> {
+    let live = LoadedInstance::find(turn, to)?;
     let live = live.filter(|live| live.row.execution == execution && !live.row.status.is_final());
     let Some(mut live) = live else {
-        return Ok(Say::Ignored);
+        return Ok(Reply::Ignored);
     };
     let inbox = live.inbox()?;
     let mut room = limits::TURN_COMMIT_BYTES / 2;
     let mut events = Vec::new();
-    for Stored { event, .. } in inbox {
+    for InboxRecord { event, .. } in inbox {
         // Events that do not fit into the commit are dropped.
         let Some(rest) = room.checked_sub(event.size()) else {
             break;
@@ -83,16 +91,16 @@ pub(crate) fn give_up(
         room = rest;
         events.push(event);
     }
-    events.push(live.completed(Status::Failed, None, Some(failure)));
+    events.push(live.completed(InstanceStatus::Failed, None, Some(failure)));
     live.append(events);
-    live.end(Status::Failed, None, Some(failure));
+    live.end(InstanceStatus::Failed, None, Some(failure));
     live.save()?;
-    Ok(Say::Done)
+    Ok(Reply::Done)
 }
 
-impl Living<'_, '_> {
+impl LoadedInstance<'_, '_> {
     /// Commits the result of a turn.
-    pub(crate) fn commit(mut self, done: &TurnDone) -> Result<(), Halt> {
+    pub(crate) fn commit(mut self, done: &TurnCompletion) -> Result<(), TurnError> {
         self.close();
         self.row.is_turn_due = false;
         self.take(done.taken.len() as u64);
@@ -101,24 +109,24 @@ impl Living<'_, '_> {
         let status = done.custom_status.clone();
         self.row.custom_status = status.filter(|status| !status.is_empty());
         self.row.span.clone_from(&done.span);
-        if self.row.status == Status::Pending {
-            self.row.status = Status::Running;
+        if self.row.status == InstanceStatus::Pending {
+            self.row.status = InstanceStatus::Running;
         }
         let mut events = Vec::with_capacity(done.taken.len() + done.actions.len() + 3);
-        events.push(Event::plain(done.at, What::TurnStarted));
+        events.push(InstanceEvent::plain(done.at, EventKind::TurnStarted));
         events.extend_from_slice(&done.taken);
         let end = self.act_all(done, &mut events);
-        events.push(Event::plain(done.at, What::TurnCompleted));
+        events.push(InstanceEvent::plain(done.at, EventKind::TurnCompleted));
         match end {
             None => self.append(events),
-            Some(Deed::ContinueAsNew {
+            Some(ActionKind::ContinueAsNew {
                 input,
                 version,
                 carry,
                 tags,
             }) => self.renew(input, version, carry, tags)?,
-            Some(Deed::Rewind(history)) => self.rewind_as_told(history)?,
-            Some(Deed::Complete {
+            Some(ActionKind::Rewind(history)) => self.rewind_as_told(history)?,
+            Some(ActionKind::Complete {
                 status,
                 result,
                 failure,
@@ -135,18 +143,22 @@ impl Living<'_, '_> {
     }
 
     /// Carries out all actions; returns the one that ends the execution, if any.
-    fn act_all(&mut self, done: &TurnDone, events: &mut Vec<Event>) -> Option<Deed> {
+    fn act_all(
+        &mut self,
+        done: &TurnCompletion,
+        events: &mut Vec<InstanceEvent>,
+    ) -> Option<ActionKind> {
         let mut end = None;
         for (place, action) in done.actions.iter().enumerate() {
             if action.is_end() {
-                end.get_or_insert_with(|| action.deed.clone());
+                end.get_or_insert_with(|| action.kind.clone());
                 continue;
             }
             match self.act(action, place) {
                 Ok(what) => events.extend(what.map(|what| caused(action, done.at, what))),
                 Err(failure) => {
-                    return Some(Deed::Complete {
-                        status: Status::Failed,
+                    return Some(ActionKind::Complete {
+                        status: InstanceStatus::Failed,
                         result: None,
                         failure: Some(failure),
                     });
@@ -159,21 +171,21 @@ impl Living<'_, '_> {
     /// The last event of an execution.
     pub(crate) fn completed(
         &self,
-        status: Status,
+        status: InstanceStatus,
         result: Option<&str>,
-        failure: Option<&Failure>,
-    ) -> Event {
-        let what = What::Completed {
+        failure: Option<&FailureDetails>,
+    ) -> InstanceEvent {
+        let what = EventKind::Completed {
             status,
             result: result.map(str::to_owned),
             failure: failure.cloned(),
         };
-        Event::plain(self.turn.time(), what)
+        InstanceEvent::plain(self.turn.time(), what)
     }
 
     /// Appends events to the history, in rows of bounded size.
-    pub(crate) fn append(&mut self, events: Vec<Event>) {
-        if events.iter().map(Event::size).sum::<usize>() <= limits::HISTORY_ROW_BYTES {
+    pub(crate) fn append(&mut self, events: Vec<InstanceEvent>) {
+        if events.iter().map(InstanceEvent::size).sum::<usize>() <= limits::HISTORY_ROW_BYTES {
             self.append_row(&events);
             return;
         }
@@ -192,7 +204,7 @@ impl Living<'_, '_> {
         }
     }
 
-    fn append_row(&mut self, events: &Vec<Event>) {
+    fn append_row(&mut self, events: &Vec<InstanceEvent>) {
         let key = numbered(&self.key, self.row.turns);
         self.turn.put(HISTORY, &key, rows::encode(events));
         self.row.turns += 1;
@@ -205,9 +217,9 @@ impl Living<'_, '_> {
         &mut self,
         input: Option<String>,
         version: Option<String>,
-        carry: Vec<Event>,
+        carry: Vec<InstanceEvent>,
         tags: Option<Tags>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), TurnError> {
         let rest = self.inbox()?;
         self.take(rest.len() as u64);
         self.release();
@@ -221,7 +233,7 @@ impl Living<'_, '_> {
             self.row.tags = tags;
         }
         self.payload(INPUT, input.as_deref());
-        let start = Start {
+        let start = ExecutionStart {
             instance: self.id(),
             execution: self.row.execution.clone(),
             task: Task {
@@ -234,8 +246,8 @@ impl Living<'_, '_> {
             parent: self.row.parent.clone(),
             scheduled: None,
         };
-        self.push(Some(self.row.execution.clone()), What::Started(start));
-        let carried = carry.into_iter().map(|event| Stored {
+        self.push(Some(self.row.execution.clone()), EventKind::Started(start));
+        let carried = carry.into_iter().map(|event| InboxRecord {
             execution: None,
             event,
         });

@@ -5,17 +5,22 @@ use std::time::Duration;
 use bytes::Bytes;
 use steadfast_partition::Message;
 
-use super::living::{EXPIRE, INPUT, Living, OUTPUT, WAKE};
-use crate::command::{Ask, Letter};
-use crate::event::What;
-use crate::failure::Failure;
+use super::loaded_instance::{EXPIRE, INPUT, LoadedInstance, OUTPUT, WAKE};
+use crate::command::{Command, ExternalMessage};
+use crate::event::EventKind;
+use crate::failure::FailureDetails;
 use crate::moment::Moment;
 use crate::rows::{self, BY_CREATED, BY_ENDED, HISTORY, INSTANCES, numbered};
-use crate::status::Status;
+use crate::status::InstanceStatus;
 
-impl Living<'_, '_> {
+impl LoadedInstance<'_, '_> {
     /// Ends the instance in a final state.
-    pub(crate) fn end(&mut self, status: Status, result: Option<&str>, failure: Option<&Failure>) {
+    pub(crate) fn end(
+        &mut self,
+        status: InstanceStatus,
+        result: Option<&str>,
+        failure: Option<&FailureDetails>,
+    ) {
         let now = self.turn.time();
         self.row.status = status;
         self.row.updated = now;
@@ -27,15 +32,15 @@ impl Living<'_, '_> {
         let index = rows::timed(&self.to.name, now.0, &self.to.key);
         self.turn.put(BY_ENDED, &index, Bytes::new());
         let outcome = match (status, failure) {
-            (Status::Completed, _) => Ok(result),
-            (Status::Failed, Some(failure)) => Err(failure.clone()),
-            (Status::Failed, None) => Err(Failure::new("OrchestrationFailed", "")),
-            _ => Err(super::begin::terminated(result)),
+            (InstanceStatus::Completed, _) => Ok(result),
+            (InstanceStatus::Failed, Some(failure)) => Err(failure.clone()),
+            (InstanceStatus::Failed, None) => Err(FailureDetails::new("OrchestrationFailed", "")),
+            _ => Err(super::start::terminated(result)),
         };
         self.report(&outcome);
         if self.row.kept_ms > 0 {
             let due = now.plus(Duration::from_millis(self.row.kept_ms));
-            let expire = Ask::Expire(self.row.execution.clone());
+            let expire = Command::Expire(self.row.execution.clone());
             self.turn.schedule(due, EXPIRE, expire.encode());
         }
     }
@@ -49,7 +54,7 @@ impl Living<'_, '_> {
             let Some(first) = kept.set.first().cloned() else {
                 continue;
             };
-            let release = Ask::Release {
+            let release = Command::Release {
                 section,
                 set: kept.set,
                 position: 0,
@@ -59,26 +64,26 @@ impl Living<'_, '_> {
     }
 
     /// Sends the outcome to the parent.
-    pub(crate) fn report(&mut self, outcome: &Result<Option<&str>, Failure>) {
+    pub(crate) fn report(&mut self, outcome: &Result<Option<&str>, FailureDetails>) {
         let Some(parent) = self.row.parent.clone().filter(|_| self.row.is_reported) else {
             return;
         };
         let task = parent.task;
         let what = match outcome {
-            Ok(result) => What::ChildCompleted {
+            Ok(result) => EventKind::ChildCompleted {
                 task,
                 result: result.map(str::to_owned),
             },
-            Err(failure) => What::ChildFailed {
+            Err(failure) => EventKind::ChildFailed {
                 task,
                 failure: failure.clone(),
             },
         };
-        let letter = Letter {
+        let letter = ExternalMessage {
             execution: parent.execution,
             what,
         };
-        self.send(&parent.instance, &Ask::Deliver(letter));
+        self.send(&parent.instance, &Command::Deliver(letter));
     }
 
     /// Deletes the history.

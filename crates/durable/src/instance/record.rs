@@ -6,16 +6,16 @@ use steadfast_collections::schema::Record;
 use steadfast_core::clock::Timestamp;
 
 use crate::event::{Parent, Tags, Trace};
-use crate::failure::Failure;
+use crate::failure::FailureDetails;
 use crate::moment::Moment;
-use crate::status::Status;
-use crate::work::{Past, Span};
+use crate::status::InstanceStatus;
+use crate::work::{HistoryPosition, OrchestrationSpan};
 
 /// The row of an instance. Payloads, history and inbox have rows of their own:
 /// this one is written by every turn.
 #[derive(Record, Clone, Debug)]
 #[record(crate = "steadfast_collections", closed)]
-pub(crate) struct Instance {
+pub(crate) struct InstanceRecord {
     #[n(0)]
     pub(crate) name: String,
     #[n(1)]
@@ -23,7 +23,7 @@ pub(crate) struct Instance {
     #[n(2)]
     pub(crate) execution: String,
     #[n(3)]
-    pub(crate) status: Status,
+    pub(crate) status: InstanceStatus,
     #[n(4)]
     pub(crate) created: Timestamp,
     #[n(5)]
@@ -35,7 +35,7 @@ pub(crate) struct Instance {
     #[n(8)]
     pub(crate) custom_status: Option<String>,
     #[n(9)]
-    pub(crate) failure: Option<Failure>,
+    pub(crate) failure: Option<FailureDetails>,
     #[n(10)]
     pub(crate) parent: Option<Parent>,
     /// Whether its result is sent to the parent.
@@ -44,7 +44,7 @@ pub(crate) struct Instance {
     #[n(12)]
     pub(crate) tags: Tags,
     #[n(13)]
-    pub(crate) span: Option<Span>,
+    pub(crate) span: Option<OrchestrationSpan>,
     /// The time of the last turn. Times of turns of one id always rise, even if the
     /// clock goes back, because workers derive ids from them.
     #[n(14)]
@@ -65,7 +65,7 @@ pub(crate) struct Instance {
     /// Critical sections that were requested and not left, with the entities that were
     /// not unlocked.
     #[n(20)]
-    pub(crate) sections: BTreeMap<String, Section>,
+    pub(crate) sections: BTreeMap<String, SectionRecord>,
     /// The number of dispatches.
     #[n(21)]
     pub(crate) generation: u64,
@@ -92,10 +92,10 @@ pub(crate) struct Instance {
     pub(crate) events: u64,
 }
 
-impl Instance {
+impl InstanceRecord {
     /// The end of the history.
-    pub(crate) fn past(&self) -> Past {
-        Past {
+    pub(crate) fn past(&self) -> HistoryPosition {
+        HistoryPosition {
             events: self.events,
             turn: Moment::from(self.clock),
         }
@@ -105,7 +105,7 @@ impl Instance {
 /// A critical section.
 #[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub(crate) struct Section {
+pub(crate) struct SectionRecord {
     /// In the order in which they are locked.
     #[n(0)]
     pub(crate) set: Vec<String>,
@@ -117,7 +117,7 @@ pub(crate) struct Section {
 /// An activity under way.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub(crate) struct OpenTask {
+pub(crate) struct ActivityRecord {
     #[n(0)]
     pub(crate) id: i32,
 }

@@ -5,33 +5,33 @@
 
 use std::collections::BTreeSet;
 
-use steadfast_partition::{Address, Halt, Turn};
+use steadfast_partition::{Address, Turn, TurnError};
 
-use super::begin::{no_instance, start};
 use super::control::wrong_state;
-use super::living::Living;
-use crate::command::{Ask, Begin, Say};
-use crate::event::{Event, Task, What};
+use super::loaded_instance::LoadedInstance;
+use super::start::{no_instance, start};
+use crate::command::{Command, NewExecution, Reply};
+use crate::event::{EventKind, InstanceEvent, Task};
 use crate::moment::Moment;
 use crate::rows::{self, BY_ENDED};
-use crate::status::Status;
+use crate::status::InstanceStatus;
 
 /// Rewinds a failed instance for a client.
 pub(crate) fn rewind(
     turn: &mut Turn<'_>,
     to: &Address,
     reason: Option<&String>,
-) -> Result<Say, Halt> {
-    let Some(mut live) = Living::find(turn, to)? else {
+) -> Result<Reply, TurnError> {
+    let Some(mut live) = LoadedInstance::find(turn, to)? else {
         return Err(no_instance(to));
     };
-    if live.row.status != Status::Failed {
+    if live.row.status != InstanceStatus::Failed {
         return Err(wrong_state(&live, "Failed"));
     }
     let history = live.history()?;
     live.go_back(history, reason);
     live.save()?;
-    Ok(Say::Done)
+    Ok(Reply::Done)
 }
 
 /// Rewinds a child for its rewound parent: a failed child is rewound, too, a purged one
@@ -40,14 +40,14 @@ pub(crate) fn rewind_child(
     turn: &mut Turn<'_>,
     to: &Address,
     reason: Option<&String>,
-    begin: &Begin,
-) -> Result<Say, Halt> {
-    let Some(mut live) = Living::find(turn, to)? else {
+    begin: &NewExecution,
+) -> Result<Reply, TurnError> {
+    let Some(mut live) = LoadedInstance::find(turn, to)? else {
         return start(turn, to, begin);
     };
     live.row.parent.clone_from(&begin.parent);
     match live.row.status {
-        Status::Failed => {
+        InstanceStatus::Failed => {
             let history = live.history()?;
             live.go_back(history, reason);
         }
@@ -58,26 +58,26 @@ pub(crate) fn rewind_child(
         _ => {}
     }
     live.save()?;
-    Ok(Say::Done)
+    Ok(Reply::Done)
 }
 
-impl Living<'_, '_> {
-    fn go_back(&mut self, history: Vec<Event>, reason: Option<&String>) {
+impl LoadedInstance<'_, '_> {
+    fn go_back(&mut self, history: Vec<InstanceEvent>, reason: Option<&String>) {
         let (mut kept, open) = without_failures(history);
         let execution = self.alive_again();
         for event in &mut kept {
-            if let What::Started(start) = &mut event.what {
+            if let EventKind::Started(start) = &mut event.what {
                 start.execution.clone_from(&execution);
             }
         }
-        let rewound = What::Rewound(reason.cloned());
-        kept.push(Event::plain(self.turn.time(), rewound));
+        let rewound = EventKind::Rewound(reason.cloned());
+        kept.push(InstanceEvent::plain(self.turn.time(), rewound));
         self.append(kept);
         for (id, fire_at) in open.timers {
             self.arm(id, fire_at);
         }
         for (place, (id, instance, task)) in open.children.into_iter().enumerate() {
-            let ask = Ask::RewindChild {
+            let ask = Command::RewindChild {
                 reason: reason.cloned(),
                 begin: self.begin_child(id, place, &task),
             };
@@ -86,7 +86,7 @@ impl Living<'_, '_> {
     }
 
     /// Applies a history that a worker has rewritten.
-    pub(crate) fn rewind_as_told(&mut self, history: Vec<Event>) -> Result<(), Halt> {
+    pub(crate) fn rewind_as_told(&mut self, history: Vec<InstanceEvent>) -> Result<(), TurnError> {
         let rest = self.inbox()?;
         self.take(rest.len() as u64);
         self.release();
@@ -100,11 +100,11 @@ impl Living<'_, '_> {
             let index = rows::timed(&self.to.name, ended.0, &self.to.key);
             self.turn.delete(BY_ENDED, &index);
         }
-        self.payload(super::living::OUTPUT, None);
+        self.payload(super::loaded_instance::OUTPUT, None);
         self.drop_history();
         self.row.execution = self.next_execution();
         self.row.failure = None;
-        self.row.status = Status::Running;
+        self.row.status = InstanceStatus::Running;
         self.row.updated = self.turn.time();
         self.row.is_turn_due = true;
         self.row.execution.clone()
@@ -113,41 +113,43 @@ impl Living<'_, '_> {
 
 /// The timers and children that an execution waits for.
 #[derive(Default)]
-struct Open {
+struct OpenActions {
     timers: Vec<(i32, Moment)>,
     children: Vec<(i32, String, Task)>,
 }
 
 /// The history without its end, its failures, and actions without a result. Timers and
 /// children that still run stay, and are returned as well.
-fn without_failures(history: Vec<Event>) -> (Vec<Event>, Open) {
+fn without_failures(history: Vec<InstanceEvent>) -> (Vec<InstanceEvent>, OpenActions) {
     // A retry may reuse an id, so a result belongs to the last event before it that
     // has its id.
     let mut drop = BTreeSet::new();
-    let mut pending: Vec<(usize, Wait)> = Vec::new();
+    let mut pending: Vec<(usize, PendingAction)> = Vec::new();
     for (place, event) in history.iter().enumerate() {
-        let settled = |wait: &Wait| wait.is_settled_by(&event.what);
-        if let Some(wait) = Wait::of(event) {
+        let settled = |wait: &PendingAction| wait.is_settled_by(&event.what);
+        if let Some(wait) = PendingAction::of(event) {
             pending.push((place, wait));
         } else if let Some(at) = pending.iter().rposition(|(_, wait)| settled(wait)) {
             let (asked, wait) = pending.remove(at);
             match &event.what {
-                What::TaskFailed { .. } => drop.extend([asked, place]),
-                What::ChildFailed { .. } => {
+                EventKind::TaskFailed { .. } => drop.extend([asked, place]),
+                EventKind::ChildFailed { .. } => {
                     drop.insert(place);
                     pending.push((asked, wait));
                 }
                 _ => {}
             }
-        } else if matches!(event.what, What::Completed { .. }) {
+        } else if matches!(event.what, EventKind::Completed { .. }) {
             drop.insert(place);
         }
     }
-    let mut open = Open::default();
+    let mut open = OpenActions::default();
     for (place, wait) in pending {
         match (wait, &history[place].what) {
-            (Wait::Timer(id), What::TimerCreated(fire_at)) => open.timers.push((id, *fire_at)),
-            (Wait::Child(id), What::ChildCreated { instance, task }) => {
+            (PendingAction::Timer(id), EventKind::TimerCreated(fire_at)) => {
+                open.timers.push((id, *fire_at))
+            }
+            (PendingAction::Child(id), EventKind::ChildCreated { instance, task }) => {
                 open.children.push((id, instance.clone(), task.clone()));
             }
             _ => {
@@ -161,7 +163,7 @@ fn without_failures(history: Vec<Event>) -> (Vec<Event>, Open) {
 }
 
 /// An action that waits for a result.
-enum Wait {
+enum PendingAction {
     Task(i32),
     Child(i32),
     Timer(i32),
@@ -169,31 +171,35 @@ enum Wait {
     Lock(String),
 }
 
-impl Wait {
-    fn of(event: &Event) -> Option<Self> {
+impl PendingAction {
+    fn of(event: &InstanceEvent) -> Option<Self> {
         Some(match &event.what {
-            What::TaskScheduled(_) => Self::Task(event.id),
-            What::ChildCreated { .. } => Self::Child(event.id),
-            What::TimerCreated(_) => Self::Timer(event.id),
-            What::EntityCalled(operation) => Self::Call(operation.request.clone()),
-            What::LockRequested(request) => Self::Lock(request.section.clone()),
+            EventKind::TaskScheduled(_) => Self::Task(event.id),
+            EventKind::ChildCreated { .. } => Self::Child(event.id),
+            EventKind::TimerCreated(_) => Self::Timer(event.id),
+            EventKind::EntityCalled(operation) => Self::Call(operation.request.clone()),
+            EventKind::LockRequested(request) => Self::Lock(request.section.clone()),
             _ => return None,
         })
     }
 
-    fn is_settled_by(&self, what: &What) -> bool {
+    fn is_settled_by(&self, what: &EventKind) -> bool {
         match (self, what) {
-            (Self::Task(id), What::TaskCompleted { task, .. } | What::TaskFailed { task, .. })
+            (
+                Self::Task(id),
+                EventKind::TaskCompleted { task, .. } | EventKind::TaskFailed { task, .. },
+            )
             | (
                 Self::Child(id),
-                What::ChildCompleted { task, .. } | What::ChildFailed { task, .. },
+                EventKind::ChildCompleted { task, .. } | EventKind::ChildFailed { task, .. },
             ) => id == task,
-            (Self::Timer(id), What::TimerFired { timer, .. }) => id == timer,
+            (Self::Timer(id), EventKind::TimerFired { timer, .. }) => id == timer,
             (
                 Self::Call(id),
-                What::EntityCompleted { request, .. } | What::EntityFailed { request, .. },
+                EventKind::EntityCompleted { request, .. }
+                | EventKind::EntityFailed { request, .. },
             ) => id == request,
-            (Self::Lock(id), What::LockGranted { section, .. }) => id == section,
+            (Self::Lock(id), EventKind::LockGranted { section, .. }) => id == section,
             _ => false,
         }
     }
@@ -202,54 +208,54 @@ impl Wait {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::Failure;
+    use crate::failure::FailureDetails;
     use steadfast_core::clock::Timestamp;
 
-    fn event(id: i32, what: What) -> Event {
+    fn event(id: i32, what: EventKind) -> InstanceEvent {
         let at = Moment::from(Timestamp(5));
-        Event { id, at, what }
+        InstanceEvent { id, at, what }
     }
 
-    fn scheduled(id: i32) -> Event {
-        event(id, What::TaskScheduled(Task::default()))
+    fn scheduled(id: i32) -> InstanceEvent {
+        event(id, EventKind::TaskScheduled(Task::default()))
     }
 
     #[test]
     fn a_rewound_history_keeps_what_succeeded_and_nothing_else() {
-        let failure = Failure::new("E", "no");
+        let failure = FailureDetails::new("E", "no");
         let fire_at = Moment::from(Timestamp(9));
-        let done = |task| event(-1, What::TaskCompleted { task, result: None });
+        let done = |task| event(-1, EventKind::TaskCompleted { task, result: None });
         let failed = |task| {
             let failure = failure.clone();
-            event(-1, What::TaskFailed { task, failure })
+            event(-1, EventKind::TaskFailed { task, failure })
         };
         let child = |id| {
             let (instance, task) = (format!("c{id}"), Task::default());
-            event(id, What::ChildCreated { instance, task })
+            event(id, EventKind::ChildCreated { instance, task })
         };
         let lost = event(
             -1,
-            What::ChildFailed {
+            EventKind::ChildFailed {
                 task: 4,
                 failure: failure.clone(),
             },
         );
         let end = event(
             -1,
-            What::Completed {
-                status: Status::Failed,
+            EventKind::Completed {
+                status: InstanceStatus::Failed,
                 result: None,
                 failure: Some(failure.clone()),
             },
         );
         // Activity 1 was tried twice under one id; 3 never came back.
         let history = vec![
-            event(-1, What::TurnStarted),
+            event(-1, EventKind::TurnStarted),
             scheduled(1),
             scheduled(2),
             scheduled(3),
             child(4),
-            event(5, What::TimerCreated(fire_at)),
+            event(5, EventKind::TimerCreated(fire_at)),
             failed(1),
             scheduled(1),
             done(2),
@@ -259,10 +265,10 @@ mod tests {
         ];
         let (kept, open) = without_failures(history);
         let expected = [
-            event(-1, What::TurnStarted),
+            event(-1, EventKind::TurnStarted),
             scheduled(2),
             child(4),
-            event(5, What::TimerCreated(fire_at)),
+            event(5, EventKind::TimerCreated(fire_at)),
             scheduled(1),
             done(2),
             done(1),

@@ -10,10 +10,10 @@ use serde::de::DeserializeOwned;
 
 use super::context::Context;
 use super::payload::{BoxFuture, from_json, to_json};
-use super::shared::{Tag, Wait};
-use crate::action::Deed;
+use super::replay_state::{ResultFuture, ResultKey};
+use crate::action::ActionKind;
 use crate::event::Task;
-use crate::failure::Failure;
+use crate::failure::FailureDetails;
 
 impl Context {
     /// Runs an activity.
@@ -21,8 +21,8 @@ impl Context {
         &self,
         name: &str,
         input: &I,
-    ) -> Call<O> {
-        Call::new(self, Plan::Activity, name, to_json(input))
+    ) -> TaskFuture<O> {
+        TaskFuture::new(self, CallTarget::Activity, name, to_json(input))
     }
 
     /// Runs another orchestration.
@@ -30,29 +30,29 @@ impl Context {
         &self,
         name: &str,
         input: &I,
-    ) -> Call<O> {
-        Call::new(self, Plan::Child(String::new()), name, to_json(input))
+    ) -> TaskFuture<O> {
+        TaskFuture::new(self, CallTarget::Child(String::new()), name, to_json(input))
     }
 
-    fn begin(&self, plan: &Plan, task: Task) -> Result<Wait, Failure> {
+    fn begin(&self, plan: &CallTarget, task: Task) -> Result<ResultFuture, FailureDetails> {
         let mut shared = self.shared.lock();
         let deed = match plan {
-            Plan::Activity => Deed::Schedule(task),
-            Plan::Child(instance) => {
+            CallTarget::Activity => ActionKind::Schedule(task),
+            CallTarget::Child(instance) => {
                 shared.section.check_child()?;
                 let instance = instance.clone();
-                Deed::Child { instance, task }
+                ActionKind::Child { instance, task }
             }
         };
-        let id = shared.want(deed);
+        let id = shared.request_action(deed);
         drop(shared);
-        Ok(Wait::new(&self.shared, Tag::Action(id)))
+        Ok(ResultFuture::new(&self.shared, ResultKey::Action(id)))
     }
 }
 
 /// What is run.
 #[derive(Clone, Debug)]
-enum Plan {
+enum CallTarget {
     Activity,
     /// A child, by its id; empty: an id is generated.
     Child(String),
@@ -60,14 +60,14 @@ enum Plan {
 
 /// The number of attempts, and the pauses between them.
 #[derive(Clone, Copy, Debug)]
-pub struct Retry {
+pub struct RetryOptions {
     attempts: u32,
     first: Duration,
     factor: f64,
     longest: Duration,
 }
 
-impl Retry {
+impl RetryOptions {
     /// `attempts` in all, with the same pause between them.
     pub fn fixed(attempts: u32, pause: Duration) -> Self {
         Self {
@@ -91,45 +91,46 @@ impl Retry {
     fn pause(&self, attempt: u32) -> Duration {
         let power = self.factor.powi(i32::try_from(attempt).unwrap_or(i32::MAX));
         let seconds = self.first.as_secs_f64() * power;
-        match seconds.is_finite() {
-            true => Duration::from_secs_f64(seconds.min(self.longest.as_secs_f64())),
-            false => self.longest,
+        if seconds.is_finite() {
+            Duration::from_secs_f64(seconds.min(self.longest.as_secs_f64()))
+        } else {
+            self.longest
         }
     }
 }
 
 /// An activity or a child. It begins when it is first awaited.
 #[must_use = "it begins when it is awaited"]
-pub struct Call<O> {
+pub struct TaskFuture<O> {
     state: State<O>,
 }
 
 enum State<O> {
-    Planned(Box<Planned>),
-    Running(BoxFuture<'static, Result<O, Failure>>),
+    Planned(Box<PlannedCall>),
+    Running(BoxFuture<'static, Result<O, FailureDetails>>),
     Done,
 }
 
-struct Planned {
+struct PlannedCall {
     context: Context,
-    plan: Plan,
-    task: Result<Task, Failure>,
-    retry: Option<Retry>,
+    plan: CallTarget,
+    task: Result<Task, FailureDetails>,
+    retry: Option<RetryOptions>,
 }
 
-impl<O: DeserializeOwned + 'static> Call<O> {
+impl<O: DeserializeOwned + 'static> TaskFuture<O> {
     fn new(
         context: &Context,
-        plan: Plan,
+        plan: CallTarget,
         name: &str,
-        input: Result<Option<String>, Failure>,
+        input: Result<Option<String>, FailureDetails>,
     ) -> Self {
         let task = input.map(|input| Task {
             name: name.to_owned(),
             input,
             ..Task::default()
         });
-        let planned = Planned {
+        let planned = PlannedCall {
             context: context.clone(),
             plan,
             task,
@@ -141,7 +142,7 @@ impl<O: DeserializeOwned + 'static> Call<O> {
     }
 
     /// Retries the call when it fails.
-    pub fn retry(mut self, retry: Retry) -> Self {
+    pub fn retry(mut self, retry: RetryOptions) -> Self {
         if let State::Planned(planned) = &mut self.state {
             planned.retry = Some(retry);
         }
@@ -151,7 +152,7 @@ impl<O: DeserializeOwned + 'static> Call<O> {
     /// Chooses the id of a child.
     pub fn id(mut self, instance: impl Into<String>) -> Self {
         if let State::Planned(planned) = &mut self.state
-            && let Plan::Child(id) = &mut planned.plan
+            && let CallTarget::Child(id) = &mut planned.plan
         {
             *id = instance.into();
         }
@@ -169,8 +170,8 @@ impl<O: DeserializeOwned + 'static> Call<O> {
     }
 }
 
-impl Planned {
-    async fn run<O: DeserializeOwned>(self) -> Result<O, Failure> {
+impl PlannedCall {
+    async fn run<O: DeserializeOwned>(self) -> Result<O, FailureDetails> {
         let task = self.task?;
         let attempts = self.retry.map_or(1, |retry| retry.attempts);
         let mut attempt = 0;
@@ -191,8 +192,8 @@ impl Planned {
     }
 }
 
-impl<O: DeserializeOwned + 'static> Future for Call<O> {
-    type Output = Result<O, Failure>;
+impl<O: DeserializeOwned + 'static> Future for TaskFuture<O> {
+    type Output = Result<O, FailureDetails>;
 
     fn poll(mut self: Pin<&mut Self>, poller: &mut Poller<'_>) -> Poll<Self::Output> {
         if let State::Planned(_) = &self.state
@@ -207,4 +208,4 @@ impl<O: DeserializeOwned + 'static> Future for Call<O> {
     }
 }
 
-impl<O> Unpin for Call<O> {}
+impl<O> Unpin for TaskFuture<O> {}

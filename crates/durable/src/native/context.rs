@@ -8,10 +8,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::payload::{from_json, to_json};
-use super::shared::{Shared, Tag, Wait};
-use crate::action::Deed;
-use crate::event::Operation;
-use crate::failure::Failure;
+use super::replay_state::{ReplayState, ResultFuture, ResultKey};
+use crate::action::ActionKind;
+use crate::event::EntityOperation;
+use crate::failure::FailureDetails;
 use crate::id::EntityId;
 use crate::moment::Moment;
 
@@ -19,7 +19,7 @@ use crate::moment::Moment;
 /// share one state.
 #[derive(Clone)]
 pub struct Context {
-    pub(super) shared: Arc<Mutex<Shared>>,
+    pub(super) shared: Arc<Mutex<ReplayState>>,
 }
 
 impl Context {
@@ -67,7 +67,7 @@ impl Context {
     }
 
     /// Sets the custom status that clients see.
-    pub fn set_status<T: Serialize + ?Sized>(&self, status: &T) -> Result<(), Failure> {
+    pub fn set_status<T: Serialize + ?Sized>(&self, status: &T) -> Result<(), FailureDetails> {
         self.shared.lock().custom_status = to_json(status)?;
         Ok(())
     }
@@ -86,16 +86,16 @@ impl Context {
 
     /// Waits until a moment.
     pub async fn until(&self, moment: Moment) {
-        let id = self.shared.lock().want(Deed::Timer(moment));
+        let id = self.shared.lock().request_action(ActionKind::Timer(moment));
         // A timer has no other outcome than that it fires.
-        let _ = Wait::new(&self.shared, Tag::Action(id)).await;
+        let _ = ResultFuture::new(&self.shared, ResultKey::Action(id)).await;
     }
 
     /// Waits for an external event. Names are compared without regard to case; events that
     /// arrive before the wait are kept.
-    pub async fn event<T: DeserializeOwned>(&self, name: &str) -> Result<T, Failure> {
+    pub async fn event<T: DeserializeOwned>(&self, name: &str) -> Result<T, FailureDetails> {
         let tag = self.shared.lock().expect(name);
-        let input = Wait::new(&self.shared, tag).await?;
+        let input = ResultFuture::new(&self.shared, tag).await?;
         from_json(input.as_deref())
     }
 
@@ -105,13 +105,13 @@ impl Context {
         instance: &str,
         name: &str,
         input: &T,
-    ) -> Result<(), Failure> {
-        let deed = Deed::Send {
+    ) -> Result<(), FailureDetails> {
+        let deed = ActionKind::Send {
             instance: instance.to_owned(),
             name: name.to_owned(),
             input: to_json(input)?,
         };
-        self.shared.lock().want(deed);
+        self.shared.lock().request_action(deed);
         Ok(())
     }
 
@@ -121,7 +121,7 @@ impl Context {
         entity: &EntityId,
         operation: &str,
         input: &I,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), FailureDetails> {
         self.signal_at(entity, operation, input, None)
     }
 
@@ -132,21 +132,21 @@ impl Context {
         operation: &str,
         input: &I,
         moment: Option<Moment>,
-    ) -> Result<(), Failure> {
-        self.signal_raw(Operation {
+    ) -> Result<(), FailureDetails> {
+        self.signal_raw(EntityOperation {
             name: operation.to_owned(),
             input: to_json(input)?,
             scheduled: moment,
             target: entity.to_string(),
-            ..Operation::default()
+            ..EntityOperation::default()
         })
     }
 
-    pub(super) fn signal_raw(&self, operation: Operation) -> Result<(), Failure> {
+    pub(super) fn signal_raw(&self, operation: EntityOperation) -> Result<(), FailureDetails> {
         let mut shared = self.shared.lock();
         shared.section.check_signal(&operation.target)?;
         let request = shared.guid();
-        shared.want(Deed::Signal(Operation {
+        shared.request_action(ActionKind::Signal(EntityOperation {
             request,
             ..operation
         }));
@@ -160,12 +160,12 @@ impl Context {
         entity: &EntityId,
         operation: &str,
         input: &I,
-    ) -> impl Future<Output = Result<O, Failure>> + use<I, O> {
-        let operation = to_json(input).map(|input| Operation {
+    ) -> impl Future<Output = Result<O, FailureDetails>> + use<I, O> {
+        let operation = to_json(input).map(|input| EntityOperation {
             name: operation.to_owned(),
             input,
             target: entity.to_string(),
-            ..Operation::default()
+            ..EntityOperation::default()
         });
         let context = self.clone();
         async move { from_json(context.call_raw(operation?).await?.as_deref()) }
@@ -173,23 +173,23 @@ impl Context {
 
     pub(super) fn call_raw(
         &self,
-        operation: Operation,
-    ) -> impl Future<Output = Result<Option<String>, Failure>> + Send + use<> {
+        operation: EntityOperation,
+    ) -> impl Future<Output = Result<Option<String>, FailureDetails>> + Send + use<> {
         let context = self.clone();
         async move {
             let target = operation.target.clone();
             let request = context.begin_call(operation)?;
-            let outcome = Wait::new(&context.shared, Tag::Request(request)).await;
+            let outcome = ResultFuture::new(&context.shared, ResultKey::Request(request)).await;
             context.shared.lock().section.end_call(&target);
             outcome
         }
     }
 
-    fn begin_call(&self, operation: Operation) -> Result<String, Failure> {
+    fn begin_call(&self, operation: EntityOperation) -> Result<String, FailureDetails> {
         let mut shared = self.shared.lock();
         shared.section.begin_call(&operation.target)?;
         let request = shared.guid();
-        shared.want(Deed::Call(Operation {
+        shared.request_action(ActionKind::Call(EntityOperation {
             request: request.clone(),
             ..operation
         }));
@@ -198,9 +198,12 @@ impl Context {
 
     /// Starts again with a new input and an empty history: `return` the result of this
     /// method. Events that were not waited for stay.
-    pub fn continue_as_new<I: Serialize + ?Sized, O>(&self, input: &I) -> Result<O, Failure> {
+    pub fn continue_as_new<I: Serialize + ?Sized, O>(
+        &self,
+        input: &I,
+    ) -> Result<O, FailureDetails> {
         self.shared.lock().renewal = Some(to_json(input)?);
-        Err(Failure::lasting(
+        Err(FailureDetails::lasting(
             "ContinuedAsNew",
             "the orchestration begins again",
         ))

@@ -5,8 +5,8 @@ use serde::de::DeserializeOwned;
 use steadfast_partition::Envelope;
 
 use super::payload::{from_json, to_json};
-use crate::event::{Operation, Task};
-use crate::failure::Failure;
+use crate::event::{EntityOperation, Task};
+use crate::failure::FailureDetails;
 use crate::id::EntityId;
 use crate::moment::Moment;
 use crate::work::EntityAction;
@@ -41,7 +41,7 @@ impl EntityContext {
     }
 
     /// The input of the request.
-    pub fn input<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+    pub fn input<T: DeserializeOwned>(&self) -> Result<T, FailureDetails> {
         from_json(self.input.as_deref())
     }
 
@@ -51,7 +51,7 @@ impl EntityContext {
     }
 
     /// The state, or the default of the type.
-    pub fn state<T: DeserializeOwned + Default>(&self) -> Result<T, Failure> {
+    pub fn state<T: DeserializeOwned + Default>(&self) -> Result<T, FailureDetails> {
         match &self.state {
             Some(state) => from_json(Some(state)),
             None => Ok(T::default()),
@@ -59,7 +59,7 @@ impl EntityContext {
     }
 
     /// Replaces the state.
-    pub fn set_state<T: Serialize + ?Sized>(&mut self, state: &T) -> Result<(), Failure> {
+    pub fn set_state<T: Serialize + ?Sized>(&mut self, state: &T) -> Result<(), FailureDetails> {
         self.state = to_json(state)?;
         Ok(())
     }
@@ -76,7 +76,7 @@ impl EntityContext {
         entity: &EntityId,
         operation: &str,
         input: &I,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), FailureDetails> {
         self.signal_at(entity, operation, input, None)
     }
 
@@ -87,13 +87,13 @@ impl EntityContext {
         operation: &str,
         input: &I,
         moment: Option<Moment>,
-    ) -> Result<(), Failure> {
-        self.actions.push(EntityAction::Signal(Operation {
+    ) -> Result<(), FailureDetails> {
+        self.actions.push(EntityAction::Signal(EntityOperation {
             name: operation.to_owned(),
             input: to_json(input)?,
             scheduled: moment,
             target: entity.to_string(),
-            ..Operation::default()
+            ..EntityOperation::default()
         }));
         Ok(())
     }
@@ -111,7 +111,7 @@ impl EntityContext {
         name: &str,
         instance: &str,
         input: &I,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), FailureDetails> {
         self.actions.push(EntityAction::Start {
             instance: instance.to_owned(),
             task: Task {

@@ -10,23 +10,23 @@ use super::activity::ActivityContext;
 use super::context::Context;
 use super::entity::EntityContext;
 use super::payload::{BoxFuture, from_json, to_json};
-use crate::failure::Failure;
-use crate::work::{Filter, Filters};
+use crate::failure::FailureDetails;
+use crate::work::{WorkFilter, WorkFilters};
 
-pub(super) type Outcome = Result<Option<String>, Failure>;
-type Orchestrator =
+pub(super) type Outcome = Result<Option<String>, FailureDetails>;
+type OrchestrationFunction =
     Arc<dyn Fn(Context, Option<String>) -> BoxFuture<'static, Outcome> + Send + Sync>;
-type Activity =
+type ActivityFunction =
     Arc<dyn Fn(ActivityContext, Option<String>) -> BoxFuture<'static, Outcome> + Send + Sync>;
-pub(super) type Entity =
+pub(super) type EntityFunction =
     Arc<dyn for<'a> Fn(&'a mut EntityContext) -> BoxFuture<'a, Outcome> + Send + Sync>;
 
 /// Named functions. A worker takes work for these names only.
 #[derive(Clone, Default)]
 pub struct Functions {
-    pub(super) orchestrations: HashMap<String, Orchestrator>,
-    pub(super) activities: HashMap<String, Activity>,
-    pub(super) entities: HashMap<String, Entity>,
+    pub(super) orchestrations: HashMap<String, OrchestrationFunction>,
+    pub(super) activities: HashMap<String, ActivityFunction>,
+    pub(super) entities: HashMap<String, EntityFunction>,
     /// Versions of orchestrations that the code supports; none: all.
     versions: Vec<String>,
 }
@@ -44,7 +44,7 @@ impl Functions {
         I: DeserializeOwned + Send,
         O: Serialize,
         F: Fn(Context, I) -> R + Clone + Send + Sync + 'static,
-        R: Future<Output = Result<O, Failure>> + Send + 'static,
+        R: Future<Output = Result<O, FailureDetails>> + Send + 'static,
     {
         let run = move |context: Context, input: Option<String>| {
             let function = function.clone();
@@ -63,7 +63,7 @@ impl Functions {
         I: DeserializeOwned + Send,
         O: Serialize,
         F: Fn(ActivityContext, I) -> R + Clone + Send + Sync + 'static,
-        R: Future<Output = Result<O, Failure>> + Send + 'static,
+        R: Future<Output = Result<O, FailureDetails>> + Send + 'static,
     {
         let run = move |context: ActivityContext, input: Option<String>| {
             let input = from_json::<I>(input.as_deref());
@@ -78,7 +78,9 @@ impl Functions {
     #[must_use]
     pub fn entity<F>(mut self, name: &str, function: F) -> Self
     where
-        F: for<'a> Fn(&'a mut EntityContext) -> BoxFuture<'a, Result<Option<String>, Failure>>
+        F: for<'a> Fn(
+                &'a mut EntityContext,
+            ) -> BoxFuture<'a, Result<Option<String>, FailureDetails>>
             + Send
             + Sync
             + 'static,
@@ -109,14 +111,14 @@ impl Functions {
         fits && self.orchestrations.contains_key(name)
     }
 
-    pub(super) fn filters(&self) -> Filters {
-        let filter = |name: &String, versions: &[String]| Filter {
+    pub(super) fn filters(&self) -> WorkFilters {
+        let filter = |name: &String, versions: &[String]| WorkFilter {
             name: name.clone(),
             versions: versions.to_vec(),
         };
         let orchestrations = self.orchestrations.keys();
         let activities = self.activities.keys();
-        Filters {
+        WorkFilters {
             orchestrations: orchestrations
                 .map(|name| filter(name, &self.versions))
                 .collect(),

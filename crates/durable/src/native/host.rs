@@ -2,54 +2,54 @@
 
 use std::sync::Arc;
 
-use steadfast_core::task::named;
+use steadfast_core::task::name_task;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::functions::Functions;
-use super::runner::{Ran, Runner};
-use crate::aide::Operator;
+use super::runner::{FunctionRunner, RunResult};
 use crate::error::Result;
 use crate::hub::TaskHub;
-use crate::work::{Item, Terms, Work};
+use crate::inline::InlineExecutor;
+use crate::work::{WorkDelivery, WorkPayload, WorkerOptions};
 
 /// Runs functions for a task hub until it is dropped. Unfinished work is then run by
 /// another worker, or after a restart of the process.
-pub struct Host {
+pub struct FunctionHost {
     hub: TaskHub,
     task: AbortHandle,
 }
 
-impl Drop for Host {
+impl Drop for FunctionHost {
     fn drop(&mut self) {
-        self.hub.set_operator(None);
+        self.hub.set_executor(None);
         self.task.abort();
     }
 }
 
 #[derive(Clone)]
-struct Bench {
+struct HubRunner {
     hub: TaskHub,
-    runner: Runner,
+    runner: FunctionRunner,
 }
 
-impl Host {
+impl FunctionHost {
     /// Starts a worker.
     pub fn start(hub: TaskHub, functions: Functions) -> Self {
-        let runner = Runner::new(functions);
-        let terms = Terms {
+        let runner = FunctionRunner::new(functions);
+        let terms = WorkerOptions {
             name: "this process".into(),
             filters: Some(runner.filters()),
-            ..Terms::default()
+            ..WorkerOptions::default()
         };
         let mut worker = hub.worker(terms);
-        let operator: Arc<dyn Operator> = Arc::new(runner.clone());
+        let operator: Arc<dyn InlineExecutor> = Arc::new(runner.clone());
         worker.remember(Arc::clone(&operator));
-        hub.set_operator(Some(operator));
-        let bench = Bench {
+        hub.set_executor(Some(operator));
+        let bench = HubRunner {
             hub: hub.clone(),
             runner,
         };
-        let task = tokio::spawn(named(async move {
+        let task = tokio::spawn(name_task(async move {
             let mut running = JoinSet::new();
             while let Some(item) = worker.next().await {
                 while running.try_join_next().is_some() {}
@@ -64,8 +64,8 @@ impl Host {
     }
 }
 
-impl Bench {
-    async fn run(self, item: Item) {
+impl HubRunner {
+    async fn run(self, item: WorkDelivery) {
         if let Err(error) = self.done(item).await {
             // The work queue assigns it again.
             tracing::warn!(
@@ -77,20 +77,20 @@ impl Bench {
     }
 
     /// Runs an item and commits its result.
-    async fn done(&self, Item { token, work }: Item) -> Result<bool> {
+    async fn done(&self, WorkDelivery { token, work }: WorkDelivery) -> Result<bool> {
         let (instance, id) = match &work {
-            Work::Turn(work) => (work.instance.clone(), 0),
-            Work::Activity(work) => (work.instance.clone(), work.id),
-            Work::Batch(work) => (work.entity.clone(), 0),
+            WorkPayload::Turn(work) => (work.instance.clone(), 0),
+            WorkPayload::Activity(work) => (work.instance.clone(), work.id),
+            WorkPayload::Batch(work) => (work.entity.clone(), 0),
         };
         match self.runner.run(work).await {
-            Ran::Turn(result) => self.hub.complete_turn(&token, &instance, result).await,
-            Ran::Activity(result) => {
+            RunResult::Turn(result) => self.hub.complete_turn(&token, &instance, result).await,
+            RunResult::Activity(result) => {
                 let done = self.hub.complete_activity(&token, &instance, id, result);
                 done.await
             }
-            Ran::Batch(result) => self.hub.complete_batch(&token, &instance, result).await,
-            Ran::CodeChanged(mismatch) => self.suspend(&token, &instance, mismatch).await,
+            RunResult::Batch(result) => self.hub.complete_batch(&token, &instance, result).await,
+            RunResult::CodeChanged(mismatch) => self.suspend(&token, &instance, mismatch).await,
         }
     }
 

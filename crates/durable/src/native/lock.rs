@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::context::Context;
-use super::section::{CriticalSection, State};
-use super::shared::{Tag, Wait};
-use crate::action::Deed;
-use crate::event::{LockRequest, Unlock};
-use crate::failure::Failure;
+use super::replay_state::{ResultFuture, ResultKey};
+use super::section::{CriticalSectionError, State};
+use crate::action::ActionKind;
+use crate::event::{LockRequest, UnlockRequest};
+use crate::failure::FailureDetails;
 use crate::id::EntityId;
 
 impl Context {
@@ -16,7 +16,7 @@ impl Context {
     pub async fn lock<'a>(
         &self,
         entities: impl IntoIterator<Item = &'a EntityId>,
-    ) -> Result<Section, Failure> {
+    ) -> Result<SectionGuard, FailureDetails> {
         let set = entities.into_iter().map(ToString::to_string).collect();
         enter(self, set).await
     }
@@ -24,56 +24,56 @@ impl Context {
 
 /// Locks that are held. Dropping it releases them.
 #[must_use = "the locks are released when it is dropped"]
-pub struct Section {
+pub struct SectionGuard {
     context: Context,
     id: String,
     set: Vec<String>,
 }
 
 /// Requests the locks and waits for all of them.
-async fn enter(context: &Context, mut set: Vec<String>) -> Result<Section, Failure> {
+async fn enter(context: &Context, mut set: Vec<String>) -> Result<SectionGuard, FailureDetails> {
     set.sort_unstable();
     set.dedup();
     let id = {
         let mut shared = context.shared.lock();
         if !matches!(shared.section, State::Free) {
-            return Err(CriticalSection::Nested.into());
+            return Err(CriticalSectionError::Nested.into());
         }
         if set.is_empty() {
-            return Err(CriticalSection::EmptySet.into());
+            return Err(CriticalSectionError::EmptySet.into());
         }
         let id = shared.guid();
-        let deed = Deed::Lock(LockRequest {
+        let deed = ActionKind::Lock(LockRequest {
             section: id.clone(),
             set: set.clone(),
             ..LockRequest::default()
         });
-        shared.want(deed);
+        shared.request_action(deed);
         shared.section = State::Entering;
         id
     };
-    Wait::new(&context.shared, Tag::Request(id.clone())).await?;
+    ResultFuture::new(&context.shared, ResultKey::Request(id.clone())).await?;
     context.shared.lock().section = State::Inside {
         set: set.clone(),
         busy: BTreeSet::new(),
     };
-    Ok(Section {
+    Ok(SectionGuard {
         context: context.clone(),
         id,
         set,
     })
 }
 
-impl Drop for Section {
+impl Drop for SectionGuard {
     fn drop(&mut self) {
         let mut shared = self.context.shared.lock();
         shared.section = State::Free;
         for target in std::mem::take(&mut self.set) {
             let section = self.id.clone();
-            shared.want(Deed::Unlock(Unlock {
+            shared.request_action(ActionKind::Unlock(UnlockRequest {
                 section,
                 target,
-                ..Unlock::default()
+                ..UnlockRequest::default()
             }));
         }
     }

@@ -14,21 +14,21 @@ mod host;
 mod lock;
 mod payload;
 mod replay;
+mod replay_state;
 mod runner;
 mod section;
-mod shared;
 mod typed;
 
 pub use activity::ActivityContext;
-pub use calls::{Call, Retry};
+pub use calls::{RetryOptions, TaskFuture};
 pub use context::Context;
 pub use entity::EntityContext;
 pub use functions::Functions;
-pub use host::Host;
-pub use lock::Section;
+pub use host::FunctionHost;
+pub use lock::SectionGuard;
 pub use payload::BoxFuture;
-pub use runner::{Ran, Runner};
-pub use section::CriticalSection;
-pub use typed::{Caller, EntityType};
+pub use runner::{FunctionRunner, RunResult};
+pub use section::CriticalSectionError;
+pub use typed::{EntityCaller, EntityType};
 #[doc(hidden)]
 pub use typed::{call_typed, signal_typed};

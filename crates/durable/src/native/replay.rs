@@ -13,17 +13,17 @@ use parking_lot::Mutex;
 use super::context::Context;
 use super::functions::{Functions, Outcome};
 use super::payload::{BoxFuture, panicked};
-use super::shared::{Shared, Tag};
-use crate::action::{Action, Deed};
-use crate::event::{Event, What};
-use crate::failure::Failure;
+use super::replay_state::{ReplayState, ResultKey};
+use crate::action::{ActionKind, TurnAction};
+use crate::event::{EventKind, InstanceEvent};
+use crate::failure::FailureDetails;
 use crate::moment::Moment;
-use crate::status::Status;
-use crate::work::{Past, TurnResult, TurnWork};
+use crate::status::InstanceStatus;
+use crate::work::{HistoryPosition, TurnResult, TurnWork};
 
 /// An orchestration in memory, at a point of its history.
 pub(super) struct Replay {
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<ReplayState>>,
     running: Option<BoxFuture<'static, Outcome>>,
     outcome: Option<Outcome>,
     /// The number of history events that it has seen.
@@ -53,7 +53,7 @@ impl fmt::Display for Mismatch {
 
 impl Replay {
     pub(super) fn new(work: &TurnWork) -> Self {
-        let shared = Shared::new(&work.instance, &work.execution);
+        let shared = ReplayState::new(&work.instance, &work.execution);
         Self {
             shared: Arc::new(Mutex::new(shared)),
             running: None,
@@ -72,7 +72,7 @@ impl Replay {
     }
 
     /// Whether this replay has seen an execution up to `past`.
-    pub(super) fn stands_at(&self, execution: &str, past: Past) -> bool {
+    pub(super) fn stands_at(&self, execution: &str, past: HistoryPosition) -> bool {
         let is_there = self.seen as u64 == past.events && self.turn == past.turn;
         is_there && self.shared.lock().execution == execution
     }
@@ -86,7 +86,7 @@ impl Replay {
         if self.seen == 0 {
             self.shared.lock().is_replaying = true;
             for event in work.past.iter().flat_map(|turn| turn.iter()) {
-                self.is_rewound |= matches!(event.what, What::Rewound(_));
+                self.is_rewound |= matches!(event.what, EventKind::Rewound(_));
             }
             for event in work.past.iter().flat_map(|turn| turn.iter()) {
                 self.feed(event, functions)?;
@@ -103,15 +103,15 @@ impl Replay {
         Ok(result)
     }
 
-    fn feed(&mut self, event: &Event, functions: &Functions) -> Result<(), Mismatch> {
+    fn feed(&mut self, event: &InstanceEvent, functions: &Functions) -> Result<(), Mismatch> {
         let resolve = |tag, outcome| self.shared.lock().resolve(tag, outcome);
         match &event.what {
-            What::TurnStarted => {
+            EventKind::TurnStarted => {
                 self.shared.lock().begin_turn(event.at);
                 self.turn = event.at;
                 return Ok(());
             }
-            What::Started(start) => {
+            EventKind::Started(start) => {
                 let mut shared = self.shared.lock();
                 shared.name.clone_from(&start.task.name);
                 shared.version.clone_from(&start.task.version);
@@ -119,24 +119,27 @@ impl Replay {
                 drop(shared);
                 self.begin(&start.task.name, start.task.input.clone(), functions);
             }
-            What::TaskCompleted { task, result } | What::ChildCompleted { task, result } => {
-                resolve(Tag::Action(*task), Ok(result.clone()));
+            EventKind::TaskCompleted { task, result }
+            | EventKind::ChildCompleted { task, result } => {
+                resolve(ResultKey::Action(*task), Ok(result.clone()));
             }
-            What::TaskFailed { task, failure } | What::ChildFailed { task, failure } => {
-                resolve(Tag::Action(*task), Err(failure.clone()));
+            EventKind::TaskFailed { task, failure } | EventKind::ChildFailed { task, failure } => {
+                resolve(ResultKey::Action(*task), Err(failure.clone()));
             }
-            What::TimerFired { timer, .. } => resolve(Tag::Action(*timer), Ok(None)),
-            What::EntityCompleted {
+            EventKind::TimerFired { timer, .. } => resolve(ResultKey::Action(*timer), Ok(None)),
+            EventKind::EntityCompleted {
                 request, output, ..
-            } => resolve(Tag::Request(request.clone()), Ok(output.clone())),
-            What::EntityFailed {
+            } => resolve(ResultKey::Request(request.clone()), Ok(output.clone())),
+            EventKind::EntityFailed {
                 request, failure, ..
-            } => resolve(Tag::Request(request.clone()), Err(failure.clone())),
-            What::LockGranted { section, .. } => resolve(Tag::Request(section.clone()), Ok(None)),
-            What::EventRaised { name, input } => {
+            } => resolve(ResultKey::Request(request.clone()), Err(failure.clone())),
+            EventKind::LockGranted { section, .. } => {
+                resolve(ResultKey::Request(section.clone()), Ok(None))
+            }
+            EventKind::EventRaised { name, input } => {
                 self.shared.lock().raise(name, input.clone());
             }
-            What::TurnCompleted => return self.check_all_written(),
+            EventKind::TurnCompleted => return self.check_all_written(),
             _ => return self.confirm(event),
         }
         self.go_on();
@@ -151,7 +154,10 @@ impl Replay {
             Some(function) => self.running = Some(function(context, input)),
             None => {
                 let message = format!("there is no orchestration {name:?} in this process");
-                self.outcome = Some(Err(Failure::lasting("UnknownOrchestration", message)));
+                self.outcome = Some(Err(FailureDetails::lasting(
+                    "UnknownOrchestration",
+                    message,
+                )));
             }
         }
     }
@@ -166,7 +172,7 @@ impl Replay {
         let outcome = match polled {
             Ok(Poll::Ready(outcome)) => outcome,
             Ok(Poll::Pending) if self.shared.lock().is_waiting() => return,
-            Ok(Poll::Pending) => Err(Failure::lasting(
+            Ok(Poll::Pending) => Err(FailureDetails::lasting(
                 "ForeignAwait",
                 "an orchestration awaits something that does not come from its context; \
                  do outside work in an activity",
@@ -179,7 +185,7 @@ impl Replay {
     }
 
     /// Checks that the code has requested an action of the history.
-    fn confirm(&mut self, event: &Event) -> Result<(), Mismatch> {
+    fn confirm(&mut self, event: &InstanceEvent) -> Result<(), Mismatch> {
         let Some(said) = described(&event.what) else {
             return Ok(());
         };
@@ -194,7 +200,7 @@ impl Replay {
                 code: "requests no action with that id".into(),
             });
         };
-        let asked = asked(&shared.wanted[place].deed);
+        let asked = asked(&shared.wanted[place].kind);
         if asked != said {
             return Err(Mismatch {
                 history: format!("{said} as action {}", event.id),
@@ -212,7 +218,7 @@ impl Replay {
         match shared.wanted.first() {
             Some(action) if !self.is_rewound => Err(Mismatch {
                 history: "nothing more".into(),
-                code: format!("{} as action {}", asked(&action.deed), action.id),
+                code: format!("{} as action {}", asked(&action.kind), action.id),
             }),
             _ => Ok(()),
         }
@@ -230,28 +236,28 @@ impl Replay {
                     let carry = kept.into_iter().flat_map(|(name, inputs)| {
                         inputs.into_iter().map(move |input| {
                             let name = name.clone();
-                            Event::plain(at, What::EventRaised { name, input })
+                            InstanceEvent::plain(at, EventKind::EventRaised { name, input })
                         })
                     });
-                    Deed::ContinueAsNew {
+                    ActionKind::ContinueAsNew {
                         input,
                         version: None,
                         carry: carry.collect(),
                         tags: None,
                     }
                 }
-                (_, Ok(result)) => Deed::Complete {
-                    status: Status::Completed,
+                (_, Ok(result)) => ActionKind::Complete {
+                    status: InstanceStatus::Completed,
                     result,
                     failure: None,
                 },
-                (_, Err(failure)) => Deed::Complete {
-                    status: Status::Failed,
+                (_, Err(failure)) => ActionKind::Complete {
+                    status: InstanceStatus::Failed,
                     result: None,
                     failure: Some(failure),
                 },
             };
-            actions.push(Action { id: -1, deed });
+            actions.push(TurnAction { id: -1, kind: deed });
         }
         TurnResult {
             actions,
@@ -262,54 +268,56 @@ impl Replay {
 }
 
 /// The end of the history of a turn's work.
-fn past(work: &TurnWork) -> Past {
+fn past(work: &TurnWork) -> HistoryPosition {
     let events = work.past.iter().map(|turn| turn.len() as u64).sum();
     let all = work.past.iter().flat_map(|turn| turn.iter());
-    let last = all.rev().find(|event| event.what == What::TurnStarted);
-    Past {
+    let last = all.rev().find(|event| event.what == EventKind::TurnStarted);
+    HistoryPosition {
         events,
         turn: last.map(|event| event.at).unwrap_or_default(),
     }
 }
 
 /// Whether an action leaves an event in the history.
-fn is_written(action: &Action) -> bool {
+fn is_written(action: &TurnAction) -> bool {
     !matches!(
-        action.deed,
-        Deed::Terminate { .. }
-            | Deed::Complete { .. }
-            | Deed::ContinueAsNew { .. }
-            | Deed::Rewind(_)
+        action.kind,
+        ActionKind::Terminate { .. }
+            | ActionKind::Complete { .. }
+            | ActionKind::ContinueAsNew { .. }
+            | ActionKind::Rewind(_)
     )
 }
 
 /// Describes the action of a history event.
-fn described(what: &What) -> Option<String> {
+fn described(what: &EventKind) -> Option<String> {
     Some(match what {
-        What::TaskScheduled(task) => format!("runs the activity {:?}", task.name),
-        What::ChildCreated { task, .. } => format!("runs the orchestration {:?}", task.name),
-        What::TimerCreated(_) => "waits for a time".into(),
-        What::EventSent { instance, name, .. } => format!("raises {name:?} at {instance:?}"),
-        What::EntitySignaled(o) => format!("signals {:?} to {:?}", o.name, o.target),
-        What::EntityCalled(o) => format!("calls {:?} of {:?}", o.name, o.target),
-        What::LockRequested(request) => format!("locks {:?}", request.set),
-        What::UnlockSent(unlock) => format!("unlocks {:?}", unlock.target),
+        EventKind::TaskScheduled(task) => format!("runs the activity {:?}", task.name),
+        EventKind::ChildCreated { task, .. } => format!("runs the orchestration {:?}", task.name),
+        EventKind::TimerCreated(_) => "waits for a time".into(),
+        EventKind::EventSent { instance, name, .. } => format!("raises {name:?} at {instance:?}"),
+        EventKind::EntitySignaled(o) => format!("signals {:?} to {:?}", o.name, o.target),
+        EventKind::EntityCalled(o) => format!("calls {:?} of {:?}", o.name, o.target),
+        EventKind::LockRequested(request) => format!("locks {:?}", request.set),
+        EventKind::UnlockSent(unlock) => format!("unlocks {:?}", unlock.target),
         _ => return None,
     })
 }
 
 /// Describes an action of the code, in the same words.
-fn asked(deed: &Deed) -> String {
+fn asked(deed: &ActionKind) -> String {
     match deed {
-        Deed::Schedule(task) => format!("runs the activity {:?}", task.name),
-        Deed::Child { task, .. } => format!("runs the orchestration {:?}", task.name),
-        Deed::Timer(_) => "waits for a time".into(),
-        Deed::Send { instance, name, .. } => format!("raises {name:?} at {instance:?}"),
-        Deed::Signal(o) => format!("signals {:?} to {:?}", o.name, o.target),
-        Deed::Call(o) => format!("calls {:?} of {:?}", o.name, o.target),
-        Deed::Lock(request) => format!("locks {:?}", request.set),
-        Deed::Unlock(unlock) => format!("unlocks {:?}", unlock.target),
-        Deed::Terminate { instance, .. } => format!("ends {instance:?}"),
-        Deed::Complete { .. } | Deed::ContinueAsNew { .. } | Deed::Rewind(_) => "ends".into(),
+        ActionKind::Schedule(task) => format!("runs the activity {:?}", task.name),
+        ActionKind::Child { task, .. } => format!("runs the orchestration {:?}", task.name),
+        ActionKind::Timer(_) => "waits for a time".into(),
+        ActionKind::Send { instance, name, .. } => format!("raises {name:?} at {instance:?}"),
+        ActionKind::Signal(o) => format!("signals {:?} to {:?}", o.name, o.target),
+        ActionKind::Call(o) => format!("calls {:?} of {:?}", o.name, o.target),
+        ActionKind::Lock(request) => format!("locks {:?}", request.set),
+        ActionKind::Unlock(unlock) => format!("unlocks {:?}", unlock.target),
+        ActionKind::Terminate { instance, .. } => format!("ends {instance:?}"),
+        ActionKind::Complete { .. } | ActionKind::ContinueAsNew { .. } | ActionKind::Rewind(_) => {
+            "ends".into()
+        }
     }
 }

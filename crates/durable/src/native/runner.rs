@@ -6,20 +6,20 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use parking_lot::{Mutex, RwLock};
-use steadfast_core::task::named;
+use steadfast_core::task::name_task;
 use tokio::task::JoinHandle;
 
 use super::activity::ActivityContext;
 use super::entity::EntityContext;
-use super::functions::{Entity, Functions};
+use super::functions::{EntityFunction, Functions};
 use super::payload::panicked;
 use super::replay::Replay;
-use crate::aide::{Operated, Operator};
-use crate::failure::Failure;
+use crate::failure::FailureDetails;
 use crate::id::EntityId;
+use crate::inline::{InlineExecutor, OperationRun};
 use crate::work::{
-    ActivityResult, ActivityWork, BatchResult, BatchWork, Filters, Past, Requested, TurnResult,
-    TurnWork, Work,
+    ActivityResult, ActivityWork, BatchResult, BatchWork, HistoryPosition, QueuedOperation,
+    TurnResult, TurnWork, WorkFilters, WorkPayload,
 };
 
 /// Instances that are kept in memory between their turns.
@@ -32,19 +32,19 @@ const SLOW: usize = 256;
 /// Runs work with the functions of this process, for a task hub of this node or of
 /// another one. Clones share one state.
 #[derive(Clone)]
-pub struct Runner {
+pub struct FunctionRunner {
     functions: Arc<Functions>,
     /// Instances as their last turn left them.
     warm: Arc<Mutex<HashMap<String, Replay>>>,
     /// Operations that wait for something, by name of the entity.
     slow: Arc<RwLock<HashMap<String, HashSet<String>>>>,
     /// Started operations, by entity.
-    begun: Arc<Mutex<HashMap<String, Begun>>>,
+    begun: Arc<Mutex<HashMap<String, StartedOperation>>>,
 }
 
 /// The result of work.
 #[derive(Debug)]
-pub enum Ran {
+pub enum RunResult {
     Turn(TurnResult),
     /// The code does not match the history; the text says how. The instance does not fail:
     /// it waits for matching code.
@@ -53,7 +53,7 @@ pub enum Ran {
     Batch(BatchResult),
 }
 
-impl Runner {
+impl FunctionRunner {
     /// A runner of these functions.
     pub fn new(functions: Functions) -> Self {
         Self {
@@ -65,25 +65,25 @@ impl Runner {
     }
 
     /// The names that it has functions for.
-    pub fn filters(&self) -> Filters {
+    pub fn filters(&self) -> WorkFilters {
         self.functions.filters()
     }
 
     /// Runs a work item.
-    pub async fn run(&self, work: Work) -> Ran {
+    pub async fn run(&self, work: WorkPayload) -> RunResult {
         match work {
-            Work::Turn(work) => self.turn(&work),
-            Work::Activity(work) => Ran::Activity(self.activity(*work).await),
-            Work::Batch(work) => Ran::Batch(self.batch(*work).await),
+            WorkPayload::Turn(work) => self.turn(&work),
+            WorkPayload::Activity(work) => RunResult::Activity(self.activity(*work).await),
+            WorkPayload::Batch(work) => RunResult::Batch(self.batch(*work).await),
         }
     }
 
-    fn turn(&self, work: &TurnWork) -> Ran {
+    fn turn(&self, work: &TurnWork) -> RunResult {
         let warm = self.warm.lock().remove(&work.instance);
         let warm = warm.filter(|replay| replay.fits(work));
         if warm.is_none() && work.remembered.is_some() {
             // The instance was evicted in the meantime.
-            return Ran::Turn(TurnResult {
+            return RunResult::Turn(TurnResult {
                 needs_history: true,
                 ..TurnResult::default()
             });
@@ -95,9 +95,9 @@ impl Runner {
                 if !is_over {
                     self.keep(work.instance.clone(), replay);
                 }
-                Ran::Turn(result)
+                RunResult::Turn(result)
             }
-            Err(mismatch) => Ran::CodeChanged(mismatch.to_string()),
+            Err(mismatch) => RunResult::CodeChanged(mismatch.to_string()),
         }
     }
 
@@ -114,7 +114,7 @@ impl Runner {
     async fn activity(&self, work: ActivityWork) -> ActivityResult {
         let Some(function) = self.functions.activities.get(&work.task.name) else {
             let message = format!("there is no activity {:?} in this process", work.task.name);
-            return Err(Failure::lasting("UnknownActivity", message));
+            return Err(FailureDetails::lasting("UnknownActivity", message));
         };
         let context = ActivityContext {
             instance: work.instance,
@@ -134,12 +134,12 @@ impl Runner {
             ..BatchResult::default()
         };
         let Ok(entity) = EntityId::parse(&work.entity) else {
-            result.failure = Some(Failure::lasting("InvalidEntityId", work.entity));
+            result.failure = Some(FailureDetails::lasting("InvalidEntityId", work.entity));
             return result;
         };
         let Some(function) = self.functions.entities.get(entity.name()) else {
             let message = format!("there is no entity {:?} in this process", entity.name());
-            let failure = Failure::lasting("UnknownEntity", message);
+            let failure = FailureDetails::lasting("UnknownEntity", message);
             let failed = work.operations.iter().map(|_| Err(failure.clone()));
             result.results = failed.collect();
             return result;
@@ -162,11 +162,11 @@ impl Runner {
 
 /// Runs one operation; if it fails, state and messages are discarded.
 async fn operate(
-    function: Entity,
+    function: EntityFunction,
     entity: EntityId,
-    asked: Requested,
+    asked: QueuedOperation,
     state: Option<String>,
-) -> Operated {
+) -> OperationRun {
     let before = state.clone();
     let mut context = EntityContext {
         entity,
@@ -180,18 +180,19 @@ async fn operate(
     // Catches panics before the first `await`, too.
     let run = AssertUnwindSafe(async { function(&mut context).await }).catch_unwind();
     let outcome = run.await.unwrap_or_else(|panic| Err(panicked(&*panic)));
-    let (state, actions) = match outcome.is_ok() {
-        true => (context.state, context.actions),
-        false => (before, Vec::new()),
+    let (state, actions) = if outcome.is_ok() {
+        (context.state, context.actions)
+    } else {
+        (before, Vec::new())
     };
-    Operated {
+    OperationRun {
         outcome,
         state,
         actions,
     }
 }
 
-impl Operator for Runner {
+impl InlineExecutor for FunctionRunner {
     fn is_quick(&self, entity: &str, operation: &str) -> bool {
         let slow = self.slow.read();
         let is_slow = slow
@@ -200,12 +201,12 @@ impl Operator for Runner {
         !is_slow && self.functions.entities.contains_key(entity)
     }
 
-    fn operate(
+    fn run_operation(
         &self,
         entity: &EntityId,
-        asked: &Requested,
+        asked: &QueuedOperation,
         state: Option<&str>,
-    ) -> Option<Operated> {
+    ) -> Option<OperationRun> {
         let function = self.functions.entities.get(entity.name())?;
         let run = operate(
             Arc::clone(function),
@@ -224,10 +225,10 @@ impl Operator for Runner {
             names.insert(asked.operation.name.clone());
         }
         drop(slow);
-        let begun = Begun {
+        let begun = StartedOperation {
             request: asked.operation.request.clone(),
             state: state.map(str::to_owned),
-            task: tokio::spawn(named(run)),
+            task: tokio::spawn(name_task(run)),
         };
         let mut all = self.begun.lock();
         if all.len() >= WARM {
@@ -242,15 +243,15 @@ impl Operator for Runner {
         self.functions.knows(name, version)
     }
 
-    fn remembers(&self, instance: &str, execution: &str, past: Past) -> bool {
+    fn remembers(&self, instance: &str, execution: &str, past: HistoryPosition) -> bool {
         let warm = self.warm.lock();
         let replay = warm.get(instance);
         replay.is_some_and(|replay| replay.stands_at(execution, past))
     }
 
-    fn turn(&self, work: &TurnWork) -> Option<TurnResult> {
+    fn run_turn(&self, work: &TurnWork) -> Option<TurnResult> {
         match Self::turn(self, work) {
-            Ran::Turn(result) if !result.needs_history => Some(result),
+            RunResult::Turn(result) if !result.needs_history => Some(result),
             // A worker with the history reports the mismatch.
             _ => None,
         }
@@ -258,25 +259,25 @@ impl Operator for Runner {
 }
 
 /// An operation that started before its request was stored.
-struct Begun {
+struct StartedOperation {
     request: String,
     state: Option<String>,
-    task: JoinHandle<Operated>,
+    task: JoinHandle<OperationRun>,
 }
 
-impl Begun {
-    fn fits(&self, asked: &Requested, state: Option<&str>) -> bool {
+impl StartedOperation {
+    fn fits(&self, asked: &QueuedOperation, state: Option<&str>) -> bool {
         self.request == asked.operation.request && self.state.as_deref() == state
     }
 
     /// Waits for the result; runs the operation again if it was aborted.
     async fn end(
         mut self,
-        function: &Entity,
+        function: &EntityFunction,
         entity: &EntityId,
-        asked: Requested,
+        asked: QueuedOperation,
         state: Option<String>,
-    ) -> Operated {
+    ) -> OperationRun {
         match (&mut self.task).await {
             Ok(ran) => ran,
             Err(_) => operate(Arc::clone(function), entity.clone(), asked, state).await,
@@ -284,7 +285,7 @@ impl Begun {
     }
 }
 
-impl Drop for Begun {
+impl Drop for StartedOperation {
     fn drop(&mut self) {
         self.task.abort();
     }

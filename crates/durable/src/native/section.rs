@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use crate::failure::Failure;
+use crate::failure::FailureDetails;
 
 /// A violation of the rules of critical sections. The orchestration receives it as a
-/// [`Failure`] whose kind is the name here, and the section stays usable.
+/// [`FailureDetails`] whose kind is the name here, and the section stays usable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CriticalSection {
+pub enum CriticalSectionError {
     /// There is a section already.
     Nested,
     /// A child must not be started while locks are held.
@@ -25,19 +25,19 @@ pub enum CriticalSection {
     EmptySet,
 }
 
-impl CriticalSection {
+impl CriticalSectionError {
     /// The kind of the failure.
     pub fn kind(self) -> String {
         format!("CriticalSection::{self:?}")
     }
 
     /// Whether a failure is this violation.
-    pub fn is(self, failure: &Failure) -> bool {
+    pub fn is(self, failure: &FailureDetails) -> bool {
         failure.kind == self.kind()
     }
 }
 
-impl fmt::Display for CriticalSection {
+impl fmt::Display for CriticalSectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Nested => "a critical section cannot be entered inside another one",
@@ -53,8 +53,8 @@ impl fmt::Display for CriticalSection {
     }
 }
 
-impl From<CriticalSection> for Failure {
-    fn from(violation: CriticalSection) -> Self {
+impl From<CriticalSectionError> for FailureDetails {
+    fn from(violation: CriticalSectionError) -> Self {
         Self::lasting(&violation.kind(), violation.to_string())
     }
 }
@@ -72,33 +72,34 @@ pub(super) enum State {
 }
 
 impl State {
-    pub(super) fn check_signal(&self, entity: &str) -> Result<(), CriticalSection> {
+    pub(super) fn check_signal(&self, entity: &str) -> Result<(), CriticalSectionError> {
         match self {
             Self::Inside { set, .. } if set.iter().any(|locked| locked == entity) => {
-                Err(CriticalSection::SignalLocked)
+                Err(CriticalSectionError::SignalLocked)
             }
             _ => Ok(()),
         }
     }
 
-    pub(super) fn check_child(&self) -> Result<(), CriticalSection> {
+    pub(super) fn check_child(&self) -> Result<(), CriticalSectionError> {
         match self {
             Self::Free => Ok(()),
-            _ => Err(CriticalSection::SubOrchestration),
+            _ => Err(CriticalSectionError::SubOrchestration),
         }
     }
 
-    pub(super) fn begin_call(&mut self, entity: &str) -> Result<(), CriticalSection> {
+    pub(super) fn begin_call(&mut self, entity: &str) -> Result<(), CriticalSectionError> {
         match self {
             Self::Free => Ok(()),
-            Self::Entering => Err(CriticalSection::AcquirePending),
+            Self::Entering => Err(CriticalSectionError::AcquirePending),
             Self::Inside { set, busy } => {
                 if !set.iter().any(|locked| locked == entity) {
-                    return Err(CriticalSection::NotLocked);
+                    return Err(CriticalSectionError::NotLocked);
                 }
-                match busy.insert(entity.to_owned()) {
-                    true => Ok(()),
-                    false => Err(CriticalSection::CallPending),
+                if busy.insert(entity.to_owned()) {
+                    Ok(())
+                } else {
+                    Err(CriticalSectionError::CallPending)
                 }
             }
         }

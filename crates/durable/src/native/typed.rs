@@ -7,8 +7,8 @@ use super::context::Context;
 use super::entity::EntityContext;
 use super::functions::Functions;
 use super::payload::{BoxFuture, from_json, to_json};
-use crate::event::Operation;
-use crate::failure::Failure;
+use crate::event::EntityOperation;
+use crate::failure::FailureDetails;
 use crate::hub::TaskHub;
 use crate::id::EntityId;
 
@@ -21,7 +21,7 @@ pub trait EntityType: Default + Serialize + DeserializeOwned + Send + 'static {
     fn run<'a>(
         &'a mut self,
         context: &'a mut EntityContext,
-    ) -> BoxFuture<'a, Result<Option<String>, Failure>>;
+    ) -> BoxFuture<'a, Result<Option<String>, FailureDetails>>;
 }
 
 impl Functions {
@@ -56,7 +56,7 @@ impl Functions {
 impl EntityContext {
     /// The output of an operation.
     #[doc(hidden)]
-    pub fn output<T: Serialize>(&self, output: &T) -> Result<Option<String>, Failure> {
+    pub fn output<T: Serialize>(&self, output: &T) -> Result<Option<String>, FailureDetails> {
         to_json(output)
     }
 
@@ -68,87 +68,100 @@ impl EntityContext {
 
     /// Handles an operation that the type does not have. All entities support `delete`.
     #[doc(hidden)]
-    pub fn otherwise(&mut self) -> Result<Option<String>, Failure> {
+    pub fn otherwise(&mut self) -> Result<Option<String>, FailureDetails> {
         if self.operation.eq_ignore_ascii_case("delete") {
             self.delete();
             return Ok(None);
         }
         let (operation, entity) = (&self.operation, self.entity.name());
         let message = format!("the entity {entity:?} has no operation {operation:?}");
-        Err(Failure::lasting("UnknownOperation", message))
+        Err(FailureDetails::lasting("UnknownOperation", message))
     }
 }
 
 /// A caller of entities: an orchestration or a client.
-pub trait Caller {
+pub trait EntityCaller {
     /// Calls an operation of an entity and waits for its result.
     fn call_entity(
         &self,
-        operation: Operation,
-    ) -> BoxFuture<'static, Result<Option<String>, Failure>>;
+        operation: EntityOperation,
+    ) -> BoxFuture<'static, Result<Option<String>, FailureDetails>>;
 
     /// Sends an operation to an entity, and does not wait.
-    fn signal_entity(&self, operation: Operation) -> BoxFuture<'static, Result<(), Failure>>;
+    fn signal_entity(
+        &self,
+        operation: EntityOperation,
+    ) -> BoxFuture<'static, Result<(), FailureDetails>>;
 }
 
-impl Caller for Context {
+impl EntityCaller for Context {
     fn call_entity(
         &self,
-        operation: Operation,
-    ) -> BoxFuture<'static, Result<Option<String>, Failure>> {
+        operation: EntityOperation,
+    ) -> BoxFuture<'static, Result<Option<String>, FailureDetails>> {
         Box::pin(self.call_raw(operation))
     }
 
-    fn signal_entity(&self, operation: Operation) -> BoxFuture<'static, Result<(), Failure>> {
+    fn signal_entity(
+        &self,
+        operation: EntityOperation,
+    ) -> BoxFuture<'static, Result<(), FailureDetails>> {
         let sent = self.signal_raw(operation);
         Box::pin(async move { sent })
     }
 }
 
-impl Caller for TaskHub {
+impl EntityCaller for TaskHub {
     fn call_entity(
         &self,
-        operation: Operation,
-    ) -> BoxFuture<'static, Result<Option<String>, Failure>> {
+        operation: EntityOperation,
+    ) -> BoxFuture<'static, Result<Option<String>, FailureDetails>> {
         let hub = self.clone();
         Box::pin(async move { hub.call(operation).await? })
     }
 
-    fn signal_entity(&self, operation: Operation) -> BoxFuture<'static, Result<(), Failure>> {
+    fn signal_entity(
+        &self,
+        operation: EntityOperation,
+    ) -> BoxFuture<'static, Result<(), FailureDetails>> {
         let hub = self.clone();
         Box::pin(async move { Ok(hub.signal(operation).await?) })
     }
 }
 
-fn operation<I: Serialize>(entity: &EntityId, name: &str, input: &I) -> Result<Operation, Failure> {
-    Ok(Operation {
+fn operation<I: Serialize>(
+    entity: &EntityId,
+    name: &str,
+    input: &I,
+) -> Result<EntityOperation, FailureDetails> {
+    Ok(EntityOperation {
         name: name.to_owned(),
         input: to_json(input)?,
         target: entity.to_string(),
-        ..Operation::default()
+        ..EntityOperation::default()
     })
 }
 
 /// A call of a proxy.
 #[doc(hidden)]
-pub fn call_typed<C: Caller, I: Serialize, O: DeserializeOwned>(
+pub fn call_typed<C: EntityCaller, I: Serialize, O: DeserializeOwned>(
     by: &C,
     entity: &EntityId,
     name: &str,
     input: &I,
-) -> impl Future<Output = Result<O, Failure>> + Send + use<C, I, O> {
+) -> impl Future<Output = Result<O, FailureDetails>> + Send + use<C, I, O> {
     let called = operation(entity, name, input).map(|operation| by.call_entity(operation));
     async move { from_json(called?.await?.as_deref()) }
 }
 
 /// A signal of a proxy.
 #[doc(hidden)]
-pub fn signal_typed<C: Caller, I: Serialize>(
+pub fn signal_typed<C: EntityCaller, I: Serialize>(
     by: &C,
     entity: &EntityId,
     name: &str,
     input: &I,
-) -> impl Future<Output = Result<(), Failure>> + Send + use<C, I> {
+) -> impl Future<Output = Result<(), FailureDetails>> + Send + use<C, I> {
     let sent = operation(entity, name, input).map(|operation| by.signal_entity(operation));
     async move { sent?.await }
 }

@@ -3,23 +3,26 @@
 use std::time::Duration;
 
 use crate::hall::{Hall, Node, count, operation, task};
-use steadfast_durable::native::{Context, Functions, Host, Ran, Runner};
+use steadfast_durable::native::{Context, FunctionHost, FunctionRunner, Functions, RunResult};
 use steadfast_durable::{
-    Action, BatchResult, Deed, Failure, Filter, Filters, Item, NewInstance, Past, Status, Tags,
-    Task, Terms, Trace, TurnResult, TurnWork, What, Why, Work, Worker,
+    ActionKind, BatchResult, Diagnosis, EventKind, FailureDetails, HistoryPosition, InstanceStatus,
+    NewInstance, Tags, Task, Trace, TurnAction, TurnResult, TurnWork, WorkDelivery, WorkFilter,
+    WorkFilters, WorkPayload, WorkerOptions, WorkerStream,
 };
 
-pub(crate) fn wants(deeds: Vec<Deed>) -> TurnResult {
+pub(crate) fn wants(deeds: Vec<ActionKind>) -> TurnResult {
     let numbered = deeds.into_iter().zip(1..);
     TurnResult {
-        actions: numbered.map(|(deed, id)| Action { id, deed }).collect(),
+        actions: numbered
+            .map(|(deed, id)| TurnAction { id, kind: deed })
+            .collect(),
         ..TurnResult::default()
     }
 }
 
-fn completed(result: &str) -> Deed {
-    Deed::Complete {
-        status: Status::Completed,
+fn completed(result: &str) -> ActionKind {
+    ActionKind::Complete {
+        status: InstanceStatus::Completed,
         result: Some(result.into()),
         failure: None,
     }
@@ -35,11 +38,11 @@ pub(crate) fn ends() -> TurnResult {
 async fn unknown_functions_fail_by_their_name() {
     let hall = Hall::new();
     let node = hall.start().await;
-    let mut worker = node.hub.worker(Terms::default());
-    let runner = Runner::new(Functions::new());
+    let mut worker = node.hub.worker(WorkerOptions::default());
+    let runner = FunctionRunner::new(Functions::new());
     node.begin("nobody_has", "i", "1").await;
     let item = worker.next().await.unwrap();
-    let Ran::Turn(result) = runner.run(item.work).await else {
+    let RunResult::Turn(result) = runner.run(item.work).await else {
         panic!("no turn");
     };
     let done = node.hub.complete_turn(&item.token, "i", result).await;
@@ -48,7 +51,7 @@ async fn unknown_functions_fail_by_their_name() {
     assert_eq!(end.failure.unwrap().kind, "UnknownOrchestration");
 
     let item = with_activity(&node, &mut worker, "j").await;
-    let Ran::Activity(Err(failure)) = runner.run(item.work).await else {
+    let RunResult::Activity(Err(failure)) = runner.run(item.work).await else {
         panic!("no failure");
     };
     assert_eq!(failure.kind, "UnknownActivity");
@@ -59,7 +62,7 @@ async fn unknown_functions_fail_by_their_name() {
         async move { hub.call(operation("@missing@k", "op", "1")).await }
     });
     let item = worker.next().await.unwrap();
-    let Ran::Batch(result) = runner.run(item.work).await else {
+    let RunResult::Batch(result) = runner.run(item.work).await else {
         panic!("no batch");
     };
     let done = node.hub.complete_batch(&item.token, "@missing@k", result);
@@ -94,13 +97,13 @@ async fn durable_41_a_clock_that_goes_backwards_changes_no_order() {
     }
     let began = tokio::time::Instant::now();
     let end = node.hub.ended("i", true).await.unwrap();
-    assert_eq!(end.status, Status::Completed, "{:?}", end.failure);
+    assert_eq!(end.status, InstanceStatus::Completed, "{:?}", end.failure);
     let slept: i64 = end.output.unwrap().parse().unwrap();
     assert!(slept >= 2000, "{slept}");
     assert!(began.elapsed() >= Duration::from_secs(2), "not early");
     let mut last = None;
     for event in node.history("i").await {
-        if event.what == What::TurnStarted {
+        if event.what == EventKind::TurnStarted {
             assert!(last < Some(event.at), "{last:?} {event:?}");
             last = Some(event.at);
         }
@@ -108,10 +111,14 @@ async fn durable_41_a_clock_that_goes_backwards_changes_no_order() {
 }
 
 /// Runs the first turn of an instance, which asks for one activity.
-pub(crate) async fn with_activity(node: &Node, worker: &mut Worker, id: &str) -> Item {
+pub(crate) async fn with_activity(
+    node: &Node,
+    worker: &mut WorkerStream,
+    id: &str,
+) -> WorkDelivery {
     node.begin("o", id, "1").await;
     let turn = worker.next().await.unwrap();
-    let result = wants(vec![Deed::Schedule(task("a", "1"))]);
+    let result = wants(vec![ActionKind::Schedule(task("a", "1"))]);
     assert!(
         node.hub
             .complete_turn(&turn.token, id, result)
@@ -133,7 +140,7 @@ async fn durable_04_task_hubs_do_not_see_each_other() {
         ..NewInstance::default()
     };
     other.start(new).await.unwrap();
-    let mut worker = other.worker(Terms::default());
+    let mut worker = other.worker(WorkerOptions::default());
     let item = worker.next().await.unwrap();
     let result = wants(vec![completed("2")]);
     assert!(
@@ -146,11 +153,11 @@ async fn durable_04_task_hubs_do_not_see_each_other() {
     let there = other.get("same", true).await.unwrap().unwrap();
     assert_eq!(
         (here.status, here.input.as_deref()),
-        (Status::Pending, Some("1"))
+        (InstanceStatus::Pending, Some("1"))
     );
     assert_eq!(
         (there.status, there.input.as_deref()),
-        (Status::Completed, Some("2"))
+        (InstanceStatus::Completed, Some("2"))
     );
     other.wipe().await.unwrap();
     assert_eq!(other.get("same", false).await.unwrap(), None);
@@ -162,7 +169,7 @@ async fn durable_04_task_hubs_do_not_see_each_other() {
 async fn durable_05_39_results_that_nobody_waits_for_change_nothing() {
     let hall = Hall::new();
     let node = hall.start().await;
-    let mut worker = node.hub.worker(Terms::default());
+    let mut worker = node.hub.worker(WorkerOptions::default());
     let activity = with_activity(&node, &mut worker, "i").await;
     for token in ["nonsense", "t:1:1", "t:ffff:1", "a:9:1:x"] {
         let turn = node
@@ -208,20 +215,23 @@ async fn durable_05_39_results_that_nobody_waits_for_change_nothing() {
     );
     let events = node.history("i").await;
     assert_eq!(
-        count(&events, |w| matches!(w, What::TaskCompleted { .. })),
+        count(&events, |w| matches!(w, EventKind::TaskCompleted { .. })),
         1
     );
-    assert_eq!(count(&events, |w| matches!(w, What::Completed { .. })), 1);
+    assert_eq!(
+        count(&events, |w| matches!(w, EventKind::Completed { .. })),
+        1
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn durable_06_workers_without_tokens_are_understood() {
     let hall = Hall::new();
     let node = hall.start().await;
-    let mut worker = node.hub.worker(Terms::default());
+    let mut worker = node.hub.worker(WorkerOptions::default());
     node.begin("o", "i", "1").await;
     worker.next().await.unwrap();
-    let result = wants(vec![Deed::Schedule(task("a", "1"))]);
+    let result = wants(vec![ActionKind::Schedule(task("a", "1"))]);
     assert!(node.hub.complete_turn("", "i", result).await.unwrap());
     worker.next().await.unwrap();
     assert!(
@@ -254,10 +264,10 @@ async fn durable_06_workers_without_tokens_are_understood() {
 async fn durable_07_a_result_in_parts_counts_with_its_last_part() {
     let hall = Hall::new();
     let node = hall.start().await;
-    let mut worker = node.hub.worker(Terms::default());
+    let mut worker = node.hub.worker(WorkerOptions::default());
     node.begin("o", "i", "1").await;
     let turn = worker.next().await.unwrap();
-    let part = |name: &str| wants(vec![Deed::Schedule(task(name, "1"))]);
+    let part = |name: &str| wants(vec![ActionKind::Schedule(task(name, "1"))]);
     // A part that is sent again replaces the first one.
     for (index, name) in [(1, "b"), (0, "x"), (0, "a")] {
         let kept = node.hub.complete_chunk(&turn.token, "i", index, part(name));
@@ -274,7 +284,7 @@ async fn durable_07_a_result_in_parts_counts_with_its_last_part() {
     let names: Vec<_> = events
         .iter()
         .filter_map(|event| match &event.what {
-            What::TaskScheduled(task) => Some(task.name.as_str()),
+            EventKind::TaskScheduled(task) => Some(task.name.as_str()),
             _ => None,
         })
         .collect();
@@ -283,7 +293,7 @@ async fn durable_07_a_result_in_parts_counts_with_its_last_part() {
     node.begin("o", "j", "1").await;
     let turn = loop {
         let item = worker.next().await.unwrap();
-        if matches!(&item.work, Work::Turn(work) if work.instance == "j") {
+        if matches!(&item.work, WorkPayload::Turn(work) if work.instance == "j") {
             break item;
         }
     };
@@ -294,10 +304,10 @@ async fn durable_07_a_result_in_parts_counts_with_its_last_part() {
             .unwrap()
     );
     drop(worker);
-    let mut worker = node.hub.worker(Terms::default());
+    let mut worker = node.hub.worker(WorkerOptions::default());
     let turn = loop {
         let item = worker.next().await.unwrap();
-        if matches!(&item.work, Work::Turn(work) if work.instance == "j") {
+        if matches!(&item.work, WorkPayload::Turn(work) if work.instance == "j") {
             break item;
         }
     };
@@ -308,7 +318,10 @@ async fn durable_07_a_result_in_parts_counts_with_its_last_part() {
             .unwrap()
     );
     let events = node.history("j").await;
-    assert_eq!(count(&events, |w| matches!(w, What::TaskScheduled(_))), 1);
+    assert_eq!(
+        count(&events, |w| matches!(w, EventKind::TaskScheduled(_))),
+        1
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -332,21 +345,21 @@ async fn durable_34_tags_version_and_trace_reach_the_worker() {
         ..NewInstance::default()
     };
     node.hub.start(new).await.unwrap();
-    let mut worker = node.hub.worker(Terms::default());
+    let mut worker = node.hub.worker(WorkerOptions::default());
     let item = worker.next().await.unwrap();
-    let Work::Turn(work) = item.work else {
+    let WorkPayload::Turn(work) = item.work else {
         panic!("a turn was expected");
     };
-    let What::Started(start) = &work.new[1].what else {
+    let EventKind::Started(start) = &work.new[1].what else {
         panic!("the start was expected");
     };
     assert_eq!((&start.task, start.instance.as_str()), (&sent, "i"));
-    let result = wants(vec![Deed::Schedule(sent.clone())]);
+    let result = wants(vec![ActionKind::Schedule(sent.clone())]);
     node.hub
         .complete_turn(&item.token, "i", result)
         .await
         .unwrap();
-    let Work::Activity(work) = worker.next().await.unwrap().work else {
+    let WorkPayload::Activity(work) = worker.next().await.unwrap().work else {
         panic!("an activity was expected");
     };
     assert_eq!(work.task, sent);
@@ -356,17 +369,17 @@ async fn durable_34_tags_version_and_trace_reach_the_worker() {
 async fn durable_35_filters_route_by_name_and_version_and_the_rest_waits() {
     let hall = Hall::new();
     let node = hall.start().await;
-    let filter = |name: &str, versions: &[&str]| Filter {
+    let filter = |name: &str, versions: &[&str]| WorkFilter {
         name: name.into(),
         versions: versions.iter().map(|v| (*v).to_owned()).collect(),
     };
-    let terms = |filters| Terms {
+    let terms = |filters| WorkerOptions {
         filters: Some(filters),
-        ..Terms::default()
+        ..WorkerOptions::default()
     };
-    let mut old = node.hub.worker(terms(Filters {
+    let mut old = node.hub.worker(terms(WorkFilters {
         orchestrations: vec![filter("o", &["", "1"])],
-        ..Filters::default()
+        ..WorkFilters::default()
     }));
     let start = async |id: &str, name: &str, version: Option<&str>| {
         let new = NewInstance {
@@ -380,10 +393,10 @@ async fn durable_35_filters_route_by_name_and_version_and_the_rest_waits() {
         };
         node.hub.start(new).await.unwrap();
     };
-    let instance = |item: Item| match item.work {
-        Work::Turn(work) => work.instance,
-        Work::Activity(work) => work.instance,
-        Work::Batch(work) => work.entity,
+    let instance = |item: WorkDelivery| match item.work {
+        WorkPayload::Turn(work) => work.instance,
+        WorkPayload::Activity(work) => work.instance,
+        WorkPayload::Batch(work) => work.entity,
     };
     start("none", "o", None).await;
     assert_eq!(instance(old.next().await.unwrap()), "none");
@@ -394,24 +407,24 @@ async fn durable_35_filters_route_by_name_and_version_and_the_rest_waits() {
     node.signal("@counter@k", "add", "1").await;
     let nothing = tokio::time::timeout(Duration::from_secs(60), old.next()).await;
     assert!(nothing.is_err());
-    let waits = node.hub.why("two").await.unwrap();
-    assert_eq!(waits, Why::NoWorker { name: "o".into() });
+    let waits = node.hub.diagnose("two").await.unwrap();
+    assert_eq!(waits, Diagnosis::NoWorker { name: "o".into() });
     assert_eq!(
         node.hub.get("two", false).await.unwrap().unwrap().status,
-        Status::Pending
+        InstanceStatus::Pending
     );
-    let mut new = node.hub.worker(terms(Filters {
+    let mut new = node.hub.worker(terms(WorkFilters {
         orchestrations: vec![filter("o", &["2"])],
-        ..Filters::default()
+        ..WorkFilters::default()
     }));
     assert_eq!(instance(new.next().await.unwrap()), "two");
-    assert_eq!(node.hub.why("two").await.unwrap(), Why::Running);
-    let mut entities = node.hub.worker(terms(Filters {
+    assert_eq!(node.hub.diagnose("two").await.unwrap(), Diagnosis::Running);
+    let mut entities = node.hub.worker(terms(WorkFilters {
         entities: ["counter".to_owned()].into(),
-        ..Filters::default()
+        ..WorkFilters::default()
     }));
     assert_eq!(instance(entities.next().await.unwrap()), "@counter@k");
-    let mut all = node.hub.worker(Terms::default());
+    let mut all = node.hub.worker(WorkerOptions::default());
     assert_eq!(instance(all.next().await.unwrap()), "other");
 }
 
@@ -422,16 +435,16 @@ async fn a_worker_gets_no_more_than_it_takes() {
     for number in 0..5 {
         node.begin("o", &format!("i{number}"), "1").await;
     }
-    let mut worker = node.hub.worker(Terms {
+    let mut worker = node.hub.worker(WorkerOptions {
         turns: 2,
-        ..Terms::default()
+        ..WorkerOptions::default()
     });
     let mut out = vec![worker.next().await.unwrap(), worker.next().await.unwrap()];
     let nothing = tokio::time::timeout(Duration::from_secs(1), worker.next()).await;
     assert!(nothing.is_err());
     for _ in 0..3 {
         let item = out.remove(0);
-        let Work::Turn(work) = &item.work else {
+        let WorkPayload::Turn(work) = &item.work else {
             panic!("a turn was expected");
         };
         let result = wants(vec![completed("1")]);
@@ -447,13 +460,13 @@ async fn a_worker_gets_no_more_than_it_takes() {
 async fn durable_36_an_activity_of_a_dead_worker_runs_again_and_counts_once() {
     let hall = Hall::new();
     let node = hall.start().await;
-    let mut dying = node.hub.worker(Terms::default());
+    let mut dying = node.hub.worker(WorkerOptions::default());
     let activity = with_activity(&node, &mut dying, "i").await;
-    let mut other = node.hub.worker(Terms {
+    let mut other = node.hub.worker(WorkerOptions {
         turns: 1,
         activities: 1,
         batches: 1,
-        ..Terms::default()
+        ..WorkerOptions::default()
     });
     drop(dying);
     let began = tokio::time::Instant::now();
@@ -481,7 +494,7 @@ async fn durable_36_an_activity_of_a_dead_worker_runs_again_and_counts_once() {
         .unwrap();
     let events = node.history("i").await;
     assert_eq!(
-        count(&events, |w| matches!(w, What::TaskCompleted { .. })),
+        count(&events, |w| matches!(w, EventKind::TaskCompleted { .. })),
         1
     );
 }
@@ -491,12 +504,12 @@ async fn durable_37_a_turn_of_a_dead_or_silent_worker_goes_to_another() {
     let hall = Hall::new();
     let node = hall.start().await;
     node.begin("o", "i", "1").await;
-    let mut dying = node.hub.worker(Terms::default());
+    let mut dying = node.hub.worker(WorkerOptions::default());
     let first = dying.next().await.unwrap();
-    let mut silent = node.hub.worker(Terms::default());
+    let mut silent = node.hub.worker(WorkerOptions::default());
     drop(dying);
     let second = silent.next().await.unwrap();
-    let mut third = node.hub.worker(Terms::default());
+    let mut third = node.hub.worker(WorkerOptions::default());
     // One that does not answer loses its turn after two minutes.
     let began = tokio::time::Instant::now();
     let item = tokio::select! {
@@ -530,7 +543,7 @@ async fn durable_38_what_is_given_back_comes_again_later_and_later() {
     let hall = Hall::new();
     let node = hall.start().await;
     node.begin("o", "i", "1").await;
-    let mut worker = node.hub.worker(Terms::default());
+    let mut worker = node.hub.worker(WorkerOptions::default());
     let mut item = worker.next().await.unwrap();
     for pause in [100, 200, 400, 800] {
         let began = tokio::time::Instant::now();
@@ -558,7 +571,7 @@ async fn an_item_that_never_comes_back_is_poison() {
     let node = hall.start().await;
     node.begin("o", "i", "1").await;
     for _ in 0..20 {
-        let mut worker = node.hub.worker(Terms::default());
+        let mut worker = node.hub.worker(WorkerOptions::default());
         worker.next().await.unwrap();
     }
     let end = node.hub.ended("i", false).await.unwrap();
@@ -572,7 +585,7 @@ async fn results_that_a_busy_disk_refuses_are_tried_later_and_are_no_poison() {
     hall.log_limit = Some(100_000);
     let node = hall.start().await;
     node.begin("o", "i", "1").await;
-    let mut worker = node.hub.worker(Terms::default());
+    let mut worker = node.hub.worker(WorkerOptions::default());
     let mut item = worker.next().await.unwrap();
     let long = format!("\"{}\"", "x".repeat(200_000));
     node.begin("o", "long", &long).await;
@@ -585,7 +598,7 @@ async fn results_that_a_busy_disk_refuses_are_tried_later_and_are_no_poison() {
         // The other one comes again each time that its lease is over.
         item = loop {
             let next = worker.next().await.unwrap();
-            if matches!(&next.work, Work::Turn(turn) if turn.instance == "i") {
+            if matches!(&next.work, WorkPayload::Turn(turn) if turn.instance == "i") {
                 break next;
             }
         };
@@ -605,9 +618,9 @@ async fn results_of_a_batch_may_be_fewer_than_its_operations() {
     for n in ["1", "2", "3"] {
         node.signal("@e@k", "op", n).await;
     }
-    let mut worker = node.hub.worker(Terms::default());
-    let inputs = |item: &Item| match &item.work {
-        Work::Batch(work) => work
+    let mut worker = node.hub.worker(WorkerOptions::default());
+    let inputs = |item: &WorkDelivery| match &item.work {
+        WorkPayload::Batch(work) => work
             .operations
             .iter()
             .map(|op| op.operation.input.clone().unwrap())
@@ -635,7 +648,7 @@ async fn results_of_a_batch_may_be_fewer_than_its_operations() {
     assert_eq!(inputs(&item), ["3"]);
     // The batch as a whole fails: the state stays, and the operation has failed.
     let failed = BatchResult {
-        failure: Some(Failure::new("Worker", "broken")),
+        failure: Some(FailureDetails::new("Worker", "broken")),
         ..BatchResult::default()
     };
     assert!(
@@ -670,7 +683,7 @@ async fn leaving_waits_for_what_is_out_and_ends_the_streams() {
     let hall = Hall::new();
     let node = hall.start().await;
     node.begin("o", "i", "1").await;
-    let mut worker = node.hub.worker(Terms::default());
+    let mut worker = node.hub.worker(WorkerOptions::default());
     let item = worker.next().await.unwrap();
     let hubs = node.hubs.clone();
     let leaving = tokio::spawn(async move { hubs.leave(Duration::from_secs(10)).await });
@@ -690,7 +703,7 @@ async fn leaving_waits_for_what_is_out_and_ends_the_streams() {
     drop((worker, node));
     let functions = Functions::new().orchestration("o", |_: Context, n: i64| async move { Ok(n) });
     let node = hall.start().await;
-    let _host = Host::start(node.hub.clone(), functions);
+    let _host = FunctionHost::start(node.hub.clone(), functions);
     assert_eq!(
         node.hub.ended("j", true).await.unwrap().output.as_deref(),
         Some("1")
@@ -698,10 +711,10 @@ async fn leaving_waits_for_what_is_out_and_ends_the_streams() {
 }
 
 /// The next turn that a worker is given, and its token.
-async fn next_turn(worker: &mut Worker) -> (String, TurnWork) {
+async fn next_turn(worker: &mut WorkerStream) -> (String, TurnWork) {
     let item = worker.next().await.unwrap();
     match item.work {
-        Work::Turn(turn) => (item.token, *turn),
+        WorkPayload::Turn(turn) => (item.token, *turn),
         other => panic!("a turn was expected, not {other:?}"),
     }
 }
@@ -710,9 +723,9 @@ async fn next_turn(worker: &mut Worker) -> (String, TurnWork) {
 async fn a_mindful_worker_is_sent_the_history_only_if_it_asks() {
     let hall = Hall::new();
     let node = hall.start().await;
-    let terms = Terms {
-        is_mindful: true,
-        ..Terms::default()
+    let terms = WorkerOptions {
+        caches_instances: true,
+        ..WorkerOptions::default()
     };
     let mut worker = node.hub.worker(terms.clone());
     let seen = |turn: &TurnWork| turn.past.iter().map(|events| events.len()).sum::<usize>();
@@ -726,7 +739,7 @@ async fn a_mindful_worker_is_sent_the_history_only_if_it_asks() {
     node.hub.raise("i", "e", None).await.unwrap();
     let (token, turn) = next_turn(&mut worker).await;
     // The beginning of the turn, that of the instance, and the end of the turn.
-    let past = Past {
+    let past = HistoryPosition {
         events: 3,
         turn: first.new[0].at,
     };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::hall::{Hall, entity, operation, with_accounts};
 use futures_util::future::{join, join_all};
 use steadfast_durable::native::{Context, Functions};
-use steadfast_durable::{Operation, Status};
+use steadfast_durable::{EntityOperation, InstanceStatus};
 
 fn accounts() -> Functions {
     with_accounts(Functions::new())
@@ -99,7 +99,7 @@ async fn an_operation_that_waits_is_begun_once() {
 async fn the_same_request_twice_at_once_counts_once() {
     let hall = Hall::new();
     let (node, _host) = hall.run(accounts()).await;
-    let request = Operation {
+    let request = EntityOperation {
         request: "3b241101-e2bb-4255-8caf-4136c566a962".into(),
         ..operation("@account@a", "add", "5")
     };
@@ -152,7 +152,7 @@ async fn both_ways_into_an_entity_share_one_state() {
     }));
     let (walks, _) = join(walks, clients).await;
     for end in walks {
-        assert_eq!(end.status, Status::Completed, "{:?}", end.failure);
+        assert_eq!(end.status, InstanceStatus::Completed, "{:?}", end.failure);
     }
     let mut sum = 0;
     for key in 0..3 {
@@ -167,7 +167,7 @@ async fn both_ways_into_an_entity_share_one_state() {
         let added = node.hub.call(operation("@account@0", "add", "3")).await;
         assert_eq!(added.unwrap(), Ok(Some("3".into())));
         let end = node.run("walk", "", "1").await;
-        assert_eq!(end.status, Status::Completed);
+        assert_eq!(end.status, InstanceStatus::Completed);
         let got = node.hub.call(operation("@account@0", "get", "null")).await;
         assert_eq!(got.unwrap(), Ok(Some("4".into())));
     }
@@ -177,7 +177,7 @@ async fn both_ways_into_an_entity_share_one_state() {
 async fn nothing_comes_back_into_a_task_hub_that_was_emptied() {
     let hall = Hall::new();
     let (node, _host) = hall.run(accounts()).await;
-    let at = |ms| Operation {
+    let at = |ms| EntityOperation {
         scheduled: Some(hall.later(ms)),
         ..operation("@account@late", "add", "5")
     };

@@ -7,9 +7,10 @@ use std::time::Duration;
 use crate::hall::{Hall, Node, entity, operation, with_accounts};
 use futures_util::future::{join, join_all};
 use parking_lot::Mutex;
-use steadfast_durable::native::{Context, CriticalSection, Functions};
+use steadfast_durable::native::{Context, CriticalSectionError, Functions};
 use steadfast_durable::{
-    EntityId, EntityQuery, EntityView, ErrorKind, Failure, NewInstance, Operation, Status, Task,
+    EntityId, EntityListQuery, EntityOperation, EntityView, ErrorKind, FailureDetails,
+    InstanceStatus, NewInstance, Task,
 };
 
 fn accounts() -> Functions {
@@ -78,7 +79,7 @@ async fn durable_43_44_ten_thousand_signals_run_once_each_and_in_order_per_sende
 async fn a_request_that_a_client_repeats_counts_once() {
     let hall = Hall::new();
     let (node, _host) = hall.run(accounts()).await;
-    let request = Operation {
+    let request = EntityOperation {
         request: "3b241101-e2bb-4255-8caf-4136c566a962".into(),
         ..operation("@account@a", "add", "5")
     };
@@ -151,7 +152,7 @@ async fn durable_47_entities_signal_entities_and_start_orchestrations() {
 async fn durable_48_delayed_signals_wait_and_survive_restarts() {
     let hall = Hall::new();
     let (node, host) = hall.run(accounts()).await;
-    let late = Operation {
+    let late = EntityOperation {
         scheduled: Some(hall.later(60_000)),
         ..operation("@account@a", "add", "5")
     };
@@ -220,31 +221,31 @@ async fn durable_52_queries_find_entities_by_prefix_and_time() {
         .await
         .unwrap()
         .unwrap();
-    let names = async |query: EntityQuery| -> Vec<String> {
+    let names = async |query: EntityListQuery| -> Vec<String> {
         let page = node.hub.entities(&query).await.unwrap();
         page.items.into_iter().map(|found| found.entity).collect()
     };
-    let with = |prefix: &str| EntityQuery {
+    let with = |prefix: &str| EntityListQuery {
         prefix: prefix.into(),
-        ..EntityQuery::default()
+        ..EntityListQuery::default()
     };
     let all = ["@account@a1", "@account@a2", "@account@b1", "@counter@c"];
     assert_eq!(names(with("")).await, all);
     assert_eq!(names(with("Account")).await, all[..3]);
     assert_eq!(names(with("@account@a")).await, all[..2]);
-    let early = EntityQuery {
+    let early = EntityListQuery {
         to: Some(between),
-        ..EntityQuery::default()
+        ..EntityListQuery::default()
     };
     assert_eq!(names(early).await, all[..3]);
-    let late = EntityQuery {
+    let late = EntityListQuery {
         from: Some(between),
-        ..EntityQuery::default()
+        ..EntityListQuery::default()
     };
     assert_eq!(names(late).await, all[3..]);
     let (mut pages, mut query) = (
         Vec::new(),
-        EntityQuery {
+        EntityListQuery {
             limit: 1,
             ..with("")
         },
@@ -259,7 +260,7 @@ async fn durable_52_queries_find_entities_by_prefix_and_time() {
         }
     }
     assert_eq!(pages, all);
-    let full = EntityQuery {
+    let full = EntityListQuery {
         has_state: true,
         ..with("@counter")
     };
@@ -277,7 +278,7 @@ fn holder() -> Functions {
         let said: i64 = cx.event("leave").await?;
         let balance: i64 = cx.call(&account, "get", &0).await?;
         match end.as_str() {
-            "fail" => return Err(Failure::new("Planned", "as planned")),
+            "fail" => return Err(FailureDetails::new("Planned", "as planned")),
             "renew" if said == 0 => return cx.continue_as_new(&"end"),
             "end" if said == 1 => return Ok(balance),
             _ => {}
@@ -310,10 +311,14 @@ async fn durable_54_58_no_lock_is_shown_of_an_orchestration_whose_end_was_seen()
     let (node, _host) = hall.run(functions).await;
     for key in 0..10 {
         let end = node.run("once", "", &format!("\"{key}\"")).await;
-        assert_eq!(end.status, Status::Completed, "{:?}", end.failure);
+        assert_eq!(end.status, InstanceStatus::Completed, "{:?}", end.failure);
         let view = node.hub.entity(&format!("@account@{key}"), false).await;
         assert_eq!(view.unwrap().unwrap().locked_by, None, "{key}");
-        let listed = node.hub.entities(&EntityQuery::default()).await.unwrap();
+        let listed = node
+            .hub
+            .entities(&EntityListQuery::default())
+            .await
+            .unwrap();
         let is_free = |view: &EntityView| view.locked_by.is_none();
         assert!(listed.items.iter().all(is_free), "{key}");
     }
@@ -385,7 +390,7 @@ async fn durable_58_every_kind_of_end_gives_the_locks_back() {
                         name: "unknown-code".into(),
                         ..Task::default()
                     },
-                    replaceable: Some(vec![Status::Running, Status::Terminated]),
+                    replaceable: Some(vec![InstanceStatus::Running, InstanceStatus::Terminated]),
                     ..NewInstance::default()
                 };
                 node.hub.start(new).await.unwrap();
@@ -556,28 +561,28 @@ async fn durable_61_each_rule_of_critical_sections_has_its_error() {
         .orchestration("rules", |cx: Context, _: i64| async move {
             let (a, b) = (entity("account", "a"), entity("account", "b"));
             let empty = cx.lock([]).await.map(drop).unwrap_err();
-            assert!(CriticalSection::EmptySet.is(&empty));
+            assert!(CriticalSectionError::EmptySet.is(&empty));
             let entering = Box::pin(cx.lock([&a]));
             let early = Box::pin(cx.call::<_, i64>(&a, "get", &0));
             let (section, early) = join(entering, early).await;
             let section = section?;
-            assert!(CriticalSection::AcquirePending.is(&early.unwrap_err()));
+            assert!(CriticalSectionError::AcquirePending.is(&early.unwrap_err()));
             let nested = cx.lock([&b]).await.map(drop).unwrap_err();
-            assert!(CriticalSection::Nested.is(&nested));
+            assert!(CriticalSectionError::Nested.is(&nested));
             let outside = cx.call::<_, i64>(&b, "get", &0).await.unwrap_err();
-            assert!(CriticalSection::NotLocked.is(&outside));
+            assert!(CriticalSectionError::NotLocked.is(&outside));
             let signal = cx.signal(&a, "add", &1).unwrap_err();
-            assert!(CriticalSection::SignalLocked.is(&signal));
+            assert!(CriticalSectionError::SignalLocked.is(&signal));
             cx.signal(&b, "add", &1)?;
             let child = cx.child::<_, ()>("child", &0).await.unwrap_err();
-            assert!(CriticalSection::SubOrchestration.is(&child));
+            assert!(CriticalSectionError::SubOrchestration.is(&child));
             let (one, two) = join(
                 cx.call::<_, i64>(&a, "add", &1),
                 cx.call::<_, i64>(&a, "add", &1),
             )
             .await;
             assert_eq!(one?, 1);
-            assert!(CriticalSection::CallPending.is(&two.unwrap_err()));
+            assert!(CriticalSectionError::CallPending.is(&two.unwrap_err()));
             // The section is usable all the same.
             let balance: i64 = cx.call(&a, "add", &1).await?;
             drop(section);

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use steadfast_core::clock::{Clock, Timestamp};
 use steadfast_core::id::Owner;
-use steadfast_durable::native::{Functions, Host};
+use steadfast_durable::native::{FunctionHost, Functions};
 use steadfast_durable::{
-    Delivery, Dispatcher, EntityId, Event, Instances, Moment, NewInstance, Operation, Overview,
-    Task, TaskHub, TaskHubs, What,
+    DeliveryOptions, Dispatcher, EntityId, EntityOperation, EventKind, InstanceEvent, InstanceView,
+    Instances, Moment, NewInstance, Task, TaskHub, TaskHubs,
 };
-use steadfast_partition::{Alone, Options, Router, Runtime, Services, Space};
-use steadfast_storage::hostile::{Faults, Hostile};
-use steadfast_storage::memory::Memory;
+use steadfast_partition::{Options, Router, Runtime, Services, SingleNode, Space};
+use steadfast_storage::hostile::{EngineFaults, HostileEngine};
+use steadfast_storage::memory::MemoryEngine;
 use steadfast_storage::{Engine, Store};
 use tokio::time::Instant;
 
@@ -47,7 +47,7 @@ impl Clock for Paused {
 pub(crate) struct Hall {
     engine: Arc<dyn Engine>,
     pub(crate) clock: Arc<Paused>,
-    pub(crate) delivery: Delivery,
+    pub(crate) delivery: DeliveryOptions,
     pub(crate) kept: BTreeMap<String, Duration>,
     /// Bytes of a log that is never flushed at which nothing more is written.
     pub(crate) log_limit: Option<u64>,
@@ -64,12 +64,12 @@ pub(crate) struct Node {
 impl Hall {
     pub(crate) fn new() -> Self {
         Self {
-            engine: Arc::new(Memory::new()),
+            engine: Arc::new(MemoryEngine::new()),
             clock: Arc::new(Paused {
                 began: Instant::now(),
                 set: AtomicI64::new(0),
             }),
-            delivery: Delivery::default(),
+            delivery: DeliveryOptions::default(),
             kept: BTreeMap::new(),
             log_limit: None,
         }
@@ -77,13 +77,13 @@ impl Hall {
 
     /// A machine whose commits take a while: other tasks run first.
     pub(crate) fn slow() -> Self {
-        let faults = Faults {
+        let faults = EngineFaults {
             delay: 95,
-            ..Faults::default()
+            ..EngineFaults::default()
         };
         let hall = Self::new();
         Self {
-            engine: Arc::new(Hostile::new(Arc::clone(&hall.engine), faults, 7)),
+            engine: Arc::new(HostileEngine::new(Arc::clone(&hall.engine), faults, 7)),
             ..hall
         }
     }
@@ -101,7 +101,7 @@ impl Hall {
             (options.log_target, options.log_limit) = (u64::MAX, limit);
         }
         let store = Arc::new(Store::start(Arc::clone(&self.engine), options));
-        let router = Arc::new(Router::new(Arc::new(Alone)));
+        let router = Arc::new(Router::new(Arc::new(SingleNode)));
         let dispatcher = Dispatcher::new(Arc::clone(&router), Arc::clone(&clock), self.delivery);
         let options = Options {
             services: Services::new().with(Instances),
@@ -128,9 +128,9 @@ impl Hall {
     }
 
     /// A process with these functions.
-    pub(crate) async fn run(&self, functions: Functions) -> (Node, Host) {
+    pub(crate) async fn run(&self, functions: Functions) -> (Node, FunctionHost) {
         let node = self.start().await;
-        let host = Host::start(node.hub.clone(), functions);
+        let host = FunctionHost::start(node.hub.clone(), functions);
         (node, host)
     }
 
@@ -156,7 +156,7 @@ impl Node {
 
     /// How many commands all partitions have handled.
     pub(crate) fn commands(&self) -> u64 {
-        let doors = self.runtime.router().doors();
+        let doors = self.runtime.router().mailboxes();
         let counts = doors.iter().map(|door| door.metrics().counts());
         counts.map(|counts| counts.commands).sum()
     }
@@ -172,13 +172,13 @@ impl Node {
     }
 
     /// Starts an orchestration and waits for its end.
-    pub(crate) async fn run(&self, name: &str, instance: &str, input: &str) -> Overview {
+    pub(crate) async fn run(&self, name: &str, instance: &str, input: &str) -> InstanceView {
         let instance = self.begin(name, instance, input).await;
         self.hub.ended(&instance, true).await.unwrap()
     }
 
     /// Everything that happened.
-    pub(crate) async fn history(&self, instance: &str) -> Vec<Event> {
+    pub(crate) async fn history(&self, instance: &str) -> Vec<InstanceEvent> {
         let turns = self.hub.history(instance, None).await.unwrap();
         turns.iter().flat_map(|turn| turn.iter().cloned()).collect()
     }
@@ -206,12 +206,12 @@ pub(crate) fn task(name: &str, input: &str) -> Task {
     }
 }
 
-pub(crate) fn operation(entity: &str, name: &str, input: &str) -> Operation {
-    Operation {
+pub(crate) fn operation(entity: &str, name: &str, input: &str) -> EntityOperation {
+    EntityOperation {
         name: name.into(),
         target: entity.into(),
         input: Some(input.into()),
-        ..Operation::default()
+        ..EntityOperation::default()
     }
 }
 
@@ -220,7 +220,7 @@ pub(crate) fn entity(name: &str, key: &str) -> EntityId {
 }
 
 /// How many events are such.
-pub(crate) fn count(events: &[Event], is_such: impl Fn(&What) -> bool) -> usize {
+pub(crate) fn count(events: &[InstanceEvent], is_such: impl Fn(&EventKind) -> bool) -> usize {
     events.iter().filter(|event| is_such(&event.what)).count()
 }
 
@@ -240,7 +240,7 @@ pub(crate) fn with_accounts(functions: Functions) -> Functions {
                 "fail" => {
                     context.set_state(&-1)?;
                     context.signal(&EntityId::new("account", "other").unwrap(), "add", &7)?;
-                    return Err(steadfast_durable::Failure::new("Refused", "no"));
+                    return Err(steadfast_durable::FailureDetails::new("Refused", "no"));
                 }
                 other => panic!("what is {other}?"),
             }

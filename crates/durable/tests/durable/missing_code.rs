@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::delivery::{ends, wants};
 use crate::hall::{Hall, Node, task};
 use steadfast_durable::{
-    Deed, Event, Failure, Item, Status, Terms, TurnResult, What, Work, Worker,
+    ActionKind, EventKind, FailureDetails, InstanceEvent, InstanceStatus, TurnResult, WorkDelivery,
+    WorkPayload, WorkerOptions, WorkerStream,
 };
 use tokio::time::Instant;
 
@@ -37,32 +38,32 @@ const UNKNOWN_ACTIVITIES: [(&str, &str); 6] = [
     ),
 ];
 
-async fn next(worker: &mut Worker) -> Item {
+async fn next(worker: &mut WorkerStream) -> WorkDelivery {
     let item = tokio::time::timeout(Duration::from_secs(60), worker.next());
     item.await.expect("it is given something").unwrap()
 }
 
 /// The number of an activity.
-fn activity(item: &Item) -> i32 {
+fn activity(item: &WorkDelivery) -> i32 {
     match &item.work {
-        Work::Activity(activity) => activity.id,
+        WorkPayload::Activity(activity) => activity.id,
         other => panic!("no activity: {other:?}"),
     }
 }
 
 fn failed_turn(kind: &str, message: &str) -> TurnResult {
-    wants(vec![Deed::Complete {
-        status: Status::Failed,
+    wants(vec![ActionKind::Complete {
+        status: InstanceStatus::Failed,
         result: None,
-        failure: Some(Failure::new(kind, message)),
+        failure: Some(FailureDetails::new(kind, message)),
     }])
 }
 
 /// Begins an instance, whose only turn asks for an activity.
-async fn begin_activity(node: &Node, worker: &mut Worker, id: &str) {
+async fn begin_activity(node: &Node, worker: &mut WorkerStream, id: &str) {
     node.begin("o", id, "1").await;
     let turn = next(worker).await;
-    let result = wants(vec![Deed::Schedule(task("a", "1"))]);
+    let result = wants(vec![ActionKind::Schedule(task("a", "1"))]);
     assert!(
         node.hub
             .complete_turn(&turn.token, id, result)
@@ -76,7 +77,7 @@ async fn begin_activity(node: &Node, worker: &mut Worker, id: &str) {
 async fn durable_35_a_turn_goes_on_to_the_worker_that_has_its_code() {
     let hall = Hall::new();
     let node = hall.start().await;
-    let mut workers = [(); 2].map(|()| node.hub.worker(Terms::default()));
+    let mut workers = [(); 2].map(|()| node.hub.worker(WorkerOptions::default()));
     let words = [
         (
             "durabletask.worker.OrchestratorNotRegisteredError",
@@ -120,7 +121,7 @@ async fn durable_35_a_turn_goes_on_to_the_worker_that_has_its_code() {
                 .unwrap()
         );
         let end = node.hub.ended(&id, false).await.unwrap();
-        assert_eq!(end.status, Status::Completed, "{kind}");
+        assert_eq!(end.status, InstanceStatus::Completed, "{kind}");
     }
 }
 
@@ -130,14 +131,14 @@ async fn durable_35_an_activity_goes_on_to_the_worker_that_has_its_code() {
     let node = hall.start().await;
     for (number, (kind, message)) in UNKNOWN_ACTIVITIES.into_iter().enumerate() {
         let id = format!("i-{number}");
-        let mut first = node.hub.worker(Terms::default());
+        let mut first = node.hub.worker(WorkerOptions::default());
         begin_activity(&node, &mut first, &id).await;
         let item = next(&mut first).await;
         let activity = activity(&item);
-        let mut second = node.hub.worker(Terms::default());
+        let mut second = node.hub.worker(WorkerOptions::default());
         let began = Instant::now();
         let token = if number == 2 { "" } else { &item.token };
-        let missing = Err(Failure::new(kind, message));
+        let missing = Err(FailureDetails::new(kind, message));
         let done = node.hub.complete_activity(token, &id, activity, missing);
         assert!(done.await.unwrap());
         let item = next(&mut second).await;
@@ -155,7 +156,7 @@ async fn durable_35_an_activity_goes_on_to_the_worker_that_has_its_code() {
                 .unwrap()
         );
         let end = node.hub.ended(&id, false).await.unwrap();
-        assert_eq!(end.status, Status::Completed, "{kind}");
+        assert_eq!(end.status, InstanceStatus::Completed, "{kind}");
     }
 }
 
@@ -163,14 +164,14 @@ async fn durable_35_an_activity_goes_on_to_the_worker_that_has_its_code() {
 async fn durable_35_work_that_no_worker_has_code_for_fails_once_each_was_asked() {
     let hall = Hall::new();
     let node = hall.start().await;
-    let mut first = node.hub.worker(Terms::default());
+    let mut first = node.hub.worker(WorkerOptions::default());
     begin_activity(&node, &mut first, "i").await;
-    let mut second = node.hub.worker(Terms::default());
+    let mut second = node.hub.worker(WorkerOptions::default());
     for worker in [&mut first, &mut second] {
         let item = next(worker).await;
         let activity = activity(&item);
         let (kind, message) = UNKNOWN_ACTIVITIES[0];
-        let missing = Err(Failure::new(kind, message));
+        let missing = Err(FailureDetails::new(kind, message));
         let done = node
             .hub
             .complete_activity(&item.token, "i", activity, missing);
@@ -181,7 +182,7 @@ async fn durable_35_work_that_no_worker_has_code_for_fails_once_each_was_asked()
         item = next(&mut first) => (item, &mut second),
         item = next(&mut second) => (item, &mut first),
     };
-    assert!(matches!(item.work, Work::Turn(_)), "{:?}", item.work);
+    assert!(matches!(item.work, WorkPayload::Turn(_)), "{:?}", item.work);
     let missing = || {
         failed_turn(
             "OrchestratorNotRegisteredError",
@@ -202,7 +203,7 @@ async fn durable_35_work_that_no_worker_has_code_for_fails_once_each_was_asked()
 async fn durable_35_a_failure_for_the_lack_of_other_code_is_a_result() {
     let hall = Hall::new();
     let node = hall.start().await;
-    let mut worker = node.hub.worker(Terms::default());
+    let mut worker = node.hub.worker(WorkerOptions::default());
     let failures = [
         (
             "OrchestratorNotRegisteredError",
@@ -217,7 +218,7 @@ async fn durable_35_a_failure_for_the_lack_of_other_code_is_a_result() {
         let id = format!("i-{number}");
         node.begin("o", &id, "1").await;
         let item = next(&mut worker).await;
-        let _other = node.hub.worker(Terms::default());
+        let _other = node.hub.worker(WorkerOptions::default());
         let failed = failed_turn(kind, message);
         let done = node.hub.complete_turn(&item.token, &id, failed);
         assert!(done.await.unwrap());
@@ -232,14 +233,14 @@ async fn durable_35_a_failure_for_the_lack_of_other_code_is_a_result() {
 async fn durable_35_a_refusal_that_comes_again_is_no_result() {
     let hall = Hall::new();
     let node = hall.start().await;
-    let mut first = node.hub.worker(Terms::default());
+    let mut first = node.hub.worker(WorkerOptions::default());
     begin_activity(&node, &mut first, "i").await;
     let item = next(&mut first).await;
     let activity = activity(&item);
-    let mut second = node.hub.worker(Terms::default());
+    let mut second = node.hub.worker(WorkerOptions::default());
     let refuse = || {
         let (kind, message) = UNKNOWN_ACTIVITIES[0];
-        let missing = Err(Failure::new(kind, message));
+        let missing = Err(FailureDetails::new(kind, message));
         node.hub
             .complete_activity(&item.token, "i", activity, missing)
     };
@@ -249,10 +250,10 @@ async fn durable_35_a_refusal_that_comes_again_is_no_result() {
     assert!(does(&node, &other, activity).await);
     drop(second);
     let turn = next(&mut first).await;
-    let Work::Turn(turn) = &turn.work else {
+    let WorkPayload::Turn(turn) = &turn.work else {
         panic!("no turn: {:?}", turn.work);
     };
-    let is_done = |event: &Event| matches!(event.what, What::TaskCompleted { .. });
+    let is_done = |event: &InstanceEvent| matches!(event.what, EventKind::TaskCompleted { .. });
     assert!(turn.new.iter().any(is_done), "{:?}", turn.new);
 }
 
@@ -261,26 +262,30 @@ async fn durable_35_a_refusal_that_comes_again_is_no_result() {
 async fn durable_35_an_item_that_was_given_back_is_offered_again_beside_a_refusal() {
     let hall = Hall::new();
     let node = hall.start().await;
-    let mut first = node.hub.worker(Terms::default());
+    let mut first = node.hub.worker(WorkerOptions::default());
     begin_activity(&node, &mut first, "i").await;
     let item = next(&mut first).await;
     let activity = activity(&item);
-    let mut second = node.hub.worker(Terms::default());
+    let mut second = node.hub.worker(WorkerOptions::default());
     assert!(node.hub.abandon(&item.token).await.unwrap());
     let other = next(&mut second).await;
     let (kind, message) = UNKNOWN_ACTIVITIES[0];
-    let missing = Err(Failure::new(kind, message));
+    let missing = Err(FailureDetails::new(kind, message));
     let done = node
         .hub
         .complete_activity(&other.token, "i", activity, missing);
     assert!(done.await.unwrap());
     let item = next(&mut first).await;
-    assert!(matches!(item.work, Work::Activity(_)), "{:?}", item.work);
+    assert!(
+        matches!(item.work, WorkPayload::Activity(_)),
+        "{:?}",
+        item.work
+    );
     assert!(does(&node, &item, activity).await);
 }
 
 /// Completes an activity of the instance `i`.
-async fn does(node: &Node, item: &Item, activity: i32) -> bool {
+async fn does(node: &Node, item: &WorkDelivery, activity: i32) -> bool {
     let done = node
         .hub
         .complete_activity(&item.token, "i", activity, Ok(None));

@@ -6,8 +6,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use steadfast_durable::native::{Functions, Ran, Runner};
-use steadfast_durable::{Item, Others, Status, TaskHubs, Terms, TurnResult, Work, Worker};
+use steadfast_durable::native::{FunctionRunner, Functions, RunResult};
+use steadfast_durable::{
+    InstanceStatus, TaskHubs, TurnResult, WorkDelivery, WorkPayload, WorkerOptions, WorkerPeers,
+    WorkerStream,
+};
 use steadfast_partition::{Error, ErrorKind, Result};
 use tokio::sync::watch;
 
@@ -44,7 +47,7 @@ fn broken() -> Error {
 }
 
 #[async_trait]
-impl Others for Line {
+impl WorkerPeers for Line {
     fn names(&self) -> Vec<String> {
         vec!["owner".to_owned()]
     }
@@ -53,14 +56,14 @@ impl Others for Line {
         self.changes.subscribe()
     }
 
-    async fn tell(&self, _: &str, word: Bytes) -> Result<Bytes> {
+    async fn request(&self, _: &str, word: Bytes) -> Result<Bytes> {
         let mut way = self.way.subscribe();
         if *way.borrow() == Way::Cut {
             return Err(broken());
         }
         self.asked.send_modify(|(asked, _)| *asked += 1);
         let answer = tokio::select! {
-            answer = self.owner.hear(&word) => answer,
+            answer = self.owner.handle_peer_message(&word) => answer,
             _ = way.wait_for(|way| *way == Way::Cut) => return Err(broken()),
         };
         self.asked.send_modify(|(_, answered)| *answered += 1);
@@ -75,7 +78,7 @@ impl Others for Line {
 struct Pair {
     owner: Node,
     _other: Node,
-    worker: Worker,
+    worker: WorkerStream,
     line: Arc<Line>,
 }
 
@@ -88,8 +91,8 @@ impl Pair {
             way: watch::channel(Way::Open).0,
             asked: watch::channel((0, 0)).0,
         });
-        other.hubs.open_to_others(Arc::clone(&line) as _);
-        let worker = other.hub.worker(Terms::default());
+        other.hubs.connect_peers(Arc::clone(&line) as _);
+        let worker = other.hub.worker(WorkerOptions::default());
         let pair = Self {
             owner,
             _other: other,
@@ -108,7 +111,7 @@ impl Pair {
     }
 
     /// Ends an instance with what a worker was given.
-    async fn end(&self, item: &Item, instance: &str) {
+    async fn end(&self, item: &WorkDelivery, instance: &str) {
         let result = ends();
         let done = self.owner.hub.complete_turn(&item.token, instance, result);
         assert!(done.await.unwrap());
@@ -117,7 +120,7 @@ impl Pair {
 }
 
 /// What a worker is given before anything is waited for.
-async fn soon(worker: &mut Worker) -> Item {
+async fn soon(worker: &mut WorkerStream) -> WorkDelivery {
     let item = tokio::time::timeout(SOON, worker.next()).await;
     item.expect("it is given out at once").unwrap()
 }
@@ -129,7 +132,7 @@ async fn a_node_that_has_died_gets_no_work() {
     let item = soon(&mut pair.worker).await;
     pair.is_waiting().await;
     pair.line.way.send_replace(Way::Cut);
-    let mut worker = pair.owner.hub.worker(Terms::default());
+    let mut worker = pair.owner.hub.worker(WorkerOptions::default());
     // What it had goes to others, and so does everything that comes.
     let again = soon(&mut worker).await;
     assert_ne!(again.token, item.token);
@@ -166,7 +169,7 @@ fn crowd(node: &Node, instance: &str) {
 #[tokio::test(start_paused = true)]
 async fn a_result_that_is_broken_off_is_asked_for_again() {
     let node = Hall::new().start().await;
-    let mut worker = node.hub.worker(Terms::default());
+    let mut worker = node.hub.worker(WorkerOptions::default());
     node.begin("o", "i", "1").await;
     let item = soon(&mut worker).await;
     crowd(&node, "i");
@@ -183,7 +186,7 @@ async fn a_result_that_is_broken_off_is_asked_for_again() {
 #[tokio::test(start_paused = true)]
 async fn a_result_of_an_activity_that_is_broken_off_is_asked_for_again() {
     let node = Hall::new().start().await;
-    let mut worker = node.hub.worker(Terms::default());
+    let mut worker = node.hub.worker(WorkerOptions::default());
     let item = with_activity(&node, &mut worker, "i").await;
     crowd(&node, "i");
     let done = || node.hub.complete_activity(&item.token, "i", 1, Ok(None));
@@ -191,7 +194,7 @@ async fn a_result_of_an_activity_that_is_broken_off_is_asked_for_again() {
     let again = loop {
         let next = soon(&mut worker).await;
         match next.work {
-            Work::Activity(_) => break next,
+            WorkPayload::Activity(_) => break next,
             // What the crowd has raised.
             _ => drop(
                 node.hub
@@ -208,7 +211,7 @@ async fn a_result_of_an_activity_that_is_broken_off_is_asked_for_again() {
 #[tokio::test(start_paused = true)]
 async fn whoever_waits_goes_on_when_a_partition_is_taken_again() {
     let node = Hall::new().start().await;
-    let mut worker = node.hub.worker(Terms::default());
+    let mut worker = node.hub.worker(WorkerOptions::default());
     node.begin("o", "i", "1").await;
     soon(&mut worker).await;
     let hub = node.hub.clone();
@@ -220,9 +223,9 @@ async fn whoever_waits_goes_on_when_a_partition_is_taken_again() {
     node.take_again().await;
     for _ in 0..2 {
         let item = soon(&mut worker).await;
-        let done = match Runner::new(Functions::new()).run(item.work).await {
-            Ran::Turn(result) => node.hub.complete_turn(&item.token, "i", result).await,
-            Ran::Batch(result) => {
+        let done = match FunctionRunner::new(Functions::new()).run(item.work).await {
+            RunResult::Turn(result) => node.hub.complete_turn(&item.token, "i", result).await,
+            RunResult::Batch(result) => {
                 let done = node.hub.complete_batch(&item.token, "@missing@k", result);
                 done.await
             }
@@ -230,7 +233,10 @@ async fn whoever_waits_goes_on_when_a_partition_is_taken_again() {
         };
         assert!(done.unwrap());
     }
-    assert_eq!(waiting.await.unwrap().unwrap().status, Status::Failed);
+    assert_eq!(
+        waiting.await.unwrap().unwrap().status,
+        InstanceStatus::Failed
+    );
     let failure = calling.await.unwrap().unwrap().unwrap_err();
     assert_eq!(failure.kind, "UnknownEntity");
 }

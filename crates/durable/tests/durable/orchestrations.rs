@@ -7,8 +7,11 @@ use std::time::Duration;
 use crate::hall::{Hall, count, entity, task, with_accounts};
 use futures_util::future::join_all;
 use parking_lot::Mutex;
-use steadfast_durable::native::{Context, Functions, Host, Retry};
-use steadfast_durable::{ErrorKind, Failure, InstanceQuery, NewInstance, PurgeQuery, Status, What};
+use steadfast_durable::native::{Context, FunctionHost, Functions, RetryOptions};
+use steadfast_durable::{
+    ErrorKind, EventKind, FailureDetails, InstanceListQuery, InstanceStatus, NewInstance,
+    PurgeQuery,
+};
 
 fn twice() -> Functions {
     Functions::new().activity("double", |_, n: i64| async move { Ok(2 * n) })
@@ -19,22 +22,22 @@ async fn durable_08_a_fan_out_of_1000_activities_joins() {
     let hall = Hall::new();
     let functions = twice().orchestration("fan", |cx: Context, n: i64| async move {
         let all = (0..n).map(|n| cx.activity::<_, i64>("double", &n));
-        let done: Result<Vec<i64>, Failure> = join_all(all).await.into_iter().collect();
+        let done: Result<Vec<i64>, FailureDetails> = join_all(all).await.into_iter().collect();
         Ok(done?.iter().sum::<i64>())
     });
     let (node, _host) = hall.run(functions).await;
     let end = node.run("fan", "f", "1000").await;
     assert_eq!(
         (end.status, end.output.as_deref()),
-        (Status::Completed, Some("999000"))
+        (InstanceStatus::Completed, Some("999000"))
     );
     let events = node.history("f").await;
     assert_eq!(
-        count(&events, |w| matches!(w, What::TaskScheduled(_))),
+        count(&events, |w| matches!(w, EventKind::TaskScheduled(_))),
         1000
     );
     assert_eq!(
-        count(&events, |w| matches!(w, What::TaskCompleted { .. })),
+        count(&events, |w| matches!(w, EventKind::TaskCompleted { .. })),
         1000
     );
 }
@@ -86,14 +89,14 @@ async fn durable_10_a_start_is_seen_when_the_first_turn_is_committed() {
     let node = hall.start().await;
     node.begin("idle", "i", "1").await;
     let before = node.hub.get("i", false).await.unwrap().unwrap();
-    assert_eq!(before.status, Status::Pending);
+    assert_eq!(before.status, InstanceStatus::Pending);
     let hub = node.hub.clone();
     let waiting = tokio::spawn(async move { hub.started("i", false).await.unwrap().status });
     let mut worker = node.hub.worker(Default::default());
     let item = worker.next().await.unwrap();
     assert_eq!(
         node.hub.get("i", false).await.unwrap().unwrap().status,
-        Status::Pending
+        InstanceStatus::Pending
     );
     assert!(!waiting.is_finished());
     assert!(
@@ -102,7 +105,7 @@ async fn durable_10_a_start_is_seen_when_the_first_turn_is_committed() {
             .await
             .unwrap()
     );
-    assert_eq!(waiting.await.unwrap(), Status::Running);
+    assert_eq!(waiting.await.unwrap(), InstanceStatus::Running);
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,7 +129,7 @@ async fn durable_11_12_13_ids_are_taken_once_unless_a_policy_says_otherwise() {
         (ErrorKind::Exists, "STF-5102")
     );
     // Only what is listed is replaced.
-    let finished = Some(vec![Status::Completed, Status::Terminated]);
+    let finished = Some(vec![InstanceStatus::Completed, InstanceStatus::Terminated]);
     let refused = node.hub.start(new(finished.clone())).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Exists);
     node.hub.raise("one", "go", Some("5".into())).await.unwrap();
@@ -135,7 +138,7 @@ async fn durable_11_12_13_ids_are_taken_once_unless_a_policy_says_otherwise() {
     let second = node.hub.started("one", false).await.unwrap();
     assert_ne!(first.execution, second.execution);
     // A live one is replaced only by a policy that says what becomes of it.
-    let wrong = Some(vec![Status::Running]);
+    let wrong = Some(vec![InstanceStatus::Running]);
     let wrong = node.hub.start(new(wrong)).await.unwrap_err();
     assert_eq!(wrong.kind(), ErrorKind::Invalid);
     assert!(
@@ -146,10 +149,13 @@ async fn durable_11_12_13_ids_are_taken_once_unless_a_policy_says_otherwise() {
     // Nothing is there that such a policy would replace: it is no mistake.
     let fresh = NewInstance {
         instance: "two".into(),
-        ..new(Some(vec![Status::Running, Status::Completed]))
+        ..new(Some(vec![
+            InstanceStatus::Running,
+            InstanceStatus::Completed,
+        ]))
     };
     node.hub.start(fresh).await.unwrap();
-    let live = Some(vec![Status::Running, Status::Terminated]);
+    let live = Some(vec![InstanceStatus::Running, InstanceStatus::Terminated]);
     node.hub.start(new(live)).await.unwrap();
     let third = node.hub.started("one", false).await.unwrap();
     assert_ne!(third.execution, second.execution);
@@ -187,7 +193,7 @@ async fn durable_14_15_delayed_starts_and_timers_keep_their_time_across_restarts
     tokio::time::sleep(Duration::from_secs(29)).await;
     assert_eq!(
         node.hub.get("n", false).await.unwrap().unwrap().status,
-        Status::Pending
+        InstanceStatus::Pending
     );
     drop((host, node));
     let (node, host) = hall.run(functions()).await;
@@ -220,8 +226,8 @@ async fn durable_16_events_before_the_wait_are_kept_in_order() {
     assert_eq!(end.output.as_deref(), Some("[1,2,3]"));
     // An event for a finished instance is dropped; one for an unknown id is an error.
     assert!(!node.hub.raise("t", "number", None).await.unwrap());
-    let nobody = node.hub.raise("x", "number", None).await.unwrap_err();
-    assert_eq!(nobody.kind(), ErrorKind::NoInstance);
+    let missing = node.hub.raise("x", "number", None).await.unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::NoInstance);
 }
 
 #[tokio::test(start_paused = true)]
@@ -255,7 +261,7 @@ async fn durable_17_41_continue_as_new_loses_and_doubles_no_event() {
     let events = node.history("s").await;
     let times: Vec<_> = events
         .iter()
-        .filter(|event| event.what == What::TurnStarted)
+        .filter(|event| event.what == EventKind::TurnStarted)
         .map(|event| event.at)
         .collect();
     assert!(times.windows(2).all(|pair| pair[0] < pair[1]));
@@ -267,14 +273,14 @@ async fn durable_18_a_late_result_of_an_old_execution_never_reaches_the_new_one(
     let (node, _) = (hall.start().await, ());
     node.begin("o", "o", "1").await;
     let mut worker = node.hub.worker(Default::default());
-    let action = |id, deed| steadfast_durable::Action { id, deed };
+    let action = |id, deed| steadfast_durable::TurnAction { id, kind: deed };
     let turn = |actions| steadfast_durable::TurnResult {
         actions,
         ..Default::default()
     };
-    use steadfast_durable::Deed;
+    use steadfast_durable::ActionKind;
     let first = worker.next().await.unwrap();
-    let scheduled = turn(vec![action(1, Deed::Schedule(task("a", "1")))]);
+    let scheduled = turn(vec![action(1, ActionKind::Schedule(task("a", "1")))]);
     node.hub
         .complete_turn(&first.token, "o", scheduled)
         .await
@@ -282,7 +288,7 @@ async fn durable_18_a_late_result_of_an_old_execution_never_reaches_the_new_one(
     let activity = worker.next().await.unwrap();
     node.hub.raise("o", "e", None).await.unwrap();
     let second = worker.next().await.unwrap();
-    let renew = Deed::ContinueAsNew {
+    let renew = ActionKind::ContinueAsNew {
         input: Some("2".into()),
         version: None,
         carry: Vec::new(),
@@ -293,7 +299,7 @@ async fn durable_18_a_late_result_of_an_old_execution_never_reaches_the_new_one(
         .await
         .unwrap();
     let third = worker.next().await.unwrap();
-    let again = turn(vec![action(1, Deed::Schedule(task("a", "2")))]);
+    let again = turn(vec![action(1, ActionKind::Schedule(task("a", "2")))]);
     node.hub
         .complete_turn(&third.token, "o", again)
         .await
@@ -309,14 +315,14 @@ async fn durable_18_a_late_result_of_an_old_execution_never_reaches_the_new_one(
         .complete_activity(&newer.token, "o", 1, Ok(Some("new".into())));
     assert!(good.await.unwrap());
     let item = worker.next().await.unwrap();
-    let steadfast_durable::Work::Turn(work) = item.work else {
+    let steadfast_durable::WorkPayload::Turn(work) = item.work else {
         panic!("a turn was expected");
     };
     let results: Vec<_> = work
         .new
         .iter()
         .filter_map(|event| match &event.what {
-            What::TaskCompleted { result, .. } => result.clone(),
+            EventKind::TaskCompleted { result, .. } => result.clone(),
             _ => None,
         })
         .collect();
@@ -328,7 +334,7 @@ fn family() -> Functions {
         .orchestration("child", |cx: Context, how: String| async move {
             match how.as_str() {
                 "well" => Ok(format!("well from {}", cx.parent().unwrap_or_default())),
-                "badly" => Err(Failure::new("Bad", "the child failed")),
+                "badly" => Err(FailureDetails::new("Bad", "the child failed")),
                 _ => cx.event::<String>("never").await,
             }
         })
@@ -386,12 +392,12 @@ async fn durable_20_21_ids_of_children_do_not_collide_and_may_be_used_again() {
             async move {
                 match counted.fetch_add(1, Ordering::SeqCst) {
                     2 => Ok("third".to_owned()),
-                    _ => Err(Failure::new("Flaky", "again")),
+                    _ => Err(FailureDetails::new("Flaky", "again")),
                 }
             }
         })
         .orchestration("again", |cx: Context, _: i64| async move {
-            let retry = Retry::fixed(3, Duration::from_secs(1));
+            let retry = RetryOptions::fixed(3, Duration::from_secs(1));
             cx.child::<_, String>("flaky", &0)
                 .id("the-child")
                 .retry(retry)
@@ -400,13 +406,17 @@ async fn durable_20_21_ids_of_children_do_not_collide_and_may_be_used_again() {
     let (node, _host) = hall.run(functions).await;
     let end = node.run("round", "r", "1").await;
     assert_eq!(end.output.as_deref(), Some("3"), "{:?}", end.failure);
-    let children = InstanceQuery {
+    let children = InstanceListQuery {
         prefix: "r:".into(),
-        ..InstanceQuery::default()
+        ..InstanceListQuery::default()
     };
     let children = node.hub.query(&children).await.unwrap().items;
     assert_eq!(children.len(), 3);
-    assert!(children.iter().all(|child| child.status == Status::Running));
+    assert!(
+        children
+            .iter()
+            .all(|child| child.status == InstanceStatus::Running)
+    );
     let end = node.run("again", "a", "1").await;
     assert_eq!(
         end.output.as_deref(),
@@ -425,9 +435,9 @@ async fn durable_22_an_action_id_may_be_used_again_three_times_in_a_row() {
     let mut worker = node.hub.worker(Default::default());
     for round in 0..3 {
         let turn = worker.next().await.unwrap();
-        let deed = steadfast_durable::Deed::Schedule(task("a", &round.to_string()));
+        let kind = steadfast_durable::ActionKind::Schedule(task("a", &round.to_string()));
         let result = steadfast_durable::TurnResult {
-            actions: vec![steadfast_durable::Action { id: 1, deed }],
+            actions: vec![steadfast_durable::TurnAction { id: 1, kind }],
             ..Default::default()
         };
         node.hub
@@ -435,7 +445,7 @@ async fn durable_22_an_action_id_may_be_used_again_three_times_in_a_row() {
             .await
             .unwrap();
         let activity = worker.next().await.unwrap();
-        let failure = Err(Failure::new("Flaky", "again"));
+        let failure = Err(FailureDetails::new("Flaky", "again"));
         assert!(
             node.hub
                 .complete_activity(&activity.token, "o", 1, failure)
@@ -449,8 +459,14 @@ async fn durable_22_an_action_id_may_be_used_again_three_times_in_a_row() {
         .await
         .unwrap();
     let events = node.history("o").await;
-    assert_eq!(count(&events, |w| matches!(w, What::TaskScheduled(_))), 3);
-    assert_eq!(count(&events, |w| matches!(w, What::TaskFailed { .. })), 3);
+    assert_eq!(
+        count(&events, |w| matches!(w, EventKind::TaskScheduled(_))),
+        3
+    );
+    assert_eq!(
+        count(&events, |w| matches!(w, EventKind::TaskFailed { .. })),
+        3
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -467,7 +483,7 @@ async fn durable_23_24_terminate_needs_no_worker_and_reaches_whom_it_should() {
     let end = node.hub.ended("t", true).await.unwrap();
     assert_eq!(
         (end.status, end.output.as_deref()),
-        (Status::Terminated, Some("\"over\""))
+        (InstanceStatus::Terminated, Some("\"over\""))
     );
     assert!(!node.hub.terminate("t", None, false).await.unwrap());
     assert!(!node.hub.terminate("unknown", None, false).await.unwrap());
@@ -491,13 +507,13 @@ async fn durable_23_24_terminate_needs_no_worker_and_reaches_whom_it_should() {
     for id in ["top1", "mid1", "leaf1"] {
         assert_eq!(
             node.hub.ended(id, false).await.unwrap().status,
-            Status::Terminated
+            InstanceStatus::Terminated
         );
     }
     node.hub.terminate("top2", None, false).await.unwrap();
     node.hub.ended("top2", false).await.unwrap();
     let leaf = node.hub.get("leaf2", false).await.unwrap().unwrap();
-    assert_eq!(leaf.status, Status::Running);
+    assert_eq!(leaf.status, InstanceStatus::Running);
 }
 
 #[tokio::test(start_paused = true)]
@@ -518,12 +534,12 @@ async fn durable_25_a_suspended_instance_runs_nothing_and_misses_nothing() {
     }
     tokio::time::sleep(Duration::from_secs(60)).await;
     let resting = node.hub.get("s", false).await.unwrap().unwrap();
-    assert_eq!(resting.status, Status::Suspended);
+    assert_eq!(resting.status, InstanceStatus::Suspended);
     assert!(node.hub.resume("s", None).await.unwrap());
     let end = node.hub.ended("s", true).await.unwrap();
     assert_eq!(end.output.as_deref(), Some("[1,2]"));
-    let nobody = node.hub.suspend("unknown", None).await.unwrap_err();
-    assert_eq!(nobody.kind(), ErrorKind::NoInstance);
+    let missing = node.hub.suspend("unknown", None).await.unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::NoInstance);
 }
 
 #[tokio::test(start_paused = true)]
@@ -560,7 +576,7 @@ async fn durable_27_28_rewind_runs_only_what_failed_again() {
             let tries = failing.fetch_add(1, Ordering::SeqCst);
             async move {
                 match tries {
-                    0 | 1 => Err(Failure::new("Bad", "not yet")),
+                    0 | 1 => Err(FailureDetails::new("Bad", "not yet")),
                     _ => Ok(2),
                 }
             }
@@ -577,17 +593,21 @@ async fn durable_27_28_rewind_runs_only_what_failed_again() {
         });
     let (node, _host) = hall.run(functions).await;
     let end = node.run("outer", "o", "0").await;
-    assert_eq!(end.status, Status::Failed);
+    assert_eq!(end.status, InstanceStatus::Failed);
     node.hub.rewind("o", Some("try".into())).await.unwrap();
     let end = node.hub.ended("o", true).await.unwrap();
-    assert_eq!(end.status, Status::Failed, "the second attempt fails too");
+    assert_eq!(
+        end.status,
+        InstanceStatus::Failed,
+        "the second attempt fails too"
+    );
     // The child may have been purged: then it starts again.
     assert_eq!(node.hub.purge("inner", false).await.unwrap(), 1);
     node.hub.rewind("o", None).await.unwrap();
     let end = node.hub.ended("o", true).await.unwrap();
     assert_eq!(
         (end.status, end.output.as_deref()),
-        (Status::Completed, Some("4"))
+        (InstanceStatus::Completed, Some("4"))
     );
     assert_eq!(
         good.load(Ordering::SeqCst),
@@ -600,8 +620,8 @@ async fn durable_27_28_rewind_runs_only_what_failed_again() {
         (not_failed.kind(), not_failed.code().0),
         (ErrorKind::State, "STF-5104")
     );
-    let nobody = node.hub.rewind("unknown", None).await.unwrap_err();
-    assert_eq!(nobody.kind(), ErrorKind::NoInstance);
+    let missing = node.hub.rewind("unknown", None).await.unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::NoInstance);
 }
 
 /// Old code finishes what it began, new code begins what is new; and code that is both
@@ -630,8 +650,8 @@ async fn versions_of_code_run_beside_each_other() {
     start("plain", None).await;
     start("one", Some("1")).await;
     start("two", Some("2")).await;
-    let _old = Host::start(node.hub.clone(), code("old").versions(["", "1"]));
-    let _new = Host::start(node.hub.clone(), code("new").versions(["2"]));
+    let _old = FunctionHost::start(node.hub.clone(), code("old").versions(["", "1"]));
+    let _new = FunctionHost::start(node.hub.clone(), code("new").versions(["2"]));
     for (instance, expected) in [
         ("plain", "\"old ran None\""),
         ("one", "\"old ran Some(\\\"1\\\")\""),
@@ -658,7 +678,7 @@ async fn a_rewind_keeps_answers_of_entities_and_ids() {
             let number = failing.fetch_add(1, Ordering::SeqCst);
             async move {
                 match number {
-                    0 => Err(Failure::new("Bad", "not yet")),
+                    0 => Err(FailureDetails::new("Bad", "not yet")),
                     _ => Ok(()),
                 }
             }
@@ -670,7 +690,7 @@ async fn a_rewind_keeps_answers_of_entities_and_ids() {
         });
     let (node, _host) = hall.run(functions).await;
     let end = node.run("f", "i", "0").await;
-    assert_eq!(end.status, Status::Failed);
+    assert_eq!(end.status, InstanceStatus::Failed);
     node.hub.rewind("i", None).await.unwrap();
     let end = node.hub.ended("i", true).await.unwrap();
     assert_eq!(end.output.as_deref(), Some("5"), "{:?}", end.failure);
@@ -721,7 +741,7 @@ async fn durable_30_purge_forgets_finished_instances_and_no_others() {
     }
     node.run("child", "failed", "\"badly\"").await;
     let only_failed = PurgeQuery {
-        statuses: vec![Status::Failed],
+        statuses: vec![InstanceStatus::Failed],
         ..PurgeQuery::default()
     };
     let purged = node.hub.purge_all(&only_failed, None, false).await.unwrap();
@@ -736,7 +756,7 @@ async fn durable_30_purge_forgets_finished_instances_and_no_others() {
         .await
         .unwrap();
     assert_eq!((rest.count, rest.is_complete), (5, true));
-    let left = node.hub.query(&InstanceQuery::default()).await.unwrap();
+    let left = node.hub.query(&InstanceListQuery::default()).await.unwrap();
     let left: Vec<_> = left
         .items
         .iter()
@@ -755,10 +775,10 @@ async fn durable_31_pages_show_each_instance_once_while_others_start() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
-    let mut query = InstanceQuery {
+    let mut query = InstanceListQuery {
         prefix: "i".into(),
         limit: 64,
-        ..InstanceQuery::default()
+        ..InstanceListQuery::default()
     };
     let (mut seen, mut extra) = (Vec::new(), 0);
     loop {
@@ -776,9 +796,9 @@ async fn durable_31_pages_show_each_instance_once_while_others_start() {
     sorted.sort();
     sorted.dedup();
     assert_eq!((seen.len(), sorted.len()), (1000, 1000));
-    let wrong = InstanceQuery {
+    let wrong = InstanceListQuery {
         cursor: Some("zz".into()),
-        ..InstanceQuery::default()
+        ..InstanceListQuery::default()
     };
     let wrong = node.hub.query(&wrong).await.unwrap_err();
     assert_eq!(wrong.kind(), ErrorKind::Invalid);
@@ -802,11 +822,11 @@ async fn durable_32_a_history_is_in_order_and_ends_with_its_end() {
         .filter(|id| *id >= 0)
         .collect();
     assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "{ids:?}");
-    assert!(matches!(events[0].what, What::TurnStarted));
-    assert!(matches!(events[1].what, What::Started(_)));
+    assert!(matches!(events[0].what, EventKind::TurnStarted));
+    assert!(matches!(events[1].what, EventKind::Started(_)));
     assert!(matches!(
         events.last().unwrap().what,
-        What::Completed { .. }
+        EventKind::Completed { .. }
     ));
 }
 
@@ -837,7 +857,7 @@ async fn changed_code_suspends_the_instance_and_old_code_rescues_it() {
     node.begin("o", "o", "4").await;
     node.hub.started("o", false).await.unwrap();
     while count(&node.history("o").await, |w| {
-        matches!(w, What::TaskCompleted { .. })
+        matches!(w, EventKind::TaskCompleted { .. })
     }) == 0
     {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -845,7 +865,7 @@ async fn changed_code_suspends_the_instance_and_old_code_rescues_it() {
     drop((host, node));
     let (node, host) = hall.run(code("triple")).await;
     node.hub.raise("o", "go", Some("1".into())).await.unwrap();
-    while node.hub.get("o", false).await.unwrap().unwrap().status != Status::Suspended {
+    while node.hub.get("o", false).await.unwrap().unwrap().status != InstanceStatus::Suspended {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     drop((host, node));

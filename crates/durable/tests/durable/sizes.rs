@@ -5,8 +5,8 @@ use futures_util::future::join_all;
 use steadfast_core::limits;
 use steadfast_durable::native::{Context, Functions};
 use steadfast_durable::{
-    Action, BatchResult, Deed, ErrorKind, NewInstance, Operation, Status, Terms, TurnResult, What,
-    Work, Worker,
+    ActionKind, BatchResult, EntityOperation, ErrorKind, EventKind, InstanceStatus, NewInstance,
+    TurnAction, TurnResult, WorkPayload, WorkerOptions, WorkerStream,
 };
 
 const MIB: usize = 1024 * 1024;
@@ -111,11 +111,11 @@ async fn forty_calls_that_answer_a_mebibyte_each_are_answered_when_the_lock_is_g
 async fn a_batch_whose_answers_do_not_fit_into_a_commit_is_run_in_halves() {
     let hall = Hall::new();
     let node = hall.start().await;
-    let mut worker = node.hub.worker(Terms::default());
+    let mut worker = node.hub.worker(WorkerOptions::default());
     // It answers a mebibyte to everything; its state says nothing of that.
-    let run = async |worker: &mut Worker| {
+    let run = async |worker: &mut WorkerStream| {
         let item = worker.next().await.unwrap();
-        let Work::Batch(batch) = item.work else {
+        let WorkPayload::Batch(batch) = item.work else {
             panic!("no batch");
         };
         let count = batch.operations.len();
@@ -135,7 +135,7 @@ async fn a_batch_whose_answers_do_not_fit_into_a_commit_is_run_in_halves() {
     let calls = join_all(calls);
     let work = async {
         waiting(&node, 40).await;
-        let mut worker = node.hub.worker(Terms::default());
+        let mut worker = node.hub.worker(WorkerOptions::default());
         let (mut sizes, mut answered) = (Vec::new(), 0);
         while answered < 40 {
             let count = run(&mut worker).await;
@@ -222,11 +222,16 @@ async fn payloads_of_the_documented_limit_go_wherever_a_payload_goes() {
     let largest = text(limits::PAYLOAD_BYTES);
     for name in ["echo", "activity", "parent"] {
         let end = node.run(name, name, &largest).await;
-        assert_eq!(end.status, Status::Completed, "{name}: {:?}", end.failure);
+        assert_eq!(
+            end.status,
+            InstanceStatus::Completed,
+            "{name}: {:?}",
+            end.failure
+        );
         assert_eq!(end.output.map(|output| output.len()), Some(largest.len()));
     }
     let end = node.run("again", "again", "\"\"").await;
-    assert_eq!(end.status, Status::Completed, "{:?}", end.failure);
+    assert_eq!(end.status, InstanceStatus::Completed, "{:?}", end.failure);
 }
 
 /// As a worker elsewhere does it.
@@ -235,14 +240,14 @@ async fn a_worker_brings_results_of_the_documented_limit() {
     let hall = Hall::new();
     let node = hall.start().await;
     let largest = text(limits::PAYLOAD_BYTES);
-    let mut worker = node.hub.worker(Terms::default());
+    let mut worker = node.hub.worker(WorkerOptions::default());
     node.begin("echo", "e", &largest).await;
     let turn = worker.next().await.unwrap();
     let end = TurnResult {
-        actions: vec![Action {
+        actions: vec![TurnAction {
             id: -1,
-            deed: Deed::Complete {
-                status: Status::Completed,
+            kind: ActionKind::Complete {
+                status: InstanceStatus::Completed,
                 result: Some(largest.clone()),
                 failure: None,
             },
@@ -272,7 +277,7 @@ async fn a_payload_over_the_documented_limit_is_refused_for_good() {
     node.begin("echo", "e", "\"\"").await;
     let raised = node.hub.raise("e", "x", Some(long.clone())).await;
     assert_eq!(raised.unwrap_err().kind(), ErrorKind::TooLarge);
-    let signal = Operation {
+    let signal = EntityOperation {
         input: Some(long),
         ..operation("@note@n", "put", "1")
     };
@@ -300,15 +305,15 @@ async fn an_instance_whose_turn_or_activity_makes_too_much_fails_at_once() {
     let end = node.run("direct", "d", &too_long).await;
     assert_eq!(end.failure.unwrap().kind, "TurnTooLarge");
     let end = node.run("long", "l", &too_long).await;
-    assert_eq!(end.status, Status::Failed);
+    assert_eq!(end.status, InstanceStatus::Failed);
     let events = node.history("l").await;
     let failed = events.iter().find_map(|event| match &event.what {
-        What::TaskFailed { failure, .. } => Some(failure.kind.clone()),
+        EventKind::TaskFailed { failure, .. } => Some(failure.kind.clone()),
         _ => None,
     });
     assert_eq!(failed.as_deref(), Some("ResultTooLarge"));
     let end = node.run("many", "few", "5").await;
-    assert_eq!(end.status, Status::Completed, "{:?}", end.failure);
+    assert_eq!(end.status, InstanceStatus::Completed, "{:?}", end.failure);
 }
 
 /// An inbox with more than a commit holds.
@@ -321,17 +326,17 @@ async fn an_instance_with_a_long_inbox_can_fail() {
         let input = Some(text(5 * MIB));
         node.hub.raise("e", "x", input).await.unwrap();
     }
-    let mut worker = node.hub.worker(Terms::default());
+    let mut worker = node.hub.worker(WorkerOptions::default());
     let turn = worker.next().await.unwrap();
-    let Work::Turn(work) = turn.work else {
+    let WorkPayload::Turn(work) = turn.work else {
         panic!("no turn");
     };
     assert!(work.new.len() < 4, "{}", work.new.len());
     let result = TurnResult {
         actions: (0..20)
-            .map(|id| Action {
+            .map(|id| TurnAction {
                 id,
-                deed: Deed::Schedule(task("a", &text(2 * MIB))),
+                kind: ActionKind::Schedule(task("a", &text(2 * MIB))),
             })
             .collect(),
         ..TurnResult::default()

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::hall::{Hall, Node, count, entity, with_accounts};
 use futures_util::future::{join, join_all};
 use steadfast_durable::native::{Context, Functions};
-use steadfast_durable::{Failure, Status, What};
+use steadfast_durable::{EventKind, FailureDetails, InstanceStatus};
 
 fn functions() -> Functions {
     with_accounts(Functions::new())
@@ -17,7 +17,7 @@ fn functions() -> Functions {
         .orchestration("patient", patient)
 }
 
-async fn sequence(cx: Context, n: u64) -> Result<u64, Failure> {
+async fn sequence(cx: Context, n: u64) -> Result<u64, FailureDetails> {
     let mut n = n;
     for _ in 0..5 {
         n = cx.activity("step", &n).await?;
@@ -25,7 +25,7 @@ async fn sequence(cx: Context, n: u64) -> Result<u64, Failure> {
     Ok(n)
 }
 
-async fn transfer(cx: Context, (from, to): (String, String)) -> Result<i64, Failure> {
+async fn transfer(cx: Context, (from, to): (String, String)) -> Result<i64, FailureDetails> {
     let (from, to) = (entity("account", &from), entity("account", &to));
     let section = cx.lock([&from, &to]).await?;
     let take = cx.call::<_, i64>(&from, "add", &-1);
@@ -37,7 +37,7 @@ async fn transfer(cx: Context, (from, to): (String, String)) -> Result<i64, Fail
 }
 
 /// Waits for three events with a pause after each.
-async fn patient(cx: Context, (): ()) -> Result<u64, Failure> {
+async fn patient(cx: Context, (): ()) -> Result<u64, FailureDetails> {
     let mut sum = 0;
     for _ in 0..3 {
         sum += cx.event::<u64>("go").await?;
@@ -50,7 +50,7 @@ async fn transfers(node: &Node, most: usize) {
     let all = (0..most).map(|n| async move {
         let input = format!("[\"{}\",\"{}\"]", n % 7, 7 + n % 5);
         let end = node.run("transfer", &format!("t{n}"), &input).await;
-        assert_eq!(end.status, Status::Completed, "{:?}", end.failure);
+        assert_eq!(end.status, InstanceStatus::Completed, "{:?}", end.failure);
     });
     join_all(all).await;
 }
@@ -93,8 +93,8 @@ async fn a_turn_is_in_the_commit_of_its_reason() {
     // The start, and what each activity has brought.
     assert_eq!(node.commands() - before, 6);
     let history = node.history("s").await;
-    assert_eq!(count(&history, |what| *what == What::TurnStarted), 6);
-    assert_eq!(count(&history, |what| *what == What::TurnCompleted), 6);
+    assert_eq!(count(&history, |what| *what == EventKind::TurnStarted), 6);
+    assert_eq!(count(&history, |what| *what == EventKind::TurnCompleted), 6);
 }
 
 #[tokio::test(start_paused = true)]
@@ -130,18 +130,20 @@ async fn code_that_comes_and_goes_loses_nothing() {
         node.begin("sequence", &format!("s{n}"), "0").await;
     }
     for _ in 0..5 {
-        let host = steadfast_durable::native::Host::start(node.hub.clone(), counted());
+        let host = steadfast_durable::native::FunctionHost::start(node.hub.clone(), counted());
         for _ in 0..3 {
             tokio::task::yield_now().await;
         }
         drop(host);
     }
-    let _host = steadfast_durable::native::Host::start(node.hub.clone(), counted());
+    let _host = steadfast_durable::native::FunctionHost::start(node.hub.clone(), counted());
     for n in 0..20 {
         let end = node.hub.ended(&format!("s{n}"), true).await.unwrap();
         assert_eq!(end.output.as_deref(), Some("5"), "s{n}");
         let history = node.history(&format!("s{n}")).await;
-        let done = count(&history, |what| matches!(what, What::TaskCompleted { .. }));
+        let done = count(&history, |what| {
+            matches!(what, EventKind::TaskCompleted { .. })
+        });
         assert_eq!(done, 5, "s{n}");
     }
     assert!(runs.load(Ordering::SeqCst) >= 100);
@@ -153,10 +155,10 @@ async fn a_turn_that_panics_fails_its_instance_only() {
     let hall = Hall::new();
     let functions = functions().orchestration("bad", |cx: Context, (): ()| async move {
         assert!(cx.is_replaying(), "there is nothing");
-        Ok::<_, Failure>(())
+        Ok::<_, FailureDetails>(())
     });
     let (node, _host) = hall.run(functions).await;
     let end = node.run("bad", "b", "null").await;
-    assert_eq!(end.status, Status::Failed);
+    assert_eq!(end.status, InstanceStatus::Failed);
     transfers(&node, 12).await;
 }

@@ -12,18 +12,18 @@ use steadfast_core::clock::Timestamp;
 use steadfast_core::limits::{
     BLOB_BLOCK_TIME, BLOB_BLOCKS, BLOB_BYTES, BLOB_PIECE_BYTES, BLOB_STAGE_TIME,
 };
-use steadfast_partition::{Halt, Turn};
+use steadfast_partition::{Turn, TurnError};
 
 use crate::blob::command::BlobCommand;
 use crate::blob::key::{blob_key, list_key, piece_key, pieces};
-use crate::blob::record::{Blob, Block, BlockChoice, BlockList, Staged};
-use crate::error::{Error, Kind};
-use crate::place::{self, BLOCK_LISTS, BLOCKS, PIECES, UPLOADS};
+use crate::blob::record::{Blob, Block, BlockChoice, BlockList, UploadHandle};
+use crate::error::{Error, ErrorKind};
+use crate::keys::{self, BLOCK_LISTS, BLOCKS, PIECES, UPLOADS};
 
 /// The row of an upload.
 #[derive(Record, Clone, Debug)]
 #[record(crate = "steadfast_collections", closed)]
-struct Upload {
+struct UploadRecord {
     #[n(0)]
     container: u64,
     #[n(1)]
@@ -38,47 +38,51 @@ pub(super) fn stage(
     container: u64,
     body: u64,
     bytes: &Bytes,
-) -> Result<Staged, Halt> {
+) -> Result<UploadHandle, TurnError> {
     let due = Timestamp(turn.time().0 + BLOB_STAGE_TIME.as_millis() as i64);
-    turn.schedule(due, body, place::encode(&BlobCommand::Discard { body }));
-    let upload = Upload {
+    turn.schedule(due, body, keys::encode(&BlobCommand::Discard { body }));
+    let upload = UploadRecord {
         container,
         length: 0,
         due,
     };
-    let staged = Staged { body, length: 0 };
+    let staged = UploadHandle { body, length: 0 };
     extend(turn, upload, staged, bytes)
 }
 
 /// Appends to an upload. A retry with the same bytes changes nothing.
-pub(super) fn append(turn: &mut Turn<'_>, staged: Staged, bytes: &Bytes) -> Result<Staged, Halt> {
+pub(super) fn append(
+    turn: &mut Turn<'_>,
+    staged: UploadHandle,
+    bytes: &Bytes,
+) -> Result<UploadHandle, TurnError> {
     let upload = upload(turn, staged.body)?.ok_or_else(gone)?;
     let length = staged.length + bytes.len() as u64;
     match upload.length {
         found if found == staged.length => extend(turn, upload, staged, bytes),
-        found if found == length => Ok(Staged { length, ..staged }),
+        found if found == length => Ok(UploadHandle { length, ..staged }),
         _ => Err(gone().into()),
     }
 }
 
 fn extend(
     turn: &mut Turn<'_>,
-    mut upload: Upload,
-    staged: Staged,
+    mut upload: UploadRecord,
+    staged: UploadHandle,
     bytes: &Bytes,
-) -> Result<Staged, Halt> {
+) -> Result<UploadHandle, TurnError> {
     let length = staged.length + bytes.len() as u64;
     if length > BLOB_BYTES as u64 || !staged.length.is_multiple_of(BLOB_PIECE_BYTES as u64) {
         return Err(too_long().into());
     }
     put_pieces(turn, upload.container, staged, bytes);
     upload.length = length;
-    turn.put(UPLOADS, &staged.body.to_be_bytes(), place::encode(&upload));
-    Ok(Staged { length, ..staged })
+    turn.put(UPLOADS, &staged.body.to_be_bytes(), keys::encode(&upload));
+    Ok(UploadHandle { length, ..staged })
 }
 
 /// Appends bytes after the existing ones, which end on a piece boundary.
-pub(super) fn put_pieces(turn: &mut Turn<'_>, container: u64, at: Staged, bytes: &Bytes) {
+pub(super) fn put_pieces(turn: &mut Turn<'_>, container: u64, at: UploadHandle, bytes: &Bytes) {
     let first = pieces(at.length);
     for piece in 0..pieces(bytes.len() as u64) {
         let start = piece as usize * BLOB_PIECE_BYTES;
@@ -89,7 +93,11 @@ pub(super) fn put_pieces(turn: &mut Turn<'_>, container: u64, at: Staged, bytes:
 }
 
 /// Ends an upload whose pieces now belong to a blob or a block.
-pub(super) fn take(turn: &mut Turn<'_>, container: u64, staged: Staged) -> Result<(), Halt> {
+pub(super) fn take(
+    turn: &mut Turn<'_>,
+    container: u64,
+    staged: UploadHandle,
+) -> Result<(), TurnError> {
     let found = upload(turn, staged.body)?;
     let found = found.filter(|own| own.container == container && own.length == staged.length);
     let upload = found.ok_or_else(gone)?;
@@ -99,7 +107,7 @@ pub(super) fn take(turn: &mut Turn<'_>, container: u64, staged: Staged) -> Resul
 }
 
 /// Removes an upload, if it exists.
-pub(super) fn discard(turn: &mut Turn<'_>, body: u64) -> Result<(), Halt> {
+pub(super) fn discard(turn: &mut Turn<'_>, body: u64) -> Result<(), TurnError> {
     if let Some(upload) = upload(turn, body)? {
         turn.delete(UPLOADS, &body.to_be_bytes());
         turn.cancel(upload.due, body);
@@ -114,8 +122,8 @@ pub(super) fn put_block(
     container: u64,
     name: &str,
     id: &str,
-    staged: Staged,
-) -> Result<(), Halt> {
+    staged: UploadHandle,
+) -> Result<(), TurnError> {
     take(turn, container, staged)?;
     let mut list = uncommitted(turn, container, name)?;
     if let Some(at) = list.blocks.iter().position(|block| block.id == id) {
@@ -132,14 +140,14 @@ pub(super) fn put_block(
         name: name.to_owned(),
         body: staged.body,
     };
-    turn.schedule(due, staged.body, place::encode(&expire));
+    turn.schedule(due, staged.body, keys::encode(&expire));
     list.blocks.push(Block {
         id: id.to_owned(),
         length: staged.length,
         body: staged.body,
         due: Some(due),
     });
-    turn.put(BLOCKS, &blob_key(container, name), place::encode(&list));
+    turn.put(BLOCKS, &blob_key(container, name), keys::encode(&list));
     Ok(())
 }
 
@@ -149,7 +157,7 @@ pub(super) fn expire(
     container: u64,
     name: &str,
     body: u64,
-) -> Result<(), Halt> {
+) -> Result<(), TurnError> {
     let mut list = uncommitted(turn, container, name)?;
     let Some(at) = list.blocks.iter().position(|block| block.body == body) else {
         return Ok(());
@@ -157,9 +165,10 @@ pub(super) fn expire(
     let block = list.blocks.remove(at);
     drop_block(turn, container, &block);
     let key = blob_key(container, name);
-    match list.blocks.is_empty() {
-        true => turn.delete(BLOCKS, &key),
-        false => turn.put(BLOCKS, &key, place::encode(&list)),
+    if list.blocks.is_empty() {
+        turn.delete(BLOCKS, &key)
+    } else {
+        turn.put(BLOCKS, &key, keys::encode(&list))
     }
     Ok(())
 }
@@ -172,7 +181,7 @@ pub(super) fn commit(
     found: Option<&Blob>,
     (name, body): (&str, u64),
     choices: &[BlockChoice],
-) -> Result<u64, Halt> {
+) -> Result<u64, TurnError> {
     let waiting = uncommitted(turn, container, name)?.blocks;
     let former = match found {
         Some(blob) => committed(turn, container, blob)?,
@@ -211,11 +220,7 @@ pub(super) fn commit(
         forget_list(turn, container, blob);
     }
     let list = BlockList { blocks: chosen };
-    turn.put(
-        BLOCK_LISTS,
-        &list_key(container, body),
-        place::encode(&list),
-    );
+    turn.put(BLOCK_LISTS, &list_key(container, body), keys::encode(&list));
     Ok(length)
 }
 
@@ -228,17 +233,21 @@ fn forget_list(turn: &mut Turn<'_>, container: u64, blob: &Blob) {
 }
 
 /// Blocks by their id. A list may name one of them several times.
-type Ids<'a> = HashMap<&'a str, &'a Block>;
+type BlocksById<'a> = HashMap<&'a str, &'a Block>;
 
-fn by_id(blocks: &[Block]) -> Ids<'_> {
+fn by_id(blocks: &[Block]) -> BlocksById<'_> {
     blocks
         .iter()
         .map(|block| (block.id.as_str(), block))
         .collect()
 }
 
-fn pick<'a>(choice: &BlockChoice, waiting: &Ids<'a>, former: &Ids<'a>) -> Option<&'a Block> {
-    let find = |blocks: &Ids<'a>, id: &str| blocks.get(id).copied();
+fn pick<'a>(
+    choice: &BlockChoice,
+    waiting: &BlocksById<'a>,
+    former: &BlocksById<'a>,
+) -> Option<&'a Block> {
+    let find = |blocks: &BlocksById<'a>, id: &str| blocks.get(id).copied();
     match choice {
         BlockChoice::Latest(id) => find(waiting, id).or_else(|| find(former, id)),
         BlockChoice::Committed(id) => find(former, id),
@@ -247,7 +256,11 @@ fn pick<'a>(choice: &BlockChoice, waiting: &Ids<'a>, former: &Ids<'a>) -> Option
 }
 
 /// Removes the body of a blob.
-pub(super) fn forget_body(turn: &mut Turn<'_>, container: u64, blob: &Blob) -> Result<(), Halt> {
+pub(super) fn forget_body(
+    turn: &mut Turn<'_>,
+    container: u64,
+    blob: &Blob,
+) -> Result<(), TurnError> {
     for block in committed(turn, container, blob)? {
         forget_pieces(turn, container, block.body, block.length);
     }
@@ -256,7 +269,11 @@ pub(super) fn forget_body(turn: &mut Turn<'_>, container: u64, blob: &Blob) -> R
 }
 
 /// Removes the uncommitted blocks of a blob.
-pub(super) fn forget_blocks(turn: &mut Turn<'_>, container: u64, name: &str) -> Result<(), Halt> {
+pub(super) fn forget_blocks(
+    turn: &mut Turn<'_>,
+    container: u64,
+    name: &str,
+) -> Result<(), TurnError> {
     let list = uncommitted(turn, container, name)?;
     if list.blocks.is_empty() {
         return Ok(());
@@ -273,7 +290,7 @@ pub(super) fn uncommitted(
     turn: &mut Turn<'_>,
     container: u64,
     name: &str,
-) -> Result<BlockList, Halt> {
+) -> Result<BlockList, TurnError> {
     let row = turn.get(BLOCKS, &blob_key(container, name))?;
     read(row.as_ref())
 }
@@ -283,7 +300,7 @@ pub(super) fn committed(
     turn: &mut Turn<'_>,
     container: u64,
     blob: &Blob,
-) -> Result<Vec<Block>, Halt> {
+) -> Result<Vec<Block>, TurnError> {
     match blob.blocks {
         Some(_) => {
             let row = turn.get(BLOCK_LISTS, &list_key(container, blob.body))?;
@@ -293,18 +310,18 @@ pub(super) fn committed(
     }
 }
 
-fn read<R: Record + Default>(row: Option<&Bytes>) -> Result<R, Halt> {
+fn read<R: Record + Default>(row: Option<&Bytes>) -> Result<R, TurnError> {
     let Some(row) = row else {
         return Ok(R::default());
     };
-    place::decode(row).map_err(|_| Error::damaged("a list of blocks").into())
+    keys::decode(row).map_err(|_| Error::damaged("a list of blocks").into())
 }
 
-fn upload(turn: &mut Turn<'_>, body: u64) -> Result<Option<Upload>, Halt> {
+fn upload(turn: &mut Turn<'_>, body: u64) -> Result<Option<UploadRecord>, TurnError> {
     let Some(row) = turn.get(UPLOADS, &body.to_be_bytes())? else {
         return Ok(None);
     };
-    let upload = place::decode(&row).map_err(|_| Error::damaged("an upload"))?;
+    let upload = keys::decode(&row).map_err(|_| Error::damaged("an upload"))?;
     Ok(Some(upload))
 }
 
@@ -327,19 +344,19 @@ fn forget_pieces(turn: &mut Turn<'_>, container: u64, body: u64, length: u64) {
 
 fn gone() -> Error {
     let words = "the upload was given up or does not fit; send it again";
-    Error::new(Kind::BadBlob, words)
+    Error::new(ErrorKind::BadBlob, words)
 }
 
 fn too_long() -> Error {
     let words = format!(
         "a blob has {BLOB_BYTES} bytes and {BLOB_BLOCKS} blocks at most; send fewer or larger blocks"
     );
-    Error::new(Kind::BadBlob, words)
+    Error::new(ErrorKind::BadBlob, words)
 }
 
 fn unknown(choice: &BlockChoice) -> Error {
     let (BlockChoice::Latest(id) | BlockChoice::Committed(id) | BlockChoice::Uncommitted(id)) =
         choice;
     let words = format!("the blob has no block '{id}'; send the block first");
-    Error::new(Kind::BadBlockList, words)
+    Error::new(ErrorKind::BadBlockList, words)
 }

@@ -4,8 +4,10 @@ use bytes::Bytes;
 use steadfast_collections::schema::Record;
 
 use crate::blob::lease::LeaseAction;
-use crate::blob::record::{Blob, Block, BlockChoice, Conditions, Container, Put, Staged};
-use crate::place::message;
+use crate::blob::record::{
+    Blob, Block, BlockChoice, Conditions, Container, PutBlobRequest, UploadHandle,
+};
+use crate::keys::message;
 
 #[derive(Record, Clone, Debug)]
 #[record(crate = "steadfast_collections", closed)]
@@ -22,7 +24,7 @@ pub(crate) enum BlobCommand {
     #[n(3)]
     Put {
         #[n(0)]
-        put: Put,
+        put: PutBlobRequest,
         #[n(1)]
         conditions: Conditions,
     },
@@ -63,7 +65,7 @@ pub(crate) enum BlobCommand {
     #[n(9)]
     Append {
         #[n(0)]
-        staged: Staged,
+        staged: UploadHandle,
         #[n(1)]
         bytes: Bytes,
     },
@@ -77,9 +79,9 @@ pub(crate) enum BlobCommand {
     #[n(11)]
     PutStaged {
         #[n(0)]
-        put: Put,
+        put: PutBlobRequest,
         #[n(1)]
-        staged: Staged,
+        staged: UploadHandle,
         #[n(2)]
         conditions: Conditions,
     },
@@ -91,7 +93,7 @@ pub(crate) enum BlobCommand {
         #[n(1)]
         id: String,
         #[n(2)]
-        staged: Staged,
+        staged: UploadHandle,
         #[n(3)]
         conditions: Conditions,
     },
@@ -99,7 +101,7 @@ pub(crate) enum BlobCommand {
     #[n(13)]
     PutBlocks {
         #[n(0)]
-        put: Put,
+        put: PutBlobRequest,
         #[n(1)]
         choices: Vec<BlockChoice>,
         #[n(2)]
@@ -134,7 +136,7 @@ pub(crate) enum BlobCommand {
 
 #[derive(Record, Clone, Debug)]
 #[record(crate = "steadfast_collections", closed)]
-pub(crate) enum BlobReply {
+pub(crate) enum BlobResponse {
     #[n(0)]
     Done,
     #[n(1)]
@@ -148,7 +150,7 @@ pub(crate) enum BlobReply {
         before: Vec<(String, String)>,
     },
     #[n(3)]
-    Staged(Staged),
+    Staged(UploadHandle),
     #[n(4)]
     Blocks {
         /// `None` if there are only uncommitted blocks.
@@ -161,4 +163,4 @@ pub(crate) enum BlobReply {
     },
 }
 
-message!(BlobCommand, BlobReply);
+message!(BlobCommand, BlobResponse);

@@ -10,12 +10,12 @@ use steadfast_collections::schema::Record;
 use steadfast_core::clock::Timestamp;
 use uuid::Uuid;
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// A lease, held, broken or expired.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Lease {
+pub struct BlobLease {
     #[n(0)]
     pub id: Uuid,
     /// The duration of a lease or renewal; `None` means infinite.
@@ -68,7 +68,7 @@ pub enum LeaseAction {
     Break(Option<Duration>),
 }
 
-impl Lease {
+impl BlobLease {
     fn new(id: Uuid, duration: Option<Duration>, now: Timestamp) -> Self {
         Self {
             id,
@@ -95,16 +95,16 @@ impl Lease {
 }
 
 /// The state of a blob's lease.
-pub(super) fn state(lease: Option<&Lease>, now: Timestamp) -> LeaseState {
+pub(super) fn state(lease: Option<&BlobLease>, now: Timestamp) -> LeaseState {
     lease.map_or(LeaseState::Available, |lease| lease.state(now))
 }
 
 /// The lease after an action.
 pub(super) fn act(
-    lease: Option<Lease>,
+    lease: Option<BlobLease>,
     action: LeaseAction,
     now: Timestamp,
-) -> Result<Option<Lease>> {
+) -> Result<Option<BlobLease>> {
     match action {
         LeaseAction::Acquire { id, duration } => acquire(lease, id, duration, now),
         LeaseAction::Renew(id) => renew(lease, id, now),
@@ -118,33 +118,38 @@ pub(super) fn act(
 }
 
 fn acquire(
-    lease: Option<Lease>,
+    lease: Option<BlobLease>,
     id: Uuid,
     duration: Option<Duration>,
     now: Timestamp,
-) -> Result<Option<Lease>> {
+) -> Result<Option<BlobLease>> {
     let is_own = lease.is_some_and(|lease| lease.id == id);
     match state(lease.as_ref(), now) {
         LeaseState::Breaking if is_own => Err(broken("it cannot be acquired")),
-        LeaseState::Leased if is_own => Ok(Some(Lease::new(id, duration, now))),
+        LeaseState::Leased if is_own => Ok(Some(BlobLease::new(id, duration, now))),
         LeaseState::Leased | LeaseState::Breaking => {
             let words = "another client has leased the blob; wait until its lease ends";
-            Err(Error::new(Kind::LeaseHeld, words))
+            Err(Error::new(ErrorKind::LeaseHeld, words))
         }
-        _ => Ok(Some(Lease::new(id, duration, now))),
+        _ => Ok(Some(BlobLease::new(id, duration, now))),
     }
 }
 
 /// An expired lease can be renewed while nothing else has happened to the blob.
-fn renew(lease: Option<Lease>, id: Uuid, now: Timestamp) -> Result<Option<Lease>> {
+fn renew(lease: Option<BlobLease>, id: Uuid, now: Timestamp) -> Result<Option<BlobLease>> {
     let lease = lease.filter(|lease| lease.id == id).ok_or_else(mismatch)?;
     match lease.state(now) {
         LeaseState::Breaking | LeaseState::Broken => Err(broken("it cannot be renewed")),
-        _ => Ok(Some(Lease::new(id, lease.duration, now))),
+        _ => Ok(Some(BlobLease::new(id, lease.duration, now))),
     }
 }
 
-fn change(lease: Option<Lease>, id: Uuid, to: Uuid, now: Timestamp) -> Result<Option<Lease>> {
+fn change(
+    lease: Option<BlobLease>,
+    id: Uuid,
+    to: Uuid,
+    now: Timestamp,
+) -> Result<Option<BlobLease>> {
     let lease = match (lease, state(lease.as_ref(), now)) {
         (Some(lease), LeaseState::Leased | LeaseState::Breaking) => lease,
         _ => return Err(absent()),
@@ -154,15 +159,15 @@ fn change(lease: Option<Lease>, id: Uuid, to: Uuid, now: Timestamp) -> Result<Op
     }
     match lease.state(now) {
         LeaseState::Breaking => Err(broken("it cannot be changed")),
-        _ => Ok(Some(Lease { id: to, ..lease })),
+        _ => Ok(Some(BlobLease { id: to, ..lease })),
     }
 }
 
 fn shorten(
-    lease: Option<Lease>,
+    lease: Option<BlobLease>,
     within: Option<Duration>,
     now: Timestamp,
-) -> Result<Option<Lease>> {
+) -> Result<Option<BlobLease>> {
     let lease = lease.ok_or_else(absent)?;
     let asked = within.map(|within| after(now, within));
     let end = match lease.state(now) {
@@ -171,20 +176,20 @@ fn shorten(
         LeaseState::Leased => earlier(lease.until, asked).unwrap_or(now),
     };
     let broken = Some(end);
-    Ok(Some(Lease { broken, ..lease }))
+    Ok(Some(BlobLease { broken, ..lease }))
 }
 
 /// The lease after a write with the lease id `given`; rejected if another client holds
 /// the lease.
 pub(super) fn check_write(
-    lease: Option<Lease>,
+    lease: Option<BlobLease>,
     given: Option<Uuid>,
     now: Timestamp,
-) -> Result<Option<Lease>> {
+) -> Result<Option<BlobLease>> {
     match (state(lease.as_ref(), now), given) {
         (LeaseState::Leased | LeaseState::Breaking, None) => {
             let words = "the blob is leased; name the lease, or wait until it ends";
-            Err(Error::new(Kind::LeaseHeld, words))
+            Err(Error::new(ErrorKind::LeaseHeld, words))
         }
         (_, None) => Ok(None),
         (_, Some(given)) => check_read(lease, given, now).map(|()| lease),
@@ -192,7 +197,7 @@ pub(super) fn check_write(
 }
 
 /// Rejects a request that names a lease other than the valid one.
-pub(super) fn check_read(lease: Option<Lease>, given: Uuid, now: Timestamp) -> Result<()> {
+pub(super) fn check_read(lease: Option<BlobLease>, given: Uuid, now: Timestamp) -> Result<()> {
     match (state(lease.as_ref(), now), lease) {
         (LeaseState::Leased | LeaseState::Breaking, Some(lease)) if lease.id == given => Ok(()),
         (LeaseState::Leased | LeaseState::Breaking, _) => Err(mismatch()),
@@ -215,17 +220,17 @@ fn earlier(left: Option<Timestamp>, right: Option<Timestamp>) -> Option<Timestam
 
 fn mismatch() -> Error {
     let words = "the lease is not the one of the blob; it belongs to another client";
-    Error::new(Kind::LeaseMismatch, words)
+    Error::new(ErrorKind::LeaseMismatch, words)
 }
 
 fn absent() -> Error {
     let words = "the blob has no lease; acquire one first";
-    Error::new(Kind::LeaseNotPresent, words)
+    Error::new(ErrorKind::LeaseNotPresent, words)
 }
 
 fn broken(then: &str) -> Error {
     let words = format!("the lease is broken or has expired; {then}");
-    Error::new(Kind::LeaseBroken, words)
+    Error::new(ErrorKind::LeaseBroken, words)
 }
 
 #[cfg(test)]
@@ -237,12 +242,12 @@ mod tests {
     const ONE: Uuid = Uuid::from_u128(1);
     const TWO: Uuid = Uuid::from_u128(2);
 
-    fn held(seconds: Option<u64>) -> Option<Lease> {
+    fn held(seconds: Option<u64>) -> Option<BlobLease> {
         let duration = seconds.map(Duration::from_secs);
         acquire(None, ONE, duration, NOW).unwrap()
     }
 
-    fn kind<T: std::fmt::Debug>(result: Result<T>) -> Kind {
+    fn kind<T: std::fmt::Debug>(result: Result<T>) -> ErrorKind {
         result.unwrap_err().kind()
     }
 
@@ -250,23 +255,23 @@ mod tests {
     fn a_lease_excludes_others_until_it_expires() {
         let lease = held(Some(30));
         let theirs = |now| acquire(lease, TWO, None, now);
-        assert_eq!(kind(theirs(NOW)), Kind::LeaseHeld);
+        assert_eq!(kind(theirs(NOW)), ErrorKind::LeaseHeld);
         assert_eq!(state(lease.as_ref(), LATER), LeaseState::Expired);
         assert_eq!(theirs(LATER).unwrap().unwrap().id, TWO);
-        assert_eq!(kind(check_write(lease, None, NOW)), Kind::LeaseHeld);
+        assert_eq!(kind(check_write(lease, None, NOW)), ErrorKind::LeaseHeld);
         assert_eq!(
             kind(check_write(lease, Some(TWO), NOW)),
-            Kind::LeaseMismatch
+            ErrorKind::LeaseMismatch
         );
         assert_eq!(check_write(lease, Some(ONE), NOW).unwrap(), lease);
         assert_eq!(
             kind(check_write(lease, Some(ONE), LATER)),
-            Kind::LeaseBroken
+            ErrorKind::LeaseBroken
         );
         assert_eq!(check_write(lease, None, LATER).unwrap(), None);
         assert_eq!(
             kind(check_write(None, Some(ONE), NOW)),
-            Kind::LeaseNotPresent
+            ErrorKind::LeaseNotPresent
         );
     }
 
@@ -275,16 +280,22 @@ mod tests {
         let lease = held(Some(30));
         let again = renew(lease, ONE, LATER).unwrap();
         assert_eq!(state(again.as_ref(), LATER), LeaseState::Leased);
-        assert_eq!(kind(renew(lease, TWO, NOW)), Kind::LeaseMismatch);
-        assert_eq!(kind(renew(None, ONE, NOW)), Kind::LeaseMismatch);
+        assert_eq!(kind(renew(lease, TWO, NOW)), ErrorKind::LeaseMismatch);
+        assert_eq!(kind(renew(None, ONE, NOW)), ErrorKind::LeaseMismatch);
         let changed = change(lease, ONE, TWO, NOW).unwrap();
         assert_eq!(changed.unwrap().id, TWO);
         // The response was lost, and the client retries.
         assert_eq!(change(changed, ONE, TWO, NOW).unwrap(), changed);
-        assert_eq!(kind(change(changed, ONE, ONE, NOW)), Kind::LeaseMismatch);
-        assert_eq!(kind(change(lease, ONE, TWO, LATER)), Kind::LeaseNotPresent);
+        assert_eq!(
+            kind(change(changed, ONE, ONE, NOW)),
+            ErrorKind::LeaseMismatch
+        );
+        assert_eq!(
+            kind(change(lease, ONE, TWO, LATER)),
+            ErrorKind::LeaseNotPresent
+        );
         let release = |id| act(changed, LeaseAction::Release(id), NOW);
-        assert_eq!(kind(release(ONE)), Kind::LeaseMismatch);
+        assert_eq!(kind(release(ONE)), ErrorKind::LeaseMismatch);
         assert_eq!(release(TWO).unwrap(), None);
     }
 
@@ -294,10 +305,19 @@ mod tests {
         let breaking = shorten(held(None), asked, NOW).unwrap();
         assert_eq!(state(breaking.as_ref(), NOW), LeaseState::Breaking);
         assert_eq!(breaking.unwrap().break_time(NOW), Duration::from_secs(10));
-        assert_eq!(kind(renew(breaking, ONE, NOW)), Kind::LeaseBroken);
-        assert_eq!(kind(acquire(breaking, ONE, None, NOW)), Kind::LeaseBroken);
-        assert_eq!(kind(acquire(breaking, TWO, None, NOW)), Kind::LeaseHeld);
-        assert_eq!(kind(change(breaking, ONE, TWO, NOW)), Kind::LeaseBroken);
+        assert_eq!(kind(renew(breaking, ONE, NOW)), ErrorKind::LeaseBroken);
+        assert_eq!(
+            kind(acquire(breaking, ONE, None, NOW)),
+            ErrorKind::LeaseBroken
+        );
+        assert_eq!(
+            kind(acquire(breaking, TWO, None, NOW)),
+            ErrorKind::LeaseHeld
+        );
+        assert_eq!(
+            kind(change(breaking, ONE, TWO, NOW)),
+            ErrorKind::LeaseBroken
+        );
         assert_eq!(check_write(breaking, Some(ONE), NOW).unwrap(), breaking);
         assert_eq!(state(breaking.as_ref(), LATER), LeaseState::Broken);
         assert!(acquire(breaking, TWO, None, LATER).is_ok());
@@ -305,6 +325,6 @@ mod tests {
         assert_eq!(state(at_once.as_ref(), NOW), LeaseState::Broken);
         let fixed = shorten(held(Some(30)), None, NOW).unwrap();
         assert_eq!(fixed.unwrap().break_time(NOW), Duration::from_secs(30));
-        assert_eq!(kind(shorten(None, None, NOW)), Kind::LeaseNotPresent);
+        assert_eq!(kind(shorten(None, None, NOW)), ErrorKind::LeaseNotPresent);
     }
 }

@@ -1,21 +1,24 @@
 //! Blobs: containers, bodies, blocks, metadata and leases.
 
 mod block;
+mod checkpoint_blob_name;
+mod checkpoint_store;
 mod command;
-mod kept;
 mod key;
 mod lease;
-mod mark;
 mod page;
 mod record;
 pub(crate) mod service;
 mod store;
 mod upload;
 
-pub use kept::Kept;
-pub use lease::{Lease, LeaseAction, LeaseState};
-pub use mark::event_hub_of;
-pub use page::Page;
-pub use record::{Blob, Block, BlockChoice, Conditions, Container, Match, Pairs, Put, Staged};
+pub use checkpoint_blob_name::event_hub_of;
+pub use checkpoint_store::CheckpointStoreEntry;
+pub use lease::{BlobLease, LeaseAction, LeaseState};
+pub use page::BlobPage;
+pub use record::{
+    Blob, BlobPairs, Block, BlockChoice, Conditions, Container, PutBlobRequest, UploadHandle,
+    VersionMatch,
+};
 pub use store::{Blobs, Layout};
 pub use upload::BlockLists;

@@ -6,21 +6,21 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 use steadfast_core::limits::SCAN_ROWS;
-use steadfast_core::task::named;
+use steadfast_core::task::name_task;
 
 use crate::blob::command::BlobCommand;
 use crate::blob::key::{blob_key, pieces};
 use crate::blob::record::Blob;
 use crate::blob::store::Blobs;
 use crate::error::{Error, Result};
-use crate::place::{self, BLOBS, BLOCKS};
+use crate::keys::{self, BLOBS, BLOCKS};
 
 /// Approximate number of pieces that one command removes.
 const SWEPT_PIECES: u32 = 4096;
 
 /// A page of the blobs of a container, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Page {
+pub struct BlobPage {
     pub blobs: Vec<Blob>,
     /// Common name prefixes up to a delimiter, each for all blobs that share it.
     pub prefixes: Vec<String>,
@@ -28,7 +28,7 @@ pub struct Page {
     pub next: Option<String>,
 }
 
-impl Page {
+impl BlobPage {
     fn len(&self) -> usize {
         self.blobs.len() + self.prefixes.len()
     }
@@ -42,7 +42,7 @@ impl Blobs {
         prefix: &str,
         from: &str,
         limit: usize,
-    ) -> Result<Page> {
+    ) -> Result<BlobPage> {
         self.list_by(container, (prefix, ""), from, limit).await
     }
 
@@ -54,10 +54,10 @@ impl Blobs {
         (prefix, delimiter): (&str, &str),
         from: &str,
         limit: usize,
-    ) -> Result<Page> {
+    ) -> Result<BlobPage> {
         let id = self.container(container).await?.id;
         let limit = limit.clamp(1, SCAN_ROWS - 1);
-        let mut page = Page::default();
+        let mut page = BlobPage::default();
         let mut start = Some(blob_key(id, prefix.max(from)));
         while let Some(key) = start.take() {
             let names = (prefix, delimiter);
@@ -75,7 +75,7 @@ impl Blobs {
         id: u64,
         (prefix, delimiter): (&str, &str),
         key: Vec<u8>,
-        page: &mut Page,
+        page: &mut BlobPage,
         limit: usize,
     ) -> Result<Option<Vec<u8>>> {
         let start = Bound::Included(Bytes::from(key));
@@ -92,7 +92,7 @@ impl Blobs {
                 continue;
             }
             passed = None;
-            let blob: Blob = place::decode(&row.value).map_err(|_| Error::damaged("a blob"))?;
+            let blob: Blob = keys::decode(&row.value).map_err(|_| Error::damaged("a blob"))?;
             let Some(rest) = blob.name.strip_prefix(prefix) else {
                 return Ok(None);
             };
@@ -118,11 +118,13 @@ impl Blobs {
     /// removal of its blobs continues even if the caller drops this future.
     pub async fn delete_container(&self, container: &str) -> Result<()> {
         let (own, container) = (self.clone(), container.to_owned());
-        let deleting = tokio::spawn(named(async move {
+        let deleting = tokio::spawn(name_task(async move {
             let removed = own.container_of(&container, BlobCommand::Remove).await?;
             own.sweep(&container, removed.id).await
         }));
-        deleting.await.unwrap_or_else(|_| Err(Error::broken_off()))
+        deleting
+            .await
+            .unwrap_or_else(|_| Err(Error::shutting_down()))
     }
 
     async fn sweep(&self, container: &str, id: u64) -> Result<()> {
@@ -136,7 +138,7 @@ impl Blobs {
                 for row in rows {
                     let name = String::from_utf8_lossy(&row.key[size_of::<u64>()..]);
                     names.push(name.into_owned());
-                    let blob = place::decode::<Blob>(&row.value);
+                    let blob = keys::decode::<Blob>(&row.value);
                     size += blob.map_or(SWEPT_PIECES, |blob| pieces(blob.length));
                     if size >= SWEPT_PIECES {
                         break;

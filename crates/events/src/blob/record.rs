@@ -6,11 +6,11 @@ use steadfast_core::clock::Timestamp;
 use steadfast_core::limits;
 use uuid::Uuid;
 
-use crate::blob::lease::{self, Lease, LeaseState};
-use crate::error::{Error, Kind, Result};
+use crate::blob::lease::{self, BlobLease, LeaseState};
+use crate::error::{Error, ErrorKind, Result};
 
 /// Names and values, in the order in which they were sent.
-pub type Pairs = Vec<(String, String)>;
+pub type BlobPairs = Vec<(String, String)>;
 
 /// A container of blobs.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub struct Blob {
     #[n(9)]
     pub(crate) blocks: Option<u32>,
     #[n(10)]
-    pub lease: Option<Lease>,
+    pub lease: Option<BlobLease>,
 }
 
 impl Blob {
@@ -69,7 +69,7 @@ impl Blob {
 /// A request to write a blob.
 #[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Put {
+pub struct PutBlobRequest {
     #[n(0)]
     pub name: String,
     #[n(1)]
@@ -122,7 +122,7 @@ pub enum BlockChoice {
 /// An upload that no blob refers to yet.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Staged {
+pub struct UploadHandle {
     #[n(0)]
     pub(crate) body: u64,
     #[n(1)]
@@ -132,7 +132,7 @@ pub struct Staged {
 /// Which versions match.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
-pub enum Match {
+pub enum VersionMatch {
     /// Any existing version.
     #[n(0)]
     Any,
@@ -140,7 +140,7 @@ pub enum Match {
     Version(u64),
 }
 
-impl Match {
+impl VersionMatch {
     fn fits(self, found: Option<&Blob>) -> bool {
         match (self, found) {
             (_, None) => false,
@@ -156,10 +156,10 @@ impl Match {
 pub struct Conditions {
     /// Only this version.
     #[n(0)]
-    pub only: Option<Match>,
-    /// Not this version; with [`Match::Any`]: only if there is no blob.
+    pub only: Option<VersionMatch>,
+    /// Not this version; with [`VersionMatch::Any`]: only if there is no blob.
     #[n(1)]
-    pub not: Option<Match>,
+    pub not: Option<VersionMatch>,
     /// Only if it was written after this time, in whole seconds.
     #[n(2)]
     pub after: Option<Timestamp>,
@@ -184,15 +184,18 @@ impl Conditions {
     pub fn check(&self, found: Option<&Blob>) -> Result<()> {
         if self.only.is_some_and(|only| !only.fits(found)) {
             let words = "the blob has another version than the one that was asked for";
-            return Err(Error::new(Kind::ConditionFailed, words));
+            return Err(Error::new(ErrorKind::ConditionFailed, words));
         }
         match self.not {
-            Some(Match::Any) if found.is_some() => {
-                return Err(Error::new(Kind::BlobExists, "the blob is there already"));
+            Some(VersionMatch::Any) if found.is_some() => {
+                return Err(Error::new(
+                    ErrorKind::BlobExists,
+                    "the blob is there already",
+                ));
             }
             Some(not) if not.fits(found) => {
                 let words = "the blob has the version that was ruled out";
-                return Err(Error::new(Kind::ConditionFailed, words));
+                return Err(Error::new(ErrorKind::ConditionFailed, words));
             }
             _ => {}
         }
@@ -200,13 +203,13 @@ impl Conditions {
         let is_after = |time: Timestamp| written.is_some_and(|own| own > time.0.div_euclid(1000));
         if self.after.is_some_and(|time| !is_after(time)) || self.until.is_some_and(is_after) {
             let words = "the blob was last written at another time than was asked for";
-            return Err(Error::new(Kind::ConditionFailed, words));
+            return Err(Error::new(ErrorKind::ConditionFailed, words));
         }
         Ok(())
     }
 }
 
-impl Put {
+impl PutBlobRequest {
     /// Rejects a blob over a limit.
     pub(crate) fn check(&self) -> Result<()> {
         check_name(&self.name)?;
@@ -224,7 +227,7 @@ impl Put {
 pub(crate) fn check_name(name: &str) -> Result<()> {
     if name.is_empty() || name.contains('\0') {
         let words = "a blob needs a name without zero bytes; give it one";
-        return Err(Error::new(Kind::BadBlob, words));
+        return Err(Error::new(ErrorKind::BadBlob, words));
     }
     within("a name", name.len(), limits::BLOB_NAME_BYTES)
 }
@@ -232,12 +235,13 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
 pub(crate) fn check_block_id(id: &str) -> Result<()> {
     // Base64 has four characters for three bytes.
     let most = limits::BLOB_BLOCK_ID_BYTES.div_ceil(3) * 4;
-    match id.is_empty() {
-        true => Err(Error::new(
-            Kind::BadBlob,
+    if id.is_empty() {
+        Err(Error::new(
+            ErrorKind::BadBlob,
             "a block needs an id; give it one",
-        )),
-        false => within("a block's id", id.len(), most),
+        ))
+    } else {
+        within("a block's id", id.len(), most)
     }
 }
 
@@ -251,5 +255,5 @@ fn within(what: &str, bytes: usize, limit: usize) -> Result<()> {
         return Ok(());
     }
     let words = format!("{what} of a blob has {limit} bytes at most, not {bytes}; make it smaller");
-    Err(Error::new(Kind::BadBlob, words))
+    Err(Error::new(ErrorKind::BadBlob, words))
 }

@@ -4,27 +4,28 @@
 //! a row; a body and its metadata are written in one commit. Every write in a
 //! container gets the next version, so versions never repeat.
 
-use steadfast_partition::{Address, Answer, Halt, Kind as ServiceKind, Service, Turn};
+use steadfast_partition::{Address, Service, ServiceKind, Turn, TurnError, TurnOutcome};
 
 use crate::blob::block::{self, forget_blocks, forget_body};
-use crate::blob::command::{BlobCommand, BlobReply};
+use crate::blob::command::{BlobCommand, BlobResponse};
 use crate::blob::key::blob_key;
 use crate::blob::lease::{self, LeaseAction};
 use crate::blob::record::{
-    Blob, BlockChoice, Conditions, Container, Put, Staged, check_block_id, check_name, check_pairs,
+    Blob, BlockChoice, Conditions, Container, PutBlobRequest, UploadHandle, check_block_id,
+    check_name, check_pairs,
 };
-use crate::error::{Error, Kind};
-use crate::place::{self, BLOB, BLOBS, BLOCKS, CONTAINERS};
+use crate::error::{Error, ErrorKind};
+use crate::keys::{self, BLOB, BLOBS, BLOCKS, CONTAINERS};
 
 /// The service that stores containers and blobs.
-pub(crate) struct Containers;
+pub(crate) struct BlobService;
 
 /// The key of the partition's counter of versions and containers. No name is empty.
 const COUNTER: &[u8] = b"";
 
-impl Service for Containers {
+impl Service for BlobService {
     type Command = BlobCommand;
-    type Reply = BlobReply;
+    type Response = BlobResponse;
 
     fn kind(&self) -> ServiceKind {
         BLOB
@@ -35,26 +36,28 @@ impl Service for Containers {
         turn: &mut Turn<'_>,
         to: &Address,
         command: &BlobCommand,
-    ) -> Result<Answer<BlobReply>, Halt> {
-        Ok(Answer::Now(match command {
+    ) -> Result<TurnOutcome<BlobResponse>, TurnError> {
+        Ok(TurnOutcome::Now(match command {
             BlobCommand::Create { metadata } => create(turn, to, metadata)?,
-            BlobCommand::Find => BlobReply::Container(container(turn, to)?),
+            BlobCommand::Find => BlobResponse::Container(container(turn, to)?),
             BlobCommand::Remove => {
                 let removed = container(turn, to)?;
                 turn.delete(CONTAINERS, &to.name);
-                BlobReply::Container(removed)
+                BlobResponse::Container(removed)
             }
-            BlobCommand::Put { put, conditions } => write(turn, to, put, Body::Here, conditions)?,
+            BlobCommand::Put { put, conditions } => {
+                write(turn, to, put, BodySource::Here, conditions)?
+            }
             BlobCommand::PutStaged {
                 put,
                 staged,
                 conditions,
-            } => write(turn, to, put, Body::Staged(*staged), conditions)?,
+            } => write(turn, to, put, BodySource::Staged(*staged), conditions)?,
             BlobCommand::PutBlocks {
                 put,
                 choices,
                 conditions,
-            } => write(turn, to, put, Body::Blocks(choices), conditions)?,
+            } => write(turn, to, put, BodySource::Blocks(choices), conditions)?,
             BlobCommand::Describe {
                 name,
                 metadata,
@@ -77,17 +80,21 @@ impl Service for Containers {
 }
 
 /// Commands about bytes that belong to no blob yet, or no longer.
-fn uploads(turn: &mut Turn<'_>, to: &Address, command: &BlobCommand) -> Result<BlobReply, Halt> {
+fn uploads(
+    turn: &mut Turn<'_>,
+    to: &Address,
+    command: &BlobCommand,
+) -> Result<BlobResponse, TurnError> {
     match command {
         BlobCommand::Stage(bytes) => {
             let container = container(turn, to)?.id;
             let body = next_version(turn)?;
             let staged = block::stage(turn, container, body, bytes)?;
-            return Ok(BlobReply::Staged(staged));
+            return Ok(BlobResponse::Staged(staged));
         }
         BlobCommand::Append { staged, bytes } => {
             let staged = block::append(turn, *staged, bytes)?;
-            return Ok(BlobReply::Staged(staged));
+            return Ok(BlobResponse::Staged(staged));
         }
         BlobCommand::PutBlock {
             name,
@@ -114,15 +121,15 @@ fn uploads(turn: &mut Turn<'_>, to: &Address, command: &BlobCommand) -> Result<B
         // All others are handled above.
         _ => {}
     }
-    Ok(BlobReply::Done)
+    Ok(BlobResponse::Done)
 }
 
 /// The source of a blob's body.
 #[derive(Clone, Copy)]
-enum Body<'a> {
+enum BodySource<'a> {
     /// It is part of the command.
     Here,
-    Staged(Staged),
+    Staged(UploadHandle),
     Blocks(&'a [BlockChoice]),
 }
 
@@ -130,11 +137,11 @@ fn create(
     turn: &mut Turn<'_>,
     to: &Address,
     metadata: &[(String, String)],
-) -> Result<BlobReply, Halt> {
+) -> Result<BlobResponse, TurnError> {
     check_pairs(metadata)?;
     if turn.get(CONTAINERS, &to.name)?.is_some() {
         let words = "the container is there already; use it";
-        return Err(Error::new(Kind::ContainerExists, words).into());
+        return Err(Error::new(ErrorKind::ContainerExists, words).into());
     }
     let version = next_version(turn)?;
     let made = Container {
@@ -143,17 +150,17 @@ fn create(
         modified: turn.time(),
         metadata: metadata.to_vec(),
     };
-    turn.put(CONTAINERS, &to.name, place::encode(&made));
-    Ok(BlobReply::Container(made))
+    turn.put(CONTAINERS, &to.name, keys::encode(&made));
+    Ok(BlobResponse::Container(made))
 }
 
 fn write(
     turn: &mut Turn<'_>,
     to: &Address,
-    put: &Put,
-    body: Body<'_>,
+    put: &PutBlobRequest,
+    body: BodySource<'_>,
     conditions: &Conditions,
-) -> Result<BlobReply, Halt> {
+) -> Result<BlobResponse, TurnError> {
     put.check()?;
     let container = container(turn, to)?.id;
     let found = find(turn, container, &put.name)?;
@@ -174,7 +181,7 @@ fn write(
         blocks: None,
         lease,
     };
-    if let Body::Blocks(choices) = body {
+    if let BodySource::Blocks(choices) = body {
         let place = (put.name.as_str(), version);
         blob.length = block::commit(turn, container, found.as_ref(), place, choices)?;
         blob.blocks = Some(choices.len() as u32);
@@ -185,31 +192,31 @@ fn write(
         forget_blocks(turn, container, &put.name)?;
     }
     match body {
-        Body::Here => {
-            let at = Staged {
+        BodySource::Here => {
+            let at = UploadHandle {
                 body: version,
                 length: 0,
             };
             block::put_pieces(turn, container, at, &put.body);
         }
-        Body::Staged(staged) => {
+        BodySource::Staged(staged) => {
             block::take(turn, container, staged)?;
             (blob.body, blob.length) = (staged.body, staged.length);
         }
-        Body::Blocks(_) => {}
+        BodySource::Blocks(_) => {}
     }
     store(turn, container, &blob);
     let before = found.map(|found| found.metadata).unwrap_or_default();
-    Ok(BlobReply::Blob { blob, before })
+    Ok(BlobResponse::Blob { blob, before })
 }
 
 fn put_block(
     turn: &mut Turn<'_>,
     to: &Address,
     (name, id): (&str, &str),
-    staged: Staged,
+    staged: UploadHandle,
     conditions: &Conditions,
-) -> Result<(), Halt> {
+) -> Result<(), TurnError> {
     check_name(name)?;
     check_block_id(id)?;
     let container = container(turn, to)?.id;
@@ -218,7 +225,7 @@ fn put_block(
     block::put_block(turn, container, name, id, staged)
 }
 
-fn blocks(turn: &mut Turn<'_>, to: &Address, name: &str) -> Result<BlobReply, Halt> {
+fn blocks(turn: &mut Turn<'_>, to: &Address, name: &str) -> Result<BlobResponse, TurnError> {
     check_name(name)?;
     let container = container(turn, to)?.id;
     let blob = find(turn, container, name)?;
@@ -228,7 +235,7 @@ fn blocks(turn: &mut Turn<'_>, to: &Address, name: &str) -> Result<BlobReply, Ha
         None if uncommitted.is_empty() => return Err(missing().into()),
         None => Vec::new(),
     };
-    Ok(BlobReply::Blocks {
+    Ok(BlobResponse::Blocks {
         blob,
         committed,
         uncommitted,
@@ -241,7 +248,7 @@ fn act(
     name: &str,
     action: LeaseAction,
     conditions: &Conditions,
-) -> Result<BlobReply, Halt> {
+) -> Result<BlobResponse, TurnError> {
     let (container, mut blob) = existing(turn, to, name)?;
     conditions.check(Some(&blob))?;
     blob.lease = lease::act(blob.lease, action, turn.time())?;
@@ -255,7 +262,7 @@ fn describe(
     name: &str,
     metadata: &[(String, String)],
     conditions: &Conditions,
-) -> Result<BlobReply, Halt> {
+) -> Result<BlobResponse, TurnError> {
     check_pairs(metadata)?;
     // Before the conditions: clients fall back to a write on this error.
     let (container, mut blob) = existing(turn, to, name)?;
@@ -265,7 +272,7 @@ fn describe(
     blob.version = next_version(turn)?;
     blob.modified = turn.time();
     store(turn, container, &blob);
-    Ok(BlobReply::Blob { blob, before })
+    Ok(BlobResponse::Blob { blob, before })
 }
 
 fn delete(
@@ -273,7 +280,7 @@ fn delete(
     to: &Address,
     name: &str,
     conditions: &Conditions,
-) -> Result<BlobReply, Halt> {
+) -> Result<BlobResponse, TurnError> {
     let (container, blob) = existing(turn, to, name)?;
     conditions.check(Some(&blob))?;
     lease::check_write(blob.lease, conditions.lease, turn.time())?;
@@ -283,17 +290,17 @@ fn delete(
     Ok(unchanged(blob))
 }
 
-fn unchanged(blob: Blob) -> BlobReply {
+fn unchanged(blob: Blob) -> BlobResponse {
     let before = blob.metadata.clone();
-    BlobReply::Blob { blob, before }
+    BlobResponse::Blob { blob, before }
 }
 
 fn store(turn: &mut Turn<'_>, container: u64, blob: &Blob) {
     let key = blob_key(container, &blob.name);
-    turn.put(BLOBS, &key, place::encode(blob));
+    turn.put(BLOBS, &key, keys::encode(blob));
 }
 
-fn existing(turn: &mut Turn<'_>, to: &Address, name: &str) -> Result<(u64, Blob), Halt> {
+fn existing(turn: &mut Turn<'_>, to: &Address, name: &str) -> Result<(u64, Blob), TurnError> {
     check_name(name)?;
     let container = container(turn, to)?.id;
     match find(turn, container, name)? {
@@ -304,20 +311,20 @@ fn existing(turn: &mut Turn<'_>, to: &Address, name: &str) -> Result<(u64, Blob)
 
 fn missing() -> Error {
     let words = "the blob is not there; write it first";
-    Error::new(Kind::BlobNotFound, words)
+    Error::new(ErrorKind::BlobNotFound, words)
 }
 
-fn container(turn: &mut Turn<'_>, to: &Address) -> Result<Container, Halt> {
+fn container(turn: &mut Turn<'_>, to: &Address) -> Result<Container, TurnError> {
     let Some(row) = turn.get(CONTAINERS, &to.name)? else {
         let words = "the container is not there; create it first";
-        return Err(Error::new(Kind::ContainerNotFound, words).into());
+        return Err(Error::new(ErrorKind::ContainerNotFound, words).into());
     };
-    place::decode(&row).map_err(|_| Error::damaged("a container").into())
+    keys::decode(&row).map_err(|_| Error::damaged("a container").into())
 }
 
-fn find(turn: &mut Turn<'_>, container: u64, name: &str) -> Result<Option<Blob>, Halt> {
+fn find(turn: &mut Turn<'_>, container: u64, name: &str) -> Result<Option<Blob>, TurnError> {
     match turn.get(BLOBS, &blob_key(container, name))? {
-        Some(row) => match place::decode(&row) {
+        Some(row) => match keys::decode(&row) {
             Ok(blob) => Ok(Some(blob)),
             Err(_) => Err(Error::damaged("a blob").into()),
         },
@@ -327,7 +334,7 @@ fn find(turn: &mut Turn<'_>, container: u64, name: &str) -> Result<Option<Blob>,
 
 /// Versions of all containers of a partition, and the ids of the containers, come
 /// from one counter.
-fn next_version(turn: &mut Turn<'_>) -> Result<u64, Halt> {
+fn next_version(turn: &mut Turn<'_>) -> Result<u64, TurnError> {
     let last = turn.get(CONTAINERS, COUNTER)?;
     let last = last.and_then(|last| last.as_ref().try_into().ok());
     let next = last.map_or(1, |last| u64::from_be_bytes(last) + 1);

@@ -9,17 +9,17 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use steadfast_core::limits::{BLOB_PIECE_BYTES, SCAN_ROWS};
-use steadfast_partition::{Address, Handle, Router, Runtime, Space, Window};
+use steadfast_partition::{Address, Handle, RemoteReader, Router, Runtime, Space};
 
-use crate::blob::command::{BlobCommand, BlobReply};
+use crate::blob::checkpoint_blob_name::CheckpointBlobName;
+use crate::blob::command::{BlobCommand, BlobResponse};
 use crate::blob::key::{list_key, piece_key};
 use crate::blob::lease::LeaseAction;
-use crate::blob::mark::Mark;
-use crate::blob::record::{Blob, BlockList, Conditions, Container, Pairs, Put};
-use crate::blob::service::Containers;
-use crate::error::{Error, Kind, Result};
+use crate::blob::record::{Blob, BlobPairs, BlockList, Conditions, Container, PutBlobRequest};
+use crate::blob::service::BlobService;
+use crate::error::{Error, ErrorKind, Result};
 use crate::hubs::EventHubs;
-use crate::place::{self, BLOB, BLOCK_LISTS, CONTAINERS, PIECES};
+use crate::keys::{self, BLOB, BLOCK_LISTS, CONTAINERS, PIECES};
 
 /// All blobs of a space. Cheap to clone.
 #[derive(Clone)]
@@ -30,7 +30,7 @@ pub struct Blobs {
 struct Inner {
     space: Space,
     router: Arc<Router>,
-    containers: Handle<Containers>,
+    containers: Handle<BlobService>,
     hubs: EventHubs,
 }
 
@@ -59,7 +59,11 @@ impl Blobs {
 
     /// Creates a container. Its name is `account/container`, or any other unique name
     /// of the caller.
-    pub async fn create_container(&self, container: &str, metadata: Pairs) -> Result<Container> {
+    pub async fn create_container(
+        &self,
+        container: &str,
+        metadata: BlobPairs,
+    ) -> Result<Container> {
         self.container_of(container, BlobCommand::Create { metadata })
             .await
     }
@@ -70,7 +74,12 @@ impl Blobs {
     }
 
     /// Writes a blob: metadata and body together.
-    pub async fn put(&self, container: &str, put: Put, conditions: Conditions) -> Result<Blob> {
+    pub async fn put(
+        &self,
+        container: &str,
+        put: PutBlobRequest,
+        conditions: Conditions,
+    ) -> Result<Blob> {
         put.check()?;
         let name = put.name.clone();
         let command = BlobCommand::Put { put, conditions };
@@ -82,7 +91,7 @@ impl Blobs {
         &self,
         container: &str,
         name: &str,
-        metadata: Pairs,
+        metadata: BlobPairs,
         conditions: Conditions,
     ) -> Result<Blob> {
         let command = BlobCommand::Describe {
@@ -120,7 +129,7 @@ impl Blobs {
     pub async fn get(&self, container: &str, name: &str) -> Result<Blob> {
         let name = name.to_owned();
         match self.call(container, BlobCommand::Get { name }).await? {
-            BlobReply::Blob { blob, .. } => Ok(blob),
+            BlobResponse::Blob { blob, .. } => Ok(blob),
             _ => Err(Error::damaged("a reply")),
         }
     }
@@ -142,7 +151,7 @@ impl Blobs {
             }
         }
         let words = format!("blob '{name}' is being overwritten continuously; retry");
-        Err(Error::new(Kind::Unavailable, words))
+        Err(Error::new(ErrorKind::Unavailable, words))
     }
 
     /// A part of the body of a blob in this version; `None` if it was overwritten
@@ -171,7 +180,7 @@ impl Blobs {
                 let Some(row) = row else {
                     return Ok(None);
                 };
-                let list = place::decode::<BlockList>(&row);
+                let list = keys::decode::<BlockList>(&row);
                 let list = list.map_err(|_| Error::damaged("a list of blocks"))?;
                 let runs = list.blocks.iter().map(|block| (block.body, block.length));
                 runs.collect()
@@ -201,7 +210,7 @@ impl Blobs {
         for container in self.containers().await? {
             count += match self.forget_marks_in(&container, hub, group).await {
                 // The container was removed concurrently, with its blobs.
-                Err(error) if error.kind() == Kind::ContainerNotFound => 0,
+                Err(error) if error.kind() == ErrorKind::ContainerNotFound => 0,
                 forgotten => forgotten?,
             };
         }
@@ -219,7 +228,7 @@ impl Blobs {
         while let Some(start) = from {
             let page = self.list(container, "", &start, SCAN_ROWS / 10).await?;
             let is_meant = |blob: &&Blob| {
-                Mark::of(&blob.name).is_some_and(|mark| {
+                CheckpointBlobName::of(&blob.name).is_some_and(|mark| {
                     let is_group = |group| mark.group.eq_ignore_ascii_case(group);
                     mark.hub.eq_ignore_ascii_case(hub) && group.is_none_or(is_group)
                 })
@@ -251,7 +260,7 @@ impl Blobs {
     pub async fn list_containers(&self) -> Result<Vec<(String, Container)>> {
         let mut found = Vec::new();
         for partition in self.inner.space.all() {
-            let window = self.inner.router.window(partition);
+            let window = self.inner.router.reader(partition);
             // No name is empty; the row of that key is a counter.
             let mut last = Bytes::new();
             loop {
@@ -259,7 +268,7 @@ impl Blobs {
                 let rows = window.rows(CONTAINERS, from, to, SCAN_ROWS).await?;
                 let count = rows.len();
                 for row in rows {
-                    let container = place::decode(&row.value);
+                    let container = keys::decode(&row.value);
                     let container = container.map_err(|_| Error::damaged("a container"))?;
                     let name = String::from_utf8_lossy(&row.key).into_owned();
                     found.push((name, container));
@@ -302,11 +311,11 @@ impl Blobs {
         name: &str,
         command: BlobCommand,
     ) -> Result<Blob> {
-        let BlobReply::Blob { blob, before } = self.call(container, command).await? else {
+        let BlobResponse::Blob { blob, before } = self.call(container, command).await? else {
             return Err(Error::damaged("a reply"));
         };
-        if let Some(claim) = Mark::of(name).filter(|mark| mark.is_ownership) {
-            let owner = |pairs: &Pairs| {
+        if let Some(claim) = CheckpointBlobName::of(name).filter(|mark| mark.is_ownership) {
+            let owner = |pairs: &BlobPairs| {
                 let found = pairs
                     .iter()
                     .find(|(name, _)| name.eq_ignore_ascii_case("ownerid"));
@@ -322,7 +331,7 @@ impl Blobs {
 
     /// Disconnects readers after a change of a partition's owner. The blob may name an
     /// event hub that does not exist.
-    async fn cut(&self, claim: &Mark<'_>, owner: &str) {
+    async fn cut(&self, claim: &CheckpointBlobName<'_>, owner: &str) {
         if let Ok(known) = self.inner.hubs.known_group(claim.hub, claim.group).await {
             let hubs = &self.inner.hubs;
             let changed = (None, owner);
@@ -337,26 +346,26 @@ impl Blobs {
         command: BlobCommand,
     ) -> Result<Container> {
         match self.call(container, command).await? {
-            BlobReply::Container(container) => Ok(container),
+            BlobResponse::Container(container) => Ok(container),
             _ => Err(Error::damaged("a reply")),
         }
     }
 
-    pub(super) async fn call(&self, container: &str, command: BlobCommand) -> Result<BlobReply> {
+    pub(super) async fn call(&self, container: &str, command: BlobCommand) -> Result<BlobResponse> {
         crate::blob::record::check_name(container)?;
         let reply = self.inner.containers.call(address(container), command);
         Ok(reply.await?)
     }
 
-    pub(super) fn window(&self, container: &str) -> Window {
+    pub(super) fn window(&self, container: &str) -> RemoteReader {
         let place = self.inner.space.partition(&address(container));
-        self.inner.router.window(place)
+        self.inner.router.reader(place)
     }
 }
 
 /// The part of a range that lies in its first piece.
 async fn piece(
-    window: &Window,
+    window: &RemoteReader,
     (id, body): (u64, u64),
     range: Range<u64>,
 ) -> Result<Option<Bytes>> {
@@ -368,9 +377,10 @@ async fn piece(
     };
     let start = (range.start % size) as usize;
     let end = ((range.end - number * size) as usize).min(found.len());
-    match start < end {
-        true => Ok(Some(found.slice(start..end))),
-        false => Err(Error::damaged("a piece of a blob")),
+    if start < end {
+        Ok(Some(found.slice(start..end)))
+    } else {
+        Err(Error::damaged("a piece of a blob"))
     }
 }
 

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-use crate::blob::command::{BlobCommand, BlobReply};
-use crate::blob::record::{Blob, Block, BlockChoice, Conditions, Put, Staged};
+use crate::blob::command::{BlobCommand, BlobResponse};
+use crate::blob::record::{Blob, Block, BlockChoice, Conditions, PutBlobRequest, UploadHandle};
 use crate::blob::store::Blobs;
 use crate::error::{Error, Result};
 
@@ -20,18 +20,23 @@ impl Blobs {
     /// Starts an upload. Every part but the last has a whole number of pieces
     /// (`limits::BLOB_PIECE_BYTES`). An upload that is neither written nor discarded is
     /// removed after an hour.
-    pub async fn stage(&self, container: &str, bytes: Bytes) -> Result<Staged> {
+    pub async fn stage(&self, container: &str, bytes: Bytes) -> Result<UploadHandle> {
         self.staged(container, BlobCommand::Stage(bytes)).await
     }
 
     /// Appends to an upload.
-    pub async fn append(&self, container: &str, staged: Staged, bytes: Bytes) -> Result<Staged> {
+    pub async fn append(
+        &self,
+        container: &str,
+        staged: UploadHandle,
+        bytes: Bytes,
+    ) -> Result<UploadHandle> {
         let command = BlobCommand::Append { staged, bytes };
         self.staged(container, command).await
     }
 
     /// Discards an upload.
-    pub async fn discard(&self, container: &str, staged: Staged) -> Result<()> {
+    pub async fn discard(&self, container: &str, staged: UploadHandle) -> Result<()> {
         let body = staged.body;
         let command = BlobCommand::Discard { body };
         self.call(container, command).await.map(drop)
@@ -41,8 +46,8 @@ impl Blobs {
     pub async fn put_staged(
         &self,
         container: &str,
-        put: Put,
-        staged: Staged,
+        put: PutBlobRequest,
+        staged: UploadHandle,
         conditions: Conditions,
     ) -> Result<Blob> {
         let name = put.name.clone();
@@ -61,7 +66,7 @@ impl Blobs {
         container: &str,
         name: &str,
         id: &str,
-        staged: Staged,
+        staged: UploadHandle,
         conditions: Conditions,
     ) -> Result<()> {
         let command = BlobCommand::PutBlock {
@@ -77,7 +82,7 @@ impl Blobs {
     pub async fn put_blocks(
         &self,
         container: &str,
-        put: Put,
+        put: PutBlobRequest,
         choices: Vec<BlockChoice>,
         conditions: Conditions,
     ) -> Result<Blob> {
@@ -94,7 +99,7 @@ impl Blobs {
     pub async fn blocks(&self, container: &str, name: &str) -> Result<BlockLists> {
         let name = name.to_owned();
         match self.call(container, BlobCommand::Blocks { name }).await? {
-            BlobReply::Blocks {
+            BlobResponse::Blocks {
                 blob,
                 committed,
                 uncommitted,
@@ -107,9 +112,9 @@ impl Blobs {
         }
     }
 
-    async fn staged(&self, container: &str, command: BlobCommand) -> Result<Staged> {
+    async fn staged(&self, container: &str, command: BlobCommand) -> Result<UploadHandle> {
         match self.call(container, command).await? {
-            BlobReply::Staged(staged) => Ok(staged),
+            BlobResponse::Staged(staged) => Ok(staged),
             _ => Err(Error::damaged("a reply")),
         }
     }

@@ -7,21 +7,21 @@
 
 use std::sync::Arc;
 
-use steadfast_collections::{Error as StateError, Kind as StateKind, Replica};
+use steadfast_collections::{Error as StateError, ErrorKind as StateKind, Replica};
 use steadfast_core::limits;
-use steadfast_partition::{Envelope, Transport as _};
+use steadfast_partition::{Envelope, NodeTransport as _};
 
-use crate::checkpoint::Condition;
-use crate::error::{Error, Kind, Result};
+use crate::checkpoint::CheckpointCondition;
+use crate::dead_letter::DeadLetter;
+use crate::error::{Error, ErrorKind, Result};
 use crate::groups::advance;
-use crate::parked::Parked;
-use crate::processor::handler::{Context, Failure, Handler, Received, caught};
+use crate::processor::handler::{Context, Handler, HandlerError, ReceivedEvent, caught};
 use crate::processor::options::Guarantee;
-use crate::processor::pump::{Next, Pump};
-use crate::processor::work::parked;
+use crate::processor::pump::{NextStep, PartitionPump};
+use crate::processor::shared::parked;
 
 /// The outcome of an attempt.
-enum Attempt {
+enum AttemptOutcome {
     Done,
     /// The handler failed.
     Failed(String),
@@ -31,28 +31,28 @@ enum Attempt {
     Moved,
 }
 
-impl<H: Handler> Pump<H> {
+impl<H: Handler> PartitionPump<H> {
     /// Handles events until each has succeeded or is a dead letter.
-    pub(crate) async fn handle(&mut self, events: &[Received]) -> Option<Next> {
+    pub(crate) async fn handle(&mut self, events: &[ReceivedEvent]) -> Option<NextStep> {
         let (mut index, mut attempts, mut is_single) = (0, 0, false);
         while let Some(first) = events.get(index) {
             let end = if is_single { index + 1 } else { events.len() };
             let some = &events[index..end];
             match self.attempt(some).await {
-                Attempt::Done => (index, attempts) = (end, 0),
-                Attempt::Moved => return Some(Next::FromCheckpoint),
-                Attempt::Unavailable(error) => {
+                AttemptOutcome::Done => (index, attempts) = (end, 0),
+                AttemptOutcome::Moved => return Some(NextStep::FromCheckpoint),
+                AttemptOutcome::Unavailable(error) => {
                     self.report("commit", &error, attempts).await;
                     if let Some(why) = self.pause(1).await {
-                        return Some(Next::Over(why));
+                        return Some(NextStep::Over(why));
                     }
                 }
-                Attempt::Failed(reason) if some.len() > 1 => {
+                AttemptOutcome::Failed(reason) if some.len() > 1 => {
                     // Retry one by one to find the failing event.
                     is_single = true;
                     self.tell("handle a batch", reason, 1).await;
                 }
-                Attempt::Failed(reason) => {
+                AttemptOutcome::Failed(reason) => {
                     attempts += 1;
                     self.tell("handle an event", reason.clone(), attempts).await;
                     let is_poison = self
@@ -66,21 +66,21 @@ impl<H: Handler> Pump<H> {
                         }
                         (index, attempts) = (end, 0);
                     } else if let Some(why) = self.pause(attempts).await {
-                        return Some(Next::Over(why));
+                        return Some(NextStep::Over(why));
                     }
                 }
             }
             if let Some(why) = *self.ended.borrow() {
-                return Some(Next::Over(why));
+                return Some(NextStep::Over(why));
             }
         }
         None
     }
 
     /// Calls the handler with some events.
-    async fn attempt(&mut self, events: &[Received]) -> Attempt {
+    async fn attempt(&mut self, events: &[ReceivedEvent]) -> AttemptOutcome {
         let Some(last) = events.last().map(|event| (event.sequence, event.offset)) else {
-            return Attempt::Done;
+            return AttemptOutcome::Done;
         };
         let commands = |pump: &Self| {
             let from = pump.progress.checkpoint;
@@ -88,7 +88,7 @@ impl<H: Handler> Pump<H> {
         };
         let guarantee = self.work.options.guarantee.clone();
         match self.call(&guarantee, events, commands).await {
-            Attempt::Done => {}
+            AttemptOutcome::Done => {}
             other => return other,
         }
         self.next = Some(last.0 + 1);
@@ -98,12 +98,12 @@ impl<H: Handler> Pump<H> {
                 let now = self.monotonic();
                 let count = events.len() as u64;
                 self.progress.handled(last, count, now);
-                if let Some(Next::FromCheckpoint) = self.write_due().await {
-                    return Attempt::Moved;
+                if let Some(NextStep::FromCheckpoint) = self.write_due().await {
+                    return AttemptOutcome::Moved;
                 }
             }
         }
-        Attempt::Done
+        AttemptOutcome::Done
     }
 
     /// Calls the handler, and with exactly-once commits its effects together with the
@@ -111,15 +111,15 @@ impl<H: Handler> Pump<H> {
     async fn call(
         &mut self,
         guarantee: &Guarantee,
-        events: &[Received],
+        events: &[ReceivedEvent],
         commands: impl FnOnce(&Self) -> Vec<Envelope>,
-    ) -> Attempt {
+    ) -> AttemptOutcome {
         let place = self.work.place(self.partition);
         let replica = match guarantee {
             Guarantee::AtLeastOnce => None,
             Guarantee::ExactlyOnce(replicas) => match replicas.of(place).await {
                 Ok(replica) => Some(replica),
-                Err(error) => return Attempt::Unavailable(error.into()),
+                Err(error) => return AttemptOutcome::Unavailable(error.into()),
             },
         };
         let scope = Arc::clone(&self.scope);
@@ -140,10 +140,13 @@ impl<H: Handler> Pump<H> {
                 break (context.state, context.wanted);
             };
             let Some((_, tx)) = context.state.filter(|_| is_deadlock(&failure)) else {
-                return Attempt::Failed(failure.to_string());
+                return AttemptOutcome::Failed(failure.to_string());
             };
             if self.ended.borrow().is_some() || deadlocks >= limits::RUN_DEADLOCKS {
-                return Attempt::Unavailable(Error::new(Kind::Unavailable, failure.to_string()));
+                return AttemptOutcome::Unavailable(Error::new(
+                    ErrorKind::Unavailable,
+                    failure.to_string(),
+                ));
             }
             first.get_or_insert(tx.id());
             drop(tx);
@@ -158,46 +161,50 @@ impl<H: Handler> Pump<H> {
                     .await
                     .map_err(Error::from)
                 {
-                    Ok(_) => Attempt::Done,
-                    Err(error) if error.kind() == Kind::CheckpointMoved => Attempt::Moved,
-                    Err(error) => Attempt::Unavailable(error),
+                    Ok(_) => AttemptOutcome::Done,
+                    Err(error) if error.kind() == ErrorKind::CheckpointMoved => {
+                        AttemptOutcome::Moved
+                    }
+                    Err(error) => AttemptOutcome::Unavailable(error),
                 }
             }
             _ => match wanted {
                 Some(wanted) => self.checkpoint_by_hand(wanted).await,
-                None => Attempt::Done,
+                None => AttemptOutcome::Done,
             },
         }
     }
 
-    async fn checkpoint_by_hand(&mut self, wanted: (i64, i64)) -> Attempt {
+    async fn checkpoint_by_hand(&mut self, wanted: (i64, i64)) -> AttemptOutcome {
         match self.checkpoint(wanted).await {
-            Ok(()) => Attempt::Done,
-            Err(error) if error.kind() == Kind::CheckpointMoved => Attempt::Moved,
+            Ok(()) => AttemptOutcome::Done,
+            Err(error) if error.kind() == ErrorKind::CheckpointMoved => AttemptOutcome::Moved,
             Err(error) => {
                 // The events are handled; a later checkpoint covers them.
                 self.report("write a checkpoint", &error, 0).await;
-                Attempt::Done
+                AttemptOutcome::Done
             }
         }
     }
 
     /// Writes the checkpoint if it is due.
-    pub(crate) async fn write_due(&mut self) -> Option<Next> {
+    pub(crate) async fn write_due(&mut self) -> Option<NextStep> {
         let due = self.progress.due(self.monotonic())?;
         match self.checkpoint(due).await {
             Ok(()) => None,
-            Err(error) if error.kind() == Kind::CheckpointMoved => Some(Next::FromCheckpoint),
+            Err(error) if error.kind() == ErrorKind::CheckpointMoved => {
+                Some(NextStep::FromCheckpoint)
+            }
             Err(error) => {
                 self.report("write a checkpoint", &error, 0).await;
-                self.pause(1).await.map(Next::Over)
+                self.pause(1).await.map(NextStep::Over)
             }
         }
     }
 
     pub(crate) async fn checkpoint(&mut self, to: (i64, i64)) -> Result<()> {
         let work = &self.work;
-        let condition = Condition::At(self.progress.checkpoint);
+        let condition = CheckpointCondition::At(self.progress.checkpoint);
         // By the cached id, not by name: another event hub may have the name by now.
         let command = advance(&work.known, &work.group, to, condition);
         work.hubs
@@ -209,7 +216,12 @@ impl<H: Handler> Pump<H> {
 
     /// Stores an event as a dead letter, and with exactly-once moves the checkpoint in
     /// the same commit.
-    async fn park(&mut self, event: &Received, attempts: u32, reason: &str) -> Option<Next> {
+    async fn park(
+        &mut self,
+        event: &ReceivedEvent,
+        attempts: u32,
+        reason: &str,
+    ) -> Option<NextStep> {
         let place = (event.sequence, event.offset);
         let is_once = matches!(self.work.options.guarantee, Guarantee::ExactlyOnce(_));
         loop {
@@ -223,28 +235,27 @@ impl<H: Handler> Pump<H> {
                 Ok(()) => break,
                 Err(error) => error,
             };
-            if error.kind() == Kind::CheckpointMoved {
-                return Some(Next::FromCheckpoint);
+            if error.kind() == ErrorKind::CheckpointMoved {
+                return Some(NextStep::FromCheckpoint);
             }
             self.report("store a dead letter", &error, attempts).await;
             if let Some(why) = self.pause(1).await {
-                return Some(Next::Over(why));
+                return Some(NextStep::Over(why));
             }
         }
         self.next = Some(place.0 + 1);
-        match is_once {
-            true => self.progress.written(place.0),
-            false => {
-                let now = self.monotonic();
-                self.progress.handled(place, 1, now);
-            }
+        if is_once {
+            self.progress.written(place.0)
+        } else {
+            let now = self.monotonic();
+            self.progress.handled(place, 1, now);
         }
         None
     }
 
     async fn commit(&self, commands: Vec<Envelope>) -> Result<()> {
         let hubs = &self.work.hubs;
-        let place = hubs.place(&self.work.known, self.partition);
+        let place = hubs.hosting_partition(&self.work.known, self.partition);
         Ok(hubs.inner.router.commit(place, commands).await?)
     }
 
@@ -252,7 +263,7 @@ impl<H: Handler> Pump<H> {
     pub(crate) async fn handle_parked(&mut self) {
         let work = Arc::clone(&self.work);
         let (hub, group) = (&work.known.hub.name, &work.group);
-        let found = match work.hubs.parked(hub, group, self.partition, 0).await {
+        let found = match work.hubs.dead_letters(hub, group, self.partition, 0).await {
             Ok(found) => found,
             Err(error) => return self.report("read dead letters", &error, 0).await,
         };
@@ -264,9 +275,9 @@ impl<H: Handler> Pump<H> {
         }
     }
 
-    async fn retry_parked(&mut self, event: Parked) {
+    async fn retry_parked(&mut self, event: DeadLetter) {
         let work = Arc::clone(&self.work);
-        let received = [Received::parked(&event)];
+        let received = [ReceivedEvent::parked(&event)];
         let done = work.unpark(self.partition, event.sequence);
         let commands = {
             let done = done.clone();
@@ -274,15 +285,15 @@ impl<H: Handler> Pump<H> {
         };
         let guarantee = work.options.guarantee.clone();
         let outcome = match self.call(&guarantee, &received, commands).await {
-            Attempt::Done if matches!(guarantee, Guarantee::AtLeastOnce) => {
+            AttemptOutcome::Done if matches!(guarantee, Guarantee::AtLeastOnce) => {
                 match self.commit(vec![done]).await {
-                    Err(error) if error.kind() == Kind::CheckpointMoved => Ok(()),
+                    Err(error) if error.kind() == ErrorKind::CheckpointMoved => Ok(()),
                     committed => committed,
                 }
             }
-            Attempt::Done | Attempt::Moved => Ok(()),
-            Attempt::Unavailable(error) => Err(error),
-            Attempt::Failed(reason) => {
+            AttemptOutcome::Done | AttemptOutcome::Moved => Ok(()),
+            AttemptOutcome::Unavailable(error) => Err(error),
+            AttemptOutcome::Failed(reason) => {
                 let attempts = event.attempts + 1;
                 self.tell("replay a dead letter", reason.clone(), attempts)
                     .await;
@@ -298,7 +309,7 @@ impl<H: Handler> Pump<H> {
 }
 
 /// Whether a handler failed because a deadlock aborted its transaction.
-fn is_deadlock(failure: &Failure) -> bool {
+fn is_deadlock(failure: &HandlerError) -> bool {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&**failure);
     while let Some(error) = cause {
         if let Some(error) = error.downcast_ref::<StateError>() {

@@ -8,15 +8,15 @@ use futures_util::FutureExt;
 use steadfast_collections::{Replica, State, Tx};
 use steadfast_core::clock::Timestamp;
 
-use crate::batch::{Event, Publication};
-use crate::error::{Error, Kind, Result};
-use crate::position::Position;
+use crate::batch::{EventData, EventPublication};
+use crate::error::{Error, ErrorKind, Result};
+use crate::position::EventPosition;
 
 /// The error of a handler.
-pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+pub type HandlerError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The result of a handler.
-pub type Handled = std::result::Result<(), Failure>;
+pub type HandlerResult = std::result::Result<(), HandlerError>;
 
 /// Handles the events of a group; `docs/guides/events.md` has an example. One handler
 /// serves all partitions of a processor: its calls are sequential within a partition,
@@ -25,12 +25,12 @@ pub trait Handler: Send + Sync + 'static {
     /// Handles events of one partition, in order. Failed events are retried.
     fn handle(
         &self,
-        events: &[Received],
+        events: &[ReceivedEvent],
         context: &mut Context<'_>,
-    ) -> impl Future<Output = Handled> + Send;
+    ) -> impl Future<Output = HandlerResult> + Send;
 
     /// Called once before a partition's first event.
-    fn open(&self, _opening: &mut Opening) -> impl Future<Output = Handled> + Send {
+    fn open(&self, _opening: &mut PartitionStart) -> impl Future<Output = HandlerResult> + Send {
         async { Ok(()) }
     }
 
@@ -40,7 +40,7 @@ pub trait Handler: Send + Sync + 'static {
     }
 
     /// Called on every error. The processor continues.
-    fn error(&self, trouble: &Trouble) -> impl Future<Output = ()> + Send {
+    fn error(&self, trouble: &ProcessorError) -> impl Future<Output = ()> + Send {
         tracing::warn!(
             event = "processor.trouble",
             partition = ?trouble.partition,
@@ -54,7 +54,7 @@ pub trait Handler: Send + Sync + 'static {
 
 /// An event as delivered to a handler.
 #[derive(Clone, Debug)]
-pub struct Received {
+pub struct ReceivedEvent {
     pub sequence: i64,
     pub offset: i64,
     pub time: Timestamp,
@@ -62,8 +62,8 @@ pub struct Received {
     key: Option<Bytes>,
 }
 
-impl Received {
-    pub(crate) fn new(event: Event, publication: &Publication) -> Self {
+impl ReceivedEvent {
+    pub(crate) fn new(event: EventData, publication: &EventPublication) -> Self {
         Self {
             sequence: event.sequence,
             offset: event.offset,
@@ -73,7 +73,7 @@ impl Received {
         }
     }
 
-    pub(crate) fn parked(parked: &crate::parked::Parked) -> Self {
+    pub(crate) fn parked(parked: &crate::dead_letter::DeadLetter) -> Self {
         Self {
             sequence: parked.sequence,
             offset: parked.offset,
@@ -91,10 +91,10 @@ impl Received {
 
 /// The start of handling a partition.
 #[derive(Debug)]
-pub struct Opening {
+pub struct PartitionStart {
     pub partition: u32,
     /// The start position; the handler may change it.
-    pub start: Position,
+    pub start: EventPosition,
 }
 
 /// Why a partition is no longer handled.
@@ -108,7 +108,7 @@ pub enum CloseReason {
 
 /// An error in a processor.
 #[derive(Clone, Debug)]
-pub struct Trouble {
+pub struct ProcessorError {
     /// `None` if it concerns the whole processor.
     pub partition: Option<u32>,
     /// The operation that failed.
@@ -135,7 +135,7 @@ impl<'a> Context<'a> {
     }
 
     /// Requests a checkpoint at this event, written once the handler has succeeded.
-    pub fn checkpoint(&mut self, event: &Received) {
+    pub fn checkpoint(&mut self, event: &ReceivedEvent) {
         self.wanted = Some((event.sequence, event.offset));
     }
 
@@ -160,11 +160,11 @@ impl<'a> Context<'a> {
 
 fn not_transactional() -> Error {
     let words = "a processor has transactions with `Guarantee::ExactlyOnce` only; choose it";
-    Error::new(Kind::HandlerFailed, words)
+    Error::new(ErrorKind::HandlerFailed, words)
 }
 
 /// Turns a handler's panic into an error; the partition's task continues.
-pub(crate) async fn caught(handler: impl Future<Output = Handled>) -> Handled {
+pub(crate) async fn caught(handler: impl Future<Output = HandlerResult>) -> HandlerResult {
     match AssertUnwindSafe(handler).catch_unwind().await {
         Ok(outcome) => outcome,
         Err(panic) => {

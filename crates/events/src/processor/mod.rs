@@ -1,14 +1,17 @@
 //! Processors: members of a group that share its partitions.
 
 mod attempt;
-mod balance;
+mod balancer;
+mod checkpoint_policy;
 mod handler;
 mod options;
-mod progress;
 mod pump;
-mod work;
+mod shared;
 
-pub use balance::Processor;
-pub use handler::{CloseReason, Context, Failure, Handled, Handler, Opening, Received, Trouble};
+pub use balancer::Processor;
+pub use checkpoint_policy::CheckpointPolicy;
+pub use handler::{
+    CloseReason, Context, Handler, HandlerError, HandlerResult, PartitionStart, ProcessorError,
+    ReceivedEvent,
+};
 pub use options::{Guarantee, ProcessorOptions};
-pub use progress::Every;

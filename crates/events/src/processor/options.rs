@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use steadfast_core::clock::{Clock, SystemClock};
-use steadfast_ownership::strategy::{Strategy, Timing};
-use steadfast_partition::Replicas;
+use steadfast_ownership::strategy::{GroupTiming, Strategy};
+use steadfast_partition::CollectionReplicas;
 
-use crate::position::Position;
-use crate::processor::progress::Every;
+use crate::position::EventPosition;
+use crate::processor::checkpoint_policy::CheckpointPolicy;
 
 /// The delivery guarantee for the effects of a handler.
 #[derive(Clone)]
@@ -18,7 +18,7 @@ pub enum Guarantee {
     AtLeastOnce,
     /// The handler's writes to collections in its transaction happen once:
     /// the checkpoint is part of the same commit.
-    ExactlyOnce(Arc<Replicas>),
+    ExactlyOnce(Arc<CollectionReplicas>),
 }
 
 /// Options of a processor; every value has a default.
@@ -29,16 +29,16 @@ pub struct ProcessorOptions {
     /// How eagerly it claims partitions: `Strategy::BALANCED`, `Strategy::GREEDY` ..
     pub strategy: Strategy,
     /// The interval of the balancing cycle, and when ownerships expire.
-    pub timing: Timing,
+    pub timing: GroupTiming,
     pub guarantee: Guarantee,
     /// When it writes checkpoints; with exactly-once, each batch does.
-    pub checkpoint: Every,
+    pub checkpoint: CheckpointPolicy,
     /// Maximum events per call of the handler; 1 for one by one.
     pub batch: usize,
     /// Where to start in a partition without a checkpoint.
-    pub start: Position,
+    pub start: EventPosition,
     /// The start position of individual partitions.
-    pub starts: BTreeMap<u32, Position>,
+    pub starts: BTreeMap<u32, EventPosition>,
     /// After this many failed attempts an event becomes a dead letter; `None`: never.
     pub attempts: Option<u32>,
     /// The wait after the first failed attempt; it doubles with each further one.
@@ -52,11 +52,11 @@ impl Default for ProcessorOptions {
         Self {
             owner: format!("{:032x}", fastrand::u128(..)),
             strategy: Strategy::GREEDY,
-            timing: Timing::new(Duration::from_secs(10), Duration::from_secs(30)),
+            timing: GroupTiming::new(Duration::from_secs(10), Duration::from_secs(30)),
             guarantee: Guarantee::AtLeastOnce,
-            checkpoint: Every::default(),
+            checkpoint: CheckpointPolicy::default(),
             batch: 256,
-            start: Position::Earliest,
+            start: EventPosition::Earliest,
             starts: BTreeMap::new(),
             attempts: None,
             pause: Duration::from_millis(100),
@@ -67,7 +67,7 @@ impl Default for ProcessorOptions {
 
 impl ProcessorOptions {
     /// Where to start in a partition without a checkpoint.
-    pub(crate) fn start_of(&self, partition: u32) -> Position {
+    pub(crate) fn start_of(&self, partition: u32) -> EventPosition {
         self.starts.get(&partition).copied().unwrap_or(self.start)
     }
 

@@ -11,17 +11,17 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::sync::{Notify, watch};
 
-use crate::attach::Attach;
-use crate::batch::Publication;
-use crate::error::{Error, Kind, Result};
-use crate::position::Position;
-use crate::processor::handler::{CloseReason, Handler, Opening, Received, caught};
-use crate::processor::progress::Progress;
-use crate::processor::work::Work;
-use crate::reader::Reader;
+use crate::batch::EventPublication;
+use crate::error::{Error, ErrorKind, Result};
+use crate::position::EventPosition;
+use crate::processor::checkpoint_policy::CheckpointProgress;
+use crate::processor::handler::{CloseReason, Handler, PartitionStart, ReceivedEvent, caught};
+use crate::processor::shared::ProcessorShared;
+use crate::reader::PartitionReader;
+use crate::reader_options::ReaderOptions;
 
 /// The next step of a partition's task.
-pub(crate) enum Next {
+pub(crate) enum NextStep {
     /// Stop.
     Over(CloseReason),
     /// Continue reading from the current position.
@@ -31,36 +31,36 @@ pub(crate) enum Next {
 }
 
 /// What ended a wait.
-enum Woken {
+enum WakeReason {
     Ended,
-    Rung,
+    Bell,
     Due,
     Events(Result<()>),
 }
 
-pub(crate) struct Pump<H> {
-    pub(crate) work: Arc<Work<H>>,
+pub(crate) struct PartitionPump<H> {
+    pub(crate) work: Arc<ProcessorShared<H>>,
     pub(crate) partition: u32,
     pub(crate) scope: Arc<str>,
     pub(crate) ended: watch::Receiver<Option<CloseReason>>,
     /// Notified when dead letters are to be replayed.
     pub(crate) bell: Arc<Notify>,
-    pub(crate) progress: Progress,
+    pub(crate) progress: CheckpointProgress,
     /// The sequence number of the next event, once known.
     pub(crate) next: Option<i64>,
 }
 
 /// Handles a partition until the task is stopped or the partition is lost.
 pub(crate) async fn run<H: Handler>(
-    work: Arc<Work<H>>,
+    work: Arc<ProcessorShared<H>>,
     partition: u32,
     ended: watch::Receiver<Option<CloseReason>>,
 ) {
-    let spot = work.hubs.spot(&work.known, &work.group, partition);
-    let bell = work.hubs.inner.live.hang_bell(&spot);
-    let mut pump = Pump {
+    let spot = work.hubs.reader_key(&work.known, &work.group, partition);
+    let bell = work.hubs.inner.live.add_bell(&spot);
+    let mut pump = PartitionPump {
         scope: work.scope(partition).into(),
-        progress: Progress::new(work.options.checkpoint, -1),
+        progress: CheckpointProgress::new(work.options.checkpoint, -1),
         work,
         partition,
         ended,
@@ -81,10 +81,10 @@ pub(crate) async fn run<H: Handler>(
             "a close handler panicked",
         );
     }
-    pump.work.hubs.inner.live.take_bell(&spot, &pump.bell);
+    pump.work.hubs.inner.live.remove_bell(&spot, &pump.bell);
 }
 
-impl<H: Handler> Pump<H> {
+impl<H: Handler> PartitionPump<H> {
     async fn serve(&mut self) -> CloseReason {
         let mut attempts = 0;
         let start = loop {
@@ -102,16 +102,16 @@ impl<H: Handler> Pump<H> {
         let mut failures = 0;
         loop {
             let position = match self.next {
-                Some(next) => Position::Sequence {
+                Some(next) => EventPosition::Sequence {
                     sequence: next - 1,
                     inclusive: false,
                 },
                 None => start,
             };
             match self.read(position, &mut failures).await {
-                Next::Over(why) => return why,
-                Next::Again => {}
-                Next::FromCheckpoint => match self.look_up().await {
+                NextStep::Over(why) => return why,
+                NextStep::Again => {}
+                NextStep::FromCheckpoint => match self.look_up().await {
                     Ok(checkpoint) => self.next = checkpoint.map(|sequence| sequence + 1),
                     Err(error) => self.report("read the checkpoint", &error, 0).await,
                 },
@@ -120,21 +120,21 @@ impl<H: Handler> Pump<H> {
     }
 
     /// Determines the start position, and calls the open handler.
-    async fn open(&mut self) -> Result<Position> {
+    async fn open(&mut self) -> Result<EventPosition> {
         let checkpoint = self.look_up().await?;
         let start = match checkpoint {
-            Some(sequence) => Position::Sequence {
+            Some(sequence) => EventPosition::Sequence {
                 sequence,
                 inclusive: false,
             },
             None => self.work.options.start_of(self.partition),
         };
-        let mut opening = Opening {
+        let mut opening = PartitionStart {
             partition: self.partition,
             start,
         };
         let opened = caught(self.work.handler.open(&mut opening)).await;
-        opened.map_err(|failure| Error::new(Kind::HandlerFailed, failure.to_string()))?;
+        opened.map_err(|failure| Error::new(ErrorKind::HandlerFailed, failure.to_string()))?;
         Ok(opening.start)
     }
 
@@ -146,14 +146,17 @@ impl<H: Handler> Pump<H> {
             .checkpoint_of(&work.known, &work.group, self.partition);
         let found = found.await?;
         let sequence = found.map(|checkpoint| checkpoint.sequence);
-        self.progress = Progress::new(work.options.checkpoint, sequence.unwrap_or(-1));
+        self.progress = CheckpointProgress::new(work.options.checkpoint, sequence.unwrap_or(-1));
         Ok(sequence)
     }
 
     /// Attaches a reader and handles its events.
-    async fn read(&mut self, position: Position, failures: &mut u32) -> Next {
+    async fn read(&mut self, position: EventPosition, failures: &mut u32) -> NextStep {
         let owner = &self.work.options.owner;
-        let attach = Attach::at(position).epoch(0).named(owner).owned_by(owner);
+        let attach = ReaderOptions::at(position)
+            .epoch(0)
+            .named(owner)
+            .owned_by(owner);
         let (hub, group) = (&self.work.known.hub.name, &self.work.group);
         let attached = async {
             self.work.check().await?;
@@ -178,20 +181,20 @@ impl<H: Handler> Pump<H> {
     }
 
     /// Recovers from a failed read.
-    async fn recover(&mut self, error: Error, failures: u32) -> Next {
+    async fn recover(&mut self, error: Error, failures: u32) -> NextStep {
         if let Some(why) = *self.ended.borrow() {
-            return Next::Over(why);
+            return NextStep::Over(why);
         }
         match error.kind() {
-            Kind::CheckpointMoved => return Next::FromCheckpoint,
+            ErrorKind::CheckpointMoved => return NextStep::FromCheckpoint,
             // The next cycle stops the whole processor.
-            Kind::HubNotFound | Kind::GroupNotFound => {
-                return Next::Over(CloseReason::OwnershipLost);
+            ErrorKind::HubNotFound | ErrorKind::GroupNotFound => {
+                return NextStep::Over(CloseReason::OwnershipLost);
             }
-            Kind::Displaced if !self.is_owner().await => {
-                return Next::Over(CloseReason::OwnershipLost);
+            ErrorKind::Displaced if !self.is_owner().await => {
+                return NextStep::Over(CloseReason::OwnershipLost);
             }
-            Kind::PositionBeyondEnd => {
+            ErrorKind::PositionBeyondEnd => {
                 // The stream was lost, and numbers restart from the beginning.
                 self.report("start behind the last event", &error, failures)
                     .await;
@@ -200,8 +203,8 @@ impl<H: Handler> Pump<H> {
             _ => self.report("read", &error, failures).await,
         }
         match self.pause(failures).await {
-            Some(why) => Next::Over(why),
-            None => Next::Again,
+            Some(why) => NextStep::Over(why),
+            None => NextStep::Again,
         }
     }
 
@@ -229,35 +232,35 @@ impl<H: Handler> Pump<H> {
     }
 
     /// Handles a reader's events until it is interrupted.
-    async fn follow(&mut self, reader: &mut Reader) -> Result<Next> {
+    async fn follow(&mut self, reader: &mut PartitionReader) -> Result<NextStep> {
         let mut current = None;
         let mut events = Vec::new();
         loop {
             if let Some(why) = *self.ended.borrow() {
-                return Ok(Next::Over(why));
+                return Ok(NextStep::Over(why));
             }
             let due = self.progress.due_in(self.monotonic());
             let most = self.work.options.batch;
             let woken = tokio::select! {
                 biased;
-                _ = self.ended.wait_for(Option::is_some) => Woken::Ended,
-                () = self.bell.notified() => Woken::Rung,
-                () = sleep(due) => Woken::Due,
-                found = gather(reader, &mut current, &mut events, most) => Woken::Events(found),
+                _ = self.ended.wait_for(Option::is_some) => WakeReason::Ended,
+                () = self.bell.notified() => WakeReason::Bell,
+                () = sleep(due) => WakeReason::Due,
+                found = gather(reader, &mut current, &mut events, most) => WakeReason::Events(found),
             };
             match woken {
-                Woken::Events(found) => found?,
-                Woken::Rung => self.handle_parked().await,
-                Woken::Due => {
+                WakeReason::Events(found) => found?,
+                WakeReason::Bell => self.handle_parked().await,
+                WakeReason::Due => {
                     if let Some(next) = self.write_due().await {
                         return Ok(next);
                     }
                     continue;
                 }
                 // The processor was dropped.
-                Woken::Ended => {
+                WakeReason::Ended => {
                     let why = *self.ended.borrow();
-                    return Ok(Next::Over(why.unwrap_or(CloseReason::Shutdown)));
+                    return Ok(NextStep::Over(why.unwrap_or(CloseReason::Shutdown)));
                 }
             }
             if let Some(next) = self.handle(&events).await {
@@ -294,9 +297,9 @@ impl<H: Handler> Pump<H> {
 /// Waits for an event, and collects further available ones. Cancel-safe while it
 /// waits.
 async fn gather(
-    reader: &mut Reader,
-    current: &mut Option<Publication>,
-    events: &mut Vec<Received>,
+    reader: &mut PartitionReader,
+    current: &mut Option<EventPublication>,
+    events: &mut Vec<ReceivedEvent>,
     most: usize,
 ) -> Result<()> {
     loop {
@@ -305,15 +308,16 @@ async fn gather(
                 let Some(event) = publication.next_event()? else {
                     break;
                 };
-                events.push(Received::new(event, publication));
+                events.push(ReceivedEvent::new(event, publication));
             }
         }
         if events.len() >= most.max(1) {
             return Ok(());
         }
-        let more = match events.is_empty() {
-            true => Some(reader.next().await?),
-            false => reader.try_next().await?,
+        let more = if events.is_empty() {
+            Some(reader.next().await?)
+        } else {
+            reader.try_next().await?
         };
         match more {
             Some(publication) => *current = Some(publication),

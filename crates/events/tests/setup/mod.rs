@@ -6,9 +6,13 @@ use std::sync::Arc;
 
 use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_core::id::Owner;
-use steadfast_events::{Attach, Batch, Event, EventHubs, Position, Reader, Sealer};
-use steadfast_partition::{Alone, Idle, Options, Replicas, Router, Runtime, Services, Space};
-use steadfast_storage::local::{self, Local};
+use steadfast_events::{
+    EventData, EventDataBatch, EventHubs, EventPosition, PartitionReader, ReaderOptions, Sealer,
+};
+use steadfast_partition::{
+    CollectionReplicas, NoopPerformer, Options, Router, Runtime, Services, SingleNode, Space,
+};
+use steadfast_storage::local::{self, LocalEngine};
 use steadfast_storage::{Engine, Store};
 use tempfile::TempDir;
 
@@ -16,7 +20,7 @@ pub(crate) const PARTITIONS: u16 = 8;
 
 pub(crate) struct Node {
     pub(crate) hubs: EventHubs,
-    pub(crate) replicas: Arc<Replicas>,
+    pub(crate) replicas: Arc<CollectionReplicas>,
     pub(crate) runtime: Runtime,
     pub(crate) store: Arc<Store>,
     pub(crate) folder: Option<TempDir>,
@@ -66,10 +70,10 @@ async fn open_services(folder: &Path, clock: Arc<dyn Clock>, services: Services)
         incarnation: fastrand::u128(..),
     };
     let space = Space::open(&*engine, wanted).await.unwrap();
-    let router = Arc::new(Router::new(Arc::new(Alone)));
+    let router = Arc::new(Router::new(Arc::new(SingleNode)));
     let options = Options {
         services,
-        performer: Arc::new(Idle),
+        performer: Arc::new(NoopPerformer),
         router: Arc::clone(&router),
         clock,
     };
@@ -77,7 +81,7 @@ async fn open_services(folder: &Path, clock: Arc<dyn Clock>, services: Services)
     runtime.serve_all().await.unwrap();
     Node {
         hubs: EventHubs::new(&runtime),
-        replicas: Arc::new(Replicas::new(router, Default::default())),
+        replicas: Arc::new(CollectionReplicas::new(router, Default::default())),
         runtime,
         store,
         folder: None,
@@ -85,10 +89,10 @@ async fn open_services(folder: &Path, clock: Arc<dyn Clock>, services: Services)
 }
 
 /// Opens a folder as soon as tasks of a node that has just ended have let go of it.
-async fn when_free(folder: &Path, options: &local::Options) -> Local {
+async fn when_free(folder: &Path, options: &local::Options) -> LocalEngine {
     let opening = async {
         loop {
-            match Local::open(folder, options) {
+            match LocalEngine::open(folder, options) {
                 Ok(engine) => return engine,
                 Err(error) if error.code().0 == "STF-2001" => {
                     tokio::time::sleep(std::time::Duration::from_millis(10)).await;
@@ -128,25 +132,30 @@ impl Node {
         }
     }
 
-    pub(crate) async fn read(&self, hub: &str, partition: u32, start: Position) -> Reader {
-        let attach = Attach::at(start);
+    pub(crate) async fn read(
+        &self,
+        hub: &str,
+        partition: u32,
+        start: EventPosition,
+    ) -> PartitionReader {
+        let attach = ReaderOptions::at(start);
         let reader = self.hubs.reader(hub, "$Default", partition, attach);
         reader.await.unwrap()
     }
 
     /// Everything that is in a partition now.
-    pub(crate) async fn all(&self, hub: &str, partition: u32) -> Vec<Event> {
-        let reader = self.read(hub, partition, Position::Earliest).await;
+    pub(crate) async fn all(&self, hub: &str, partition: u32) -> Vec<EventData> {
+        let reader = self.read(hub, partition, EventPosition::Earliest).await;
         rest(reader).await
     }
 }
 
-pub(crate) fn one(body: &str) -> Batch {
-    Batch::of(body.as_bytes()).unwrap()
+pub(crate) fn one(body: &str) -> EventDataBatch {
+    EventDataBatch::of(body.as_bytes()).unwrap()
 }
 
 /// Everything up to the end.
-pub(crate) async fn rest(mut reader: Reader) -> Vec<Event> {
+pub(crate) async fn rest(mut reader: PartitionReader) -> Vec<EventData> {
     let mut events = Vec::new();
     while let Some(mut publication) = reader.try_next().await.unwrap() {
         while let Some(event) = publication.next_event().unwrap() {
@@ -156,7 +165,7 @@ pub(crate) async fn rest(mut reader: Reader) -> Vec<Event> {
     events
 }
 
-pub(crate) fn bodies(events: &[Event]) -> Vec<String> {
-    let text = |event: &Event| String::from_utf8(event.body.to_vec()).unwrap();
+pub(crate) fn bodies(events: &[EventData]) -> Vec<String> {
+    let text = |event: &EventData| String::from_utf8(event.body.to_vec()).unwrap();
     events.iter().map(text).collect()
 }

@@ -15,15 +15,15 @@ pub(super) const BLOCK_BYTES: usize = 512;
 const MAX_VERSIONS: usize = 64;
 
 #[derive(Default)]
-pub(super) struct Content {
+pub(super) struct DiskFileContent {
     live: Vec<u8>,
     durable_size: usize,
-    dirty: BTreeMap<usize, Vec<Version>>,
-    changes: Vec<Change>,
+    dirty: BTreeMap<usize, Vec<BlockVersion>>,
+    changes: Vec<ContentChange>,
 }
 
 /// What a block held before one operation.
-struct Version {
+struct BlockVersion {
     operation: u64,
     shortened: bool,
     /// None where the block was all zeros or beyond the end.
@@ -32,7 +32,7 @@ struct Version {
 
 /// One write or change of size since the last sync.
 #[derive(Clone, Copy)]
-pub(super) struct Change {
+pub(super) struct ContentChange {
     pub(super) operation: u64,
     pub(super) first_block: usize,
     pub(super) blocks: usize,
@@ -58,13 +58,13 @@ pub(super) enum Size {
     Between(f64),
 }
 
-impl Content {
+impl DiskFileContent {
     /// Bytes that are all durable.
-    pub(super) fn durable(bytes: Vec<u8>) -> Content {
-        Content {
+    pub(super) fn durable(bytes: Vec<u8>) -> DiskFileContent {
+        DiskFileContent {
             durable_size: bytes.len(),
             live: bytes,
-            ..Content::default()
+            ..DiskFileContent::default()
         }
     }
 
@@ -78,7 +78,7 @@ impl Content {
         &self.live[start..end]
     }
 
-    pub(super) fn changes(&self) -> &[Change] {
+    pub(super) fn changes(&self) -> &[ContentChange] {
         &self.changes
     }
 
@@ -173,7 +173,7 @@ impl Content {
         self.live
     }
 
-    fn restore(&mut self, block: usize, version: &Version) {
+    fn restore(&mut self, block: usize, version: &BlockVersion) {
         let start = block * BLOCK_BYTES;
         if start >= self.live.len() {
             return;
@@ -219,7 +219,7 @@ impl Content {
             bytes
         });
         let versions = self.dirty.entry(block).or_default();
-        versions.push(Version {
+        versions.push(BlockVersion {
             operation,
             shortened,
             before,
@@ -230,7 +230,7 @@ impl Content {
     }
 
     fn note(&mut self, operation: u64, first_block: usize, blocks: usize, shortened: bool) {
-        self.changes.push(Change {
+        self.changes.push(ContentChange {
             operation,
             first_block,
             blocks,
@@ -240,7 +240,7 @@ impl Content {
     }
 }
 
-impl Change {
+impl ContentChange {
     pub(super) fn touches(&self, block: usize) -> bool {
         (self.first_block..self.first_block + self.blocks).contains(&block)
     }
@@ -251,7 +251,7 @@ impl Change {
 }
 
 /// Moves a moment to where all shortenings before `until` are done and no later one is.
-fn within_shortenings(versions: &[Version], moment: u64, until: u64) -> u64 {
+fn within_shortenings(versions: &[BlockVersion], moment: u64, until: u64) -> u64 {
     let shortenings = versions.iter().filter(|version| version.shortened);
     let (mut earliest, mut latest) = (0, u64::MAX);
     for version in shortenings {
@@ -265,7 +265,7 @@ fn within_shortenings(versions: &[Version], moment: u64, until: u64) -> u64 {
 }
 
 /// Forgets every second version, but never the first or one before a shortening.
-fn thin(versions: &mut Vec<Version>) {
+fn thin(versions: &mut Vec<BlockVersion>) {
     let mut index = 0;
     versions.retain(|version| {
         index += 1;

@@ -9,17 +9,17 @@ use std::ops::RangeInclusive;
 
 use fastrand::Rng;
 
-use super::content::{Change, Content, Size, Survival};
-use super::folder::{Entries, Folder, Inode};
-use super::tree::{Body, Place, ROOT, Tree};
+use super::content::{ContentChange, DiskFileContent, Size, Survival};
+use super::folder::{DiskFolder, FolderEntries, Inode};
+use super::tree::{NodeBody, ROOT, RenameEnd, Tree};
 
 /// The disk after a power cut, all of it durable, under new inode numbers.
 pub(super) fn power_cut(mut tree: Tree, seed: u64) -> Tree {
     // The kernel tells late that a handle is closed, so handles must not matter.
     tree.close_all();
     let mut rng = Rng::with_seed(seed);
-    let history = History::of(&tree);
-    let style = Style::choose(&mut rng, &history, true);
+    let history = UnsyncedHistory::of(&tree);
+    let style = SurvivalStyle::choose(&mut rng, &history, true);
     settle_entries(&mut tree, &mut rng, &history);
     let mut image = Image {
         after: Tree::empty(Some(&tree)),
@@ -34,16 +34,16 @@ pub(super) fn power_cut(mut tree: Tree, seed: u64) -> Tree {
 }
 
 /// Operations that no sync has made durable.
-struct History {
+struct UnsyncedHistory {
     /// All of them, in order.
     operations: Vec<u64>,
     /// Writes of more than one block.
-    wide: Vec<Change>,
+    wide: Vec<ContentChange>,
 }
 
 /// How the blocks of files survive.
 #[derive(Clone, Copy)]
-enum Style {
+enum SurvivalStyle {
     /// Everything reached the disk.
     All,
     /// Nothing did.
@@ -55,7 +55,7 @@ enum Style {
     /// Only blocks written from this moment on: the disk reordered.
     Last(u64),
     /// What was written before this write, and some of its blocks.
-    Torn(Change, Tear),
+    Torn(ContentChange, Tear),
     /// Each file in a style of its own.
     Mixed,
 }
@@ -74,14 +74,14 @@ struct Image {
     after: Tree,
     visited: HashSet<Inode>,
     rng: Rng,
-    history: History,
-    style: Style,
+    history: UnsyncedHistory,
+    style: SurvivalStyle,
 }
 
-impl History {
-    fn of(tree: &Tree) -> History {
+impl UnsyncedHistory {
+    fn of(tree: &Tree) -> UnsyncedHistory {
         let mut operations = Vec::new();
-        let mut wide: Vec<Change> = Vec::new();
+        let mut wide: Vec<ContentChange> = Vec::new();
         for inode in tree.inodes() {
             if let Ok(file) = tree.file(inode) {
                 operations.extend(file.changes().iter().map(|change| change.operation));
@@ -93,7 +93,7 @@ impl History {
         }
         operations.sort_unstable();
         wide.sort_unstable_by_key(|change| change.operation);
-        History { operations, wide }
+        UnsyncedHistory { operations, wide }
     }
 
     /// A moment before any of the operations or after all of them.
@@ -110,43 +110,44 @@ impl History {
     }
 }
 
-impl Style {
-    fn choose(rng: &mut Rng, history: &History, mixed: bool) -> Style {
+impl SurvivalStyle {
+    fn choose(rng: &mut Rng, history: &UnsyncedHistory, mixed: bool) -> SurvivalStyle {
         match rng.u8(..if mixed { 14 } else { 12 }) {
-            0 => Style::All,
-            1 => Style::None,
-            2..=4 => Style::Each(probability(rng)),
-            5..=7 => Style::Prefix(history.moment(rng)),
-            8..=9 => Style::Last(history.late_moment(rng)),
-            10..=11 => Style::choose_torn(rng, history),
-            _ => Style::Mixed,
+            0 => SurvivalStyle::All,
+            1 => SurvivalStyle::None,
+            2..=4 => SurvivalStyle::Each(probability(rng)),
+            5..=7 => SurvivalStyle::Prefix(history.moment(rng)),
+            8..=9 => SurvivalStyle::Last(history.late_moment(rng)),
+            10..=11 => SurvivalStyle::choose_torn(rng, history),
+            _ => SurvivalStyle::Mixed,
         }
     }
 
     /// The moment to which a block returns that was last changed at the end of the range.
     fn moment(self, block: usize, changed: RangeInclusive<u64>, rng: &mut Rng) -> u64 {
         match self {
-            Style::All => u64::MAX,
-            Style::None | Style::Mixed => 0,
-            Style::Each(probability) if rng.f64() < probability => u64::MAX,
-            Style::Each(_) if rng.u8(..4) == 0 => rng.u64(changed),
-            Style::Each(_) => 0,
-            Style::Prefix(moment) => moment,
-            Style::Last(moment) if *changed.end() >= moment => u64::MAX,
-            Style::Last(_) => 0,
-            Style::Torn(change, tear) => {
+            SurvivalStyle::All => u64::MAX,
+            SurvivalStyle::None | SurvivalStyle::Mixed => 0,
+            SurvivalStyle::Each(probability) if rng.f64() < probability => u64::MAX,
+            SurvivalStyle::Each(_) if rng.u8(..4) == 0 => rng.u64(changed),
+            SurvivalStyle::Each(_) => 0,
+            SurvivalStyle::Prefix(moment) => moment,
+            SurvivalStyle::Last(moment) if *changed.end() >= moment => u64::MAX,
+            SurvivalStyle::Last(_) => 0,
+            SurvivalStyle::Torn(change, tear) => {
                 change.operation + u64::from(tear.keeps(change, block, rng))
             }
         }
     }
 
-    fn choose_torn(rng: &mut Rng, history: &History) -> Style {
+    fn choose_torn(rng: &mut Rng, history: &UnsyncedHistory) -> SurvivalStyle {
         let Some(last) = history.wide.last() else {
-            return Style::Each(probability(rng));
+            return SurvivalStyle::Each(probability(rng));
         };
-        let change = *match rng.bool() {
-            true => last,
-            false => rng.choice(&history.wide).unwrap_or(last),
+        let change = *if rng.bool() {
+            last
+        } else {
+            rng.choice(&history.wide).unwrap_or(last)
         };
         let split = change.first_block + rng.usize(1..change.blocks);
         let tear = match rng.u8(..3) {
@@ -154,7 +155,7 @@ impl Style {
             1 => Tear::From(split),
             _ => Tear::Some,
         };
-        Style::Torn(change, tear)
+        SurvivalStyle::Torn(change, tear)
     }
 }
 
@@ -162,12 +163,12 @@ impl Image {
     /// Moves what survives of a folder into an empty one.
     fn fill(&mut self, source: Inode, target: Inode) {
         self.visited.insert(source);
-        let Some(Body::Folder(folder)) = self.before.take(source).map(|node| node.body) else {
+        let Some(NodeBody::Folder(folder)) = self.before.take(source).map(|node| node.body) else {
             return;
         };
-        let mut entries = Entries::new();
+        let mut entries = FolderEntries::new();
         for (name, child) in folder.into_durable() {
-            let place = Place {
+            let place = RenameEnd {
                 folder: target,
                 name: &name,
             };
@@ -176,29 +177,31 @@ impl Image {
             }
         }
         if let Ok(folder) = self.after.folder_mut(target) {
-            *folder = Folder::durable(entries);
+            *folder = DiskFolder::durable(entries);
         }
     }
 
-    fn child(&mut self, inode: Inode, place: Place<'_>) -> Option<Inode> {
+    fn child(&mut self, inode: Inode, place: RenameEnd<'_>) -> Option<Inode> {
         let mode = self.before.node(inode).ok()?.mode;
         if self.before.folder(inode).is_ok() {
             if self.visited.contains(&inode) {
                 return None;
             }
-            let moved = self.after.add(mode, Body::Folder(Folder::default()), place);
+            let moved = self
+                .after
+                .add(mode, NodeBody::Folder(DiskFolder::default()), place);
             self.fill(inode, moved);
             return Some(moved);
         }
         let content = std::mem::take(self.before.file_mut(inode).ok()?);
         let bytes = self.file(content);
-        let body = Body::File(Content::durable(bytes));
+        let body = NodeBody::File(DiskFileContent::durable(bytes));
         Some(self.after.add(mode, body, place))
     }
 
-    fn file(&mut self, content: Content) -> Vec<u8> {
+    fn file(&mut self, content: DiskFileContent) -> Vec<u8> {
         let style = match self.style {
-            Style::Mixed => Style::choose(&mut self.rng, &self.history, false),
+            SurvivalStyle::Mixed => SurvivalStyle::choose(&mut self.rng, &self.history, false),
             style => style,
         };
         survive(content, style, &mut self.rng)
@@ -206,7 +209,7 @@ impl Image {
 }
 
 /// Chooses for each folder which prefix of its operations survives.
-fn settle_entries(tree: &mut Tree, rng: &mut Rng, history: &History) {
+fn settle_entries(tree: &mut Tree, rng: &mut Rng, history: &UnsyncedHistory) {
     let style = rng.u8(..6);
     let common = history.moment(rng);
     let mut moments = HashMap::new();
@@ -248,7 +251,7 @@ fn first_half_rename(tree: &Tree, moments: &HashMap<Inode, u64>) -> Option<(Inod
     })
 }
 
-fn survive(content: Content, style: Style, rng: &mut Rng) -> Vec<u8> {
+fn survive(content: DiskFileContent, style: SurvivalStyle, rng: &mut Rng) -> Vec<u8> {
     let between = shortening_moment(&content, rng);
     let part = match rng.u8(..4) {
         0 => 0.0,
@@ -256,12 +259,12 @@ fn survive(content: Content, style: Style, rng: &mut Rng) -> Vec<u8> {
         _ => rng.f64(),
     };
     let (shortened_until, size, extend) = match style {
-        Style::All => (u64::MAX, Size::Between(1.0), false),
-        Style::None | Style::Mixed => (0, Size::Between(0.0), false),
-        Style::Each(_) => (between, Size::Between(part), rng.bool()),
-        Style::Prefix(moment) => (moment, Size::At(moment), false),
-        Style::Last(_) => (between, Size::Between(part), true),
-        Style::Torn(change, _) => (change.operation, Size::At(change.operation), true),
+        SurvivalStyle::All => (u64::MAX, Size::Between(1.0), false),
+        SurvivalStyle::None | SurvivalStyle::Mixed => (0, Size::Between(0.0), false),
+        SurvivalStyle::Each(_) => (between, Size::Between(part), rng.bool()),
+        SurvivalStyle::Prefix(moment) => (moment, Size::At(moment), false),
+        SurvivalStyle::Last(_) => (between, Size::Between(part), true),
+        SurvivalStyle::Torn(change, _) => (change.operation, Size::At(change.operation), true),
     };
     let first = content.changes().first();
     let first = first.map_or(0, |change| change.operation);
@@ -274,7 +277,7 @@ fn survive(content: Content, style: Style, rng: &mut Rng) -> Vec<u8> {
 }
 
 impl Tear {
-    fn keeps(self, change: Change, block: usize, rng: &mut Rng) -> bool {
+    fn keeps(self, change: ContentChange, block: usize, rng: &mut Rng) -> bool {
         change.touches(block)
             && match self {
                 Tear::Before(split) => block < split,
@@ -285,7 +288,7 @@ impl Tear {
 }
 
 /// A moment between two operations that shortened the file, or after all of them.
-fn shortening_moment(content: &Content, rng: &mut Rng) -> u64 {
+fn shortening_moment(content: &DiskFileContent, rng: &mut Rng) -> u64 {
     let shortenings = content.changes().iter().filter(|change| change.shortens());
     let moments: Vec<_> = shortenings.map(|change| change.operation).collect();
     let position = rng.usize(..=moments.len());

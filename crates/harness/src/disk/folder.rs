@@ -8,17 +8,17 @@ use std::ffi::{OsStr, OsString};
 /// The number of a node: a file or folder.
 pub(super) type Inode = u64;
 
-pub(super) type Entries = BTreeMap<OsString, Inode>;
+pub(super) type FolderEntries = BTreeMap<OsString, Inode>;
 
 #[derive(Default)]
-pub(super) struct Folder {
-    live: Entries,
-    durable: Entries,
-    pending: Vec<Pending>,
+pub(super) struct DiskFolder {
+    live: FolderEntries,
+    durable: FolderEntries,
+    pending: Vec<PendingEntry>,
 }
 
 /// One operation on the entries that is not durable yet.
-pub(super) struct Pending {
+pub(super) struct PendingEntry {
     pub(super) operation: u64,
     /// The other folder of a rename between two folders.
     pub(super) peer: Option<Inode>,
@@ -28,10 +28,10 @@ pub(super) struct Pending {
 /// A name and what it stands for from now on.
 pub(super) type EntryChange = (OsString, Option<Inode>);
 
-impl Folder {
+impl DiskFolder {
     /// Entries that are all durable.
-    pub(super) fn durable(entries: Entries) -> Folder {
-        Folder {
+    pub(super) fn durable(entries: FolderEntries) -> DiskFolder {
+        DiskFolder {
             live: entries.clone(),
             durable: entries,
             pending: Vec::new(),
@@ -42,15 +42,15 @@ impl Folder {
         self.live.get(name).copied()
     }
 
-    pub(super) fn live(&self) -> &Entries {
+    pub(super) fn live(&self) -> &FolderEntries {
         &self.live
     }
 
-    pub(super) fn into_durable(self) -> Entries {
+    pub(super) fn into_durable(self) -> FolderEntries {
         self.durable
     }
 
-    pub(super) fn pending(&self) -> &[Pending] {
+    pub(super) fn pending(&self) -> &[PendingEntry] {
         &self.pending
     }
 
@@ -71,7 +71,7 @@ impl Folder {
         changes: Vec<EntryChange>,
     ) {
         apply(&mut self.live, &changes);
-        self.pending.push(Pending {
+        self.pending.push(PendingEntry {
             operation,
             peer,
             changes,
@@ -92,7 +92,7 @@ impl Folder {
     }
 }
 
-fn apply(entries: &mut Entries, changes: &[EntryChange]) {
+fn apply(entries: &mut FolderEntries, changes: &[EntryChange]) {
     for (name, inode) in changes {
         match inode {
             Some(inode) => entries.insert(name.clone(), *inode),

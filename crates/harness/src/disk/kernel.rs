@@ -19,14 +19,14 @@ use rustix::fs::FallocateFlags;
 
 use super::content::BLOCK_BYTES;
 use super::folder::Inode;
-use super::tree::{Body, Place, ROOT, Rename, Tree};
+use super::tree::{NodeBody, ROOT, Rename, RenameEnd, Tree};
 use super::volume::Volume;
 
 const NEVER_CACHED: Duration = Duration::ZERO;
 const MAX_WRITE_BYTES: u32 = 1 << 20;
 
 /// The volume as the kernel sees it.
-pub(super) struct Server {
+pub(super) struct KernelServer {
     volume: Arc<Mutex<Volume>>,
     listings: Mutex<Listings>,
 }
@@ -35,19 +35,19 @@ pub(super) struct Server {
 #[derive(Default)]
 struct Listings {
     last_handle: u64,
-    open: HashMap<u64, Vec<Listed>>,
+    open: HashMap<u64, Vec<FolderListing>>,
 }
 
-type Listed = (Inode, FileType, OsString);
+type FolderListing = (Inode, FileType, OsString);
 
 /// Syncs a file and answers its caller.
 pub(super) fn sync_file(volume: &mut Volume, inode: Inode, reply: ReplyEmpty) {
     answer(volume.sync_file(inode), reply);
 }
 
-impl Server {
-    pub(super) fn new(volume: Arc<Mutex<Volume>>) -> Server {
-        Server {
+impl KernelServer {
+    pub(super) fn new(volume: Arc<Mutex<Volume>>) -> KernelServer {
+        KernelServer {
             volume,
             listings: Mutex::default(),
         }
@@ -63,7 +63,7 @@ impl Server {
     }
 }
 
-impl Filesystem for Server {
+impl Filesystem for KernelServer {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         // The nearest possible size is as good.
         let _ = config.set_max_write(MAX_WRITE_BYTES);
@@ -334,8 +334,8 @@ impl Filesystem for Server {
     }
 }
 
-fn place(parent: INodeNo, name: &OsStr) -> Place<'_> {
-    Place {
+fn place(parent: INodeNo, name: &OsStr) -> RenameEnd<'_> {
+    RenameEnd {
         folder: parent.0,
         name,
     }
@@ -392,7 +392,7 @@ impl Listings {
     }
 }
 
-fn list(tree: &Tree, inode: Inode) -> Result<Vec<Listed>, Errno> {
+fn list(tree: &Tree, inode: Inode) -> Result<Vec<FolderListing>, Errno> {
     let mut entries = vec![
         (inode, FileType::Directory, OsString::from(".")),
         (ROOT, FileType::Directory, OsString::from("..")),
@@ -403,10 +403,10 @@ fn list(tree: &Tree, inode: Inode) -> Result<Vec<Listed>, Errno> {
     Ok(entries)
 }
 
-fn kind(body: &Body) -> FileType {
+fn kind(body: &NodeBody) -> FileType {
     match body {
-        Body::File(_) => FileType::RegularFile,
-        Body::Folder(_) => FileType::Directory,
+        NodeBody::File(_) => FileType::RegularFile,
+        NodeBody::Folder(_) => FileType::Directory,
     }
 }
 

@@ -9,7 +9,7 @@ use anyhow::{Context, anyhow};
 use fuser::{BackgroundSession, Config, MountOption};
 use rustix::mount::UnmountFlags;
 
-use super::kernel::{self, Server};
+use super::kernel::{self, KernelServer};
 use super::volume::Volume;
 
 const PREFIX: &str = "steadfast-disk";
@@ -40,7 +40,7 @@ impl FakeDisk {
             MountOption::NoAtime,
             MountOption::NoDev,
         ];
-        let session = fuser::spawn_mount(Server::new(volume.clone()), &path, &config)
+        let session = fuser::spawn_mount(KernelServer::new(volume.clone()), &path, &config)
             .context("mount the fake disk: run as root with /dev/fuse, or install `fuse3`")?;
         Ok(FakeDisk {
             path,
@@ -145,9 +145,10 @@ impl FakeDisk {
         let found = volume.tree.find(path);
         let file = found.and_then(|inode| volume.tree.file_mut(inode));
         let file = file.map_err(|error| anyhow!("{}: {error:?}", path.display()))?;
-        match file.flip(offset as usize) {
-            true => Ok(()),
-            false => Err(anyhow!("{} ends before {offset}", path.display())),
+        if file.flip(offset as usize) {
+            Ok(())
+        } else {
+            Err(anyhow!("{} ends before {offset}", path.display()))
         }
     }
 

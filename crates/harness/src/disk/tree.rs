@@ -10,8 +10,8 @@ use std::path::{Component, Path, PathBuf};
 
 use fuser::Errno;
 
-use super::content::Content;
-use super::folder::{EntryChange, Folder, Inode};
+use super::content::DiskFileContent;
+use super::folder::{DiskFolder, EntryChange, Inode};
 
 pub(super) const ROOT: Inode = 1;
 
@@ -19,25 +19,25 @@ pub(super) const ROOT: Inode = 1;
 const REMOVALS_PER_SWEEP: usize = 256;
 
 pub(super) struct Tree {
-    nodes: HashMap<Inode, Node>,
+    nodes: HashMap<Inode, TreeNode>,
     next_inode: Inode,
     removals: usize,
 }
 
-pub(super) struct Node {
+pub(super) struct TreeNode {
     pub(super) mode: u16,
     pub(super) handles: u32,
     /// Bytes set aside past the size.
     pub(super) reserved: u64,
-    pub(super) body: Body,
+    pub(super) body: NodeBody,
     linked: bool,
     parent: Inode,
     name: OsString,
 }
 
-pub(super) enum Body {
-    File(Content),
-    Folder(Folder),
+pub(super) enum NodeBody {
+    File(DiskFileContent),
+    Folder(DiskFolder),
 }
 
 /// Whether a rename may replace its target.
@@ -50,7 +50,7 @@ pub(super) enum Rename {
 
 /// One end of a rename: a folder and a name in it.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct RenameEnd<'a> {
     pub(super) folder: Inode,
     pub(super) name: &'a OsStr,
 }
@@ -58,7 +58,12 @@ pub(super) struct Place<'a> {
 impl Tree {
     /// An empty tree whose inode numbers start after those of an earlier one.
     pub(super) fn empty(earlier: Option<&Tree>) -> Tree {
-        let root = Node::new(0o755, Body::Folder(Folder::default()), ROOT, OsStr::new(""));
+        let root = TreeNode::new(
+            0o755,
+            NodeBody::Folder(DiskFolder::default()),
+            ROOT,
+            OsStr::new(""),
+        );
         Tree {
             nodes: HashMap::from([(ROOT, root)]),
             next_inode: earlier.map_or(ROOT + 1, |tree| tree.next_inode),
@@ -66,36 +71,36 @@ impl Tree {
         }
     }
 
-    pub(super) fn node(&self, inode: Inode) -> Result<&Node, Errno> {
+    pub(super) fn node(&self, inode: Inode) -> Result<&TreeNode, Errno> {
         self.nodes.get(&inode).ok_or(Errno::EIO)
     }
 
-    pub(super) fn node_mut(&mut self, inode: Inode) -> Result<&mut Node, Errno> {
+    pub(super) fn node_mut(&mut self, inode: Inode) -> Result<&mut TreeNode, Errno> {
         self.nodes.get_mut(&inode).ok_or(Errno::EIO)
     }
 
-    pub(super) fn file(&self, inode: Inode) -> Result<&Content, Errno> {
+    pub(super) fn file(&self, inode: Inode) -> Result<&DiskFileContent, Errno> {
         self.node(inode)?.file()
     }
 
-    pub(super) fn file_mut(&mut self, inode: Inode) -> Result<&mut Content, Errno> {
+    pub(super) fn file_mut(&mut self, inode: Inode) -> Result<&mut DiskFileContent, Errno> {
         match &mut self.node_mut(inode)?.body {
-            Body::File(content) => Ok(content),
-            Body::Folder(_) => Err(Errno::EISDIR),
+            NodeBody::File(content) => Ok(content),
+            NodeBody::Folder(_) => Err(Errno::EISDIR),
         }
     }
 
-    pub(super) fn folder(&self, inode: Inode) -> Result<&Folder, Errno> {
+    pub(super) fn folder(&self, inode: Inode) -> Result<&DiskFolder, Errno> {
         match &self.node(inode)?.body {
-            Body::Folder(folder) => Ok(folder),
-            Body::File(_) => Err(Errno::ENOTDIR),
+            NodeBody::Folder(folder) => Ok(folder),
+            NodeBody::File(_) => Err(Errno::ENOTDIR),
         }
     }
 
-    pub(super) fn folder_mut(&mut self, inode: Inode) -> Result<&mut Folder, Errno> {
+    pub(super) fn folder_mut(&mut self, inode: Inode) -> Result<&mut DiskFolder, Errno> {
         match &mut self.node_mut(inode)?.body {
-            Body::Folder(folder) => Ok(folder),
-            Body::File(_) => Err(Errno::ENOTDIR),
+            NodeBody::Folder(folder) => Ok(folder),
+            NodeBody::File(_) => Err(Errno::ENOTDIR),
         }
     }
 
@@ -142,10 +147,10 @@ impl Tree {
     }
 
     /// Adds a node that no entry stands for yet.
-    pub(super) fn add(&mut self, mode: u16, body: Body, place: Place<'_>) -> Inode {
+    pub(super) fn add(&mut self, mode: u16, body: NodeBody, place: RenameEnd<'_>) -> Inode {
         let inode = self.next_inode;
         self.next_inode += 1;
-        let node = Node::new(mode, body, place.folder, place.name);
+        let node = TreeNode::new(mode, body, place.folder, place.name);
         self.nodes.insert(inode, node);
         inode
     }
@@ -153,9 +158,9 @@ impl Tree {
     pub(super) fn create(
         &mut self,
         operation: u64,
-        place: Place<'_>,
+        place: RenameEnd<'_>,
         mode: u16,
-        body: Body,
+        body: NodeBody,
     ) -> Result<Inode, Errno> {
         if self.folder(place.folder)?.get(place.name).is_some() {
             return Err(Errno::EEXIST);
@@ -167,13 +172,17 @@ impl Tree {
         Ok(inode)
     }
 
-    pub(super) fn unlink(&mut self, operation: u64, place: Place<'_>) -> Result<(), Errno> {
+    pub(super) fn unlink(&mut self, operation: u64, place: RenameEnd<'_>) -> Result<(), Errno> {
         let inode = self.lookup(place.folder, place.name)?;
         self.file(inode)?;
         self.remove(operation, place, inode)
     }
 
-    pub(super) fn remove_folder(&mut self, operation: u64, place: Place<'_>) -> Result<(), Errno> {
+    pub(super) fn remove_folder(
+        &mut self,
+        operation: u64,
+        place: RenameEnd<'_>,
+    ) -> Result<(), Errno> {
         let inode = self.lookup(place.folder, place.name)?;
         if !self.folder(inode)?.live().is_empty() {
             return Err(Errno::ENOTEMPTY);
@@ -184,8 +193,8 @@ impl Tree {
     pub(super) fn rename(
         &mut self,
         operation: u64,
-        from: Place<'_>,
-        to: Place<'_>,
+        from: RenameEnd<'_>,
+        to: RenameEnd<'_>,
         mode: Rename,
     ) -> Result<(), Errno> {
         let moved = self.lookup(from.folder, from.name)?;
@@ -230,7 +239,7 @@ impl Tree {
     /// Makes the entries of all folders durable.
     pub(super) fn sync_entries(&mut self) {
         for node in self.nodes.values_mut() {
-            if let Body::Folder(folder) = &mut node.body {
+            if let NodeBody::Folder(folder) = &mut node.body {
                 folder.settle(u64::MAX);
             }
         }
@@ -243,7 +252,7 @@ impl Tree {
     }
 
     /// Takes a node out, to move its body elsewhere.
-    pub(super) fn take(&mut self, inode: Inode) -> Option<Node> {
+    pub(super) fn take(&mut self, inode: Inode) -> Option<TreeNode> {
         self.nodes.remove(&inode)
     }
 
@@ -260,9 +269,9 @@ impl Tree {
             Rename::Replace => {}
         }
         match (&self.node(moved)?.body, &self.node(target)?.body) {
-            (Body::File(_), Body::Folder(_)) => Err(Errno::EISDIR),
-            (Body::Folder(_), Body::File(_)) => Err(Errno::ENOTDIR),
-            (Body::Folder(_), Body::Folder(folder)) if !folder.live().is_empty() => {
+            (NodeBody::File(_), NodeBody::Folder(_)) => Err(Errno::EISDIR),
+            (NodeBody::Folder(_), NodeBody::File(_)) => Err(Errno::ENOTDIR),
+            (NodeBody::Folder(_), NodeBody::Folder(folder)) if !folder.live().is_empty() => {
                 Err(Errno::ENOTEMPTY)
             }
             _ => Ok(()),
@@ -288,7 +297,7 @@ impl Tree {
         Ok(())
     }
 
-    fn remove(&mut self, operation: u64, place: Place<'_>, inode: Inode) -> Result<(), Errno> {
+    fn remove(&mut self, operation: u64, place: RenameEnd<'_>, inode: Inode) -> Result<(), Errno> {
         let change = (place.name.to_owned(), None);
         let folder = self.folder_mut(place.folder)?;
         folder.change(operation, None, vec![change]);
@@ -304,25 +313,25 @@ impl Tree {
     fn sweep(&mut self) {
         self.removals = 0;
         let folders = self.nodes.values().filter_map(|node| match &node.body {
-            Body::Folder(folder) => Some(folder),
-            Body::File(_) => None,
+            NodeBody::Folder(folder) => Some(folder),
+            NodeBody::File(_) => None,
         });
-        let referenced: HashSet<_> = folders.flat_map(Folder::references).collect();
+        let referenced: HashSet<_> = folders.flat_map(DiskFolder::references).collect();
         self.nodes
             .retain(|inode, node| *inode == ROOT || node.handles > 0 || referenced.contains(inode));
     }
 }
 
-impl Node {
+impl TreeNode {
     pub(super) fn size(&self) -> u64 {
         match &self.body {
-            Body::File(content) => content.size() as u64,
-            Body::Folder(_) => 0,
+            NodeBody::File(content) => content.size() as u64,
+            NodeBody::Folder(_) => 0,
         }
     }
 
-    fn new(mode: u16, body: Body, parent: Inode, name: &OsStr) -> Node {
-        Node {
+    fn new(mode: u16, body: NodeBody, parent: Inode, name: &OsStr) -> TreeNode {
+        TreeNode {
             mode,
             handles: 0,
             reserved: 0,
@@ -333,14 +342,14 @@ impl Node {
         }
     }
 
-    fn file(&self) -> Result<&Content, Errno> {
+    fn file(&self) -> Result<&DiskFileContent, Errno> {
         match &self.body {
-            Body::File(content) => Ok(content),
-            Body::Folder(_) => Err(Errno::EISDIR),
+            NodeBody::File(content) => Ok(content),
+            NodeBody::Folder(_) => Err(Errno::EISDIR),
         }
     }
 
-    fn place(&mut self, place: Place<'_>) {
+    fn place(&mut self, place: RenameEnd<'_>) {
         self.parent = place.folder;
         self.name = place.name.to_owned();
     }

@@ -5,10 +5,10 @@
 
 use fuser::{Errno, ReplyEmpty};
 
-use super::content::Content;
+use super::content::DiskFileContent;
 use super::cut::power_cut;
-use super::folder::{Folder, Inode};
-use super::tree::{Body, Place, ROOT, Rename, Tree};
+use super::folder::{DiskFolder, Inode};
+use super::tree::{NodeBody, ROOT, Rename, RenameEnd, Tree};
 
 /// The size that a disk without a set capacity reports.
 const UNBOUNDED_BYTES: u64 = 1 << 40;
@@ -19,21 +19,21 @@ const MAX_FILE_BYTES: u64 = 1 << 32;
 pub(super) struct Volume {
     pub(super) tree: Tree,
     pub(super) cut: bool,
-    pub(super) armed: Option<Armed>,
-    pub(super) faults: Faults,
-    pub(super) counts: Counts,
+    pub(super) armed: Option<ScheduledCut>,
+    pub(super) faults: DiskFaults,
+    pub(super) counts: DiskCounts,
 }
 
 /// A power cut to come.
 #[derive(Clone, Copy)]
-pub(super) struct Armed {
+pub(super) struct ScheduledCut {
     /// The number of the last operation that succeeds.
     pub(super) last_operation: u64,
     pub(super) seed: u64,
 }
 
 #[derive(Default)]
-pub(super) struct Faults {
+pub(super) struct DiskFaults {
     pub(super) read_only: bool,
     pub(super) capacity: Option<u64>,
     pub(super) failing_sync: Option<String>,
@@ -44,7 +44,7 @@ pub(super) struct Faults {
 }
 
 #[derive(Default)]
-pub(super) struct Counts {
+pub(super) struct DiskCounts {
     pub(super) operations: u64,
     pub(super) syncs: u64,
     pub(super) bytes_written: u64,
@@ -56,8 +56,8 @@ impl Volume {
             tree: Tree::empty(None),
             cut: false,
             armed: None,
-            faults: Faults::default(),
-            counts: Counts::default(),
+            faults: DiskFaults::default(),
+            counts: DiskCounts::default(),
         }
     }
 
@@ -85,7 +85,7 @@ impl Volume {
         if operations == 0 {
             return self.cut_power(seed);
         }
-        self.armed = Some(Armed {
+        self.armed = Some(ScheduledCut {
             last_operation: self.counts.operations + operations,
             seed,
         });
@@ -93,9 +93,10 @@ impl Volume {
 
     /// The tree for operations that change nothing.
     pub(super) fn view(&self) -> Result<&Tree, Errno> {
-        match self.cut {
-            true => Err(Errno::EIO),
-            false => Ok(&self.tree),
+        if self.cut {
+            Err(Errno::EIO)
+        } else {
+            Ok(&self.tree)
         }
     }
 
@@ -115,8 +116,8 @@ impl Volume {
         }
     }
 
-    pub(super) fn create(&mut self, place: Place<'_>, mode: u16) -> Result<Inode, Errno> {
-        let body = Body::File(Content::default());
+    pub(super) fn create(&mut self, place: RenameEnd<'_>, mode: u16) -> Result<Inode, Errno> {
+        let body = NodeBody::File(DiskFileContent::default());
         let inode = self.create_node(place, mode, body)?;
         // The cut may have come with this very operation; then the handle is already stale.
         if let Ok(node) = self.tree.node_mut(inode) {
@@ -125,22 +126,22 @@ impl Volume {
         Ok(inode)
     }
 
-    pub(super) fn make_folder(&mut self, place: Place<'_>, mode: u16) -> Result<Inode, Errno> {
-        self.create_node(place, mode, Body::Folder(Folder::default()))
+    pub(super) fn make_folder(&mut self, place: RenameEnd<'_>, mode: u16) -> Result<Inode, Errno> {
+        self.create_node(place, mode, NodeBody::Folder(DiskFolder::default()))
     }
 
-    pub(super) fn unlink(&mut self, place: Place<'_>) -> Result<(), Errno> {
+    pub(super) fn unlink(&mut self, place: RenameEnd<'_>) -> Result<(), Errno> {
         self.change(|volume, operation| volume.tree.unlink(operation, place))
     }
 
-    pub(super) fn remove_folder(&mut self, place: Place<'_>) -> Result<(), Errno> {
+    pub(super) fn remove_folder(&mut self, place: RenameEnd<'_>) -> Result<(), Errno> {
         self.change(|volume, operation| volume.tree.remove_folder(operation, place))
     }
 
     pub(super) fn rename(
         &mut self,
-        from: Place<'_>,
-        to: Place<'_>,
+        from: RenameEnd<'_>,
+        to: RenameEnd<'_>,
         mode: Rename,
     ) -> Result<(), Errno> {
         self.change(|volume, operation| volume.tree.rename(operation, from, to, mode))
@@ -206,7 +207,12 @@ impl Volume {
         (capacity, capacity.saturating_sub(used))
     }
 
-    fn create_node(&mut self, place: Place<'_>, mode: u16, body: Body) -> Result<Inode, Errno> {
+    fn create_node(
+        &mut self,
+        place: RenameEnd<'_>,
+        mode: u16,
+        body: NodeBody,
+    ) -> Result<Inode, Errno> {
         self.change(|volume, operation| {
             volume.check_room(ROOT, 1)?;
             volume.tree.create(operation, place, mode, body)
@@ -264,9 +270,10 @@ impl Volume {
         };
         let node = self.tree.node(inode)?;
         let growth = end.saturating_sub(node.reserved.max(node.size()));
-        match growth > 0 && self.tree.used_bytes() + growth > capacity {
-            true => Err(Errno::ENOSPC),
-            false => Ok(()),
+        if growth > 0 && self.tree.used_bytes() + growth > capacity {
+            Err(Errno::ENOSPC)
+        } else {
+            Ok(())
         }
     }
 
@@ -275,9 +282,10 @@ impl Volume {
             return Ok(());
         };
         let path = self.tree.path(inode);
-        match path.to_string_lossy().contains(failing.as_str()) {
-            true => Err(Errno::EIO),
-            false => Ok(()),
+        if path.to_string_lossy().contains(failing.as_str()) {
+            Err(Errno::EIO)
+        } else {
+            Ok(())
         }
     }
 }

@@ -99,9 +99,10 @@ impl PostgresCluster {
             }
             self.stop_reception(index)?;
         }
-        let winner = match self.received(one)? >= self.received(other)? {
-            true => one,
-            false => other,
+        let winner = if self.received(one)? >= self.received(other)? {
+            one
+        } else {
+            other
         };
         self.promote(winner)?;
         let loser = one + other - winner;
@@ -144,9 +145,10 @@ impl PostgresCluster {
     /// Makes a server a new standby of the primary, from a fresh copy.
     pub fn rebuild(&mut self, index: usize) -> anyhow::Result<()> {
         let (low, high) = self.servers.split_at_mut(index.max(self.primary));
-        let (fresh, primary) = match index < self.primary {
-            true => (&mut low[index], &high[0]),
-            false => (&mut high[0], &low[self.primary]),
+        let (fresh, primary) = if index < self.primary {
+            (&mut low[index], &high[0])
+        } else {
+            (&mut high[0], &low[self.primary])
         };
         fresh.rebuild(primary)
     }

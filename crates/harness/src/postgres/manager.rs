@@ -84,10 +84,7 @@ fn watch(cluster: &Mutex<PostgresCluster>, failovers: &AtomicU32, stop: &AtomicB
             cluster.server(primary).port()
         };
         // Not under the lock: threads that kill and freeze servers must not wait.
-        missed = match answers(port) {
-            true => 0,
-            false => missed + 1,
-        };
+        missed = if answers(port) { 0 } else { missed + 1 };
         if missed >= MISSES {
             // With a single survivor this is refused, and tried again. One that was
             // promoted counts, whatever became of the other.

@@ -13,14 +13,14 @@ use anyhow::Context;
 
 use crate::process::Process;
 
-type Order = (Command, Sender<anyhow::Result<Process>>);
+type StartRequest = (Command, Sender<anyhow::Result<Process>>);
 
-static STARTER: OnceLock<Sender<Order>> = OnceLock::new();
+static STARTER: OnceLock<Sender<StartRequest>> = OnceLock::new();
 
 /// Starts a process that lives until it is dropped or this process ends.
 pub(super) fn spawn(command: Command) -> anyhow::Result<Process> {
     let starter = STARTER.get_or_init(|| {
-        let (orders, inbox) = channel::<Order>();
+        let (orders, inbox) = channel::<StartRequest>();
         let run = move || {
             for (command, reply) in inbox {
                 // The caller has a deadline of its own.

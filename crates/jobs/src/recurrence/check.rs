@@ -4,18 +4,18 @@
 
 use std::fmt;
 
-use crate::recurrence::rule::{Frequency, Recurrence, Schedule, Timing};
+use crate::recurrence::rule::{Frequency, JobTiming, Recurrence, Schedule};
 use crate::recurrence::zone::Zone;
 
 /// An invalid member, and why.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Invalid {
+pub struct TimingError {
     /// The path of the member, such as `recurrence.interval`.
     pub target: String,
     pub message: String,
 }
 
-impl Invalid {
+impl TimingError {
     /// An error about one member.
     pub fn new(target: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
@@ -25,21 +25,21 @@ impl Invalid {
     }
 }
 
-impl fmt::Display for Invalid {
+impl fmt::Display for TimingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.target, self.message)
     }
 }
 
-impl std::error::Error for Invalid {}
+impl std::error::Error for TimingError {}
 
-impl Timing {
+impl JobTiming {
     /// Checks everything except that there is an occurrence.
-    pub(crate) fn check(&self) -> Result<(), Invalid> {
+    pub(crate) fn check(&self) -> Result<(), TimingError> {
         if let Some(name) = &self.zone
             && Zone::find(name).is_none()
         {
-            return Err(Invalid::new(
+            return Err(TimingError::new(
                 "steadfast.timeZone",
                 format!("`{name}` is no IANA time zone"),
             ));
@@ -48,7 +48,7 @@ impl Timing {
             recurrence.check()?;
             if self.cron.is_some() && recurrence.schedule.is_some() {
                 let message = "a cron expression and a schedule exclude each other";
-                return Err(Invalid::new("steadfast.cron", message));
+                return Err(TimingError::new("steadfast.cron", message));
             }
         }
         Ok(())
@@ -56,7 +56,7 @@ impl Timing {
 }
 
 impl Recurrence {
-    fn check(&self) -> Result<(), Invalid> {
+    fn check(&self) -> Result<(), TimingError> {
         let limit = match self.frequency {
             Frequency::Second | Frequency::Minute | Frequency::Hour => 1000,
             Frequency::Day => 548,
@@ -65,10 +65,10 @@ impl Recurrence {
         };
         if self.interval == 0 || self.interval > limit {
             let message = format!("the interval must be 1 to {limit}");
-            return Err(Invalid::new("recurrence.interval", message));
+            return Err(TimingError::new("recurrence.interval", message));
         }
         if self.count == Some(0) {
-            return Err(Invalid::new(
+            return Err(TimingError::new(
                 "recurrence.count",
                 "the count must be 1 or more",
             ));
@@ -81,11 +81,11 @@ impl Recurrence {
 }
 
 impl Schedule {
-    fn check(&self, frequency: Frequency) -> Result<(), Invalid> {
+    fn check(&self, frequency: Frequency) -> Result<(), TimingError> {
         let at = |member: &str| format!("recurrence.schedule.{member}");
         if frequency == Frequency::Second {
             let message = "seconds have no schedule";
-            return Err(Invalid::new("recurrence.schedule", message));
+            return Err(TimingError::new("recurrence.schedule", message));
         }
         check_numbers(
             &at("hours"),
@@ -109,17 +109,17 @@ impl Schedule {
         )?;
         if let Some(days) = &self.week_days {
             if frequency != Frequency::Week {
-                return Err(Invalid::new(
+                return Err(TimingError::new(
                     at("weekDays"),
                     "only a weekly job has weekdays",
                 ));
             }
             if days.is_empty() {
-                return Err(Invalid::new(at("weekDays"), "the list is empty"));
+                return Err(TimingError::new(at("weekDays"), "the list is empty"));
             }
         }
         if self.month_days.is_some() && frequency != Frequency::Month {
-            return Err(Invalid::new(
+            return Err(TimingError::new(
                 at("monthDays"),
                 "only a monthly job has days of the month",
             ));
@@ -127,28 +127,29 @@ impl Schedule {
         self.check_occurrences(frequency)
     }
 
-    fn check_occurrences(&self, frequency: Frequency) -> Result<(), Invalid> {
+    fn check_occurrences(&self, frequency: Frequency) -> Result<(), TimingError> {
         let Some(list) = &self.monthly_occurrences else {
             return Ok(());
         };
         let target = "recurrence.schedule.monthlyOccurrences";
         if frequency != Frequency::Month {
             let message = "only a monthly job has occurrences of weekdays";
-            return Err(Invalid::new(target, message));
+            return Err(TimingError::new(target, message));
         }
         if list.is_empty() {
-            return Err(Invalid::new(target, "the list is empty"));
+            return Err(TimingError::new(target, "the list is empty"));
         }
         let is_wrong = |n: i32| n == 0 || !(-5..=5).contains(&n);
-        match list
+        if list
             .iter()
             .any(|item| item.occurrence.is_some_and(is_wrong))
         {
-            true => Err(Invalid::new(
+            Err(TimingError::new(
                 format!("{target}.Occurrence"),
                 "the occurrence must be 1 to 5 or -5 to -1",
-            )),
-            false => Ok(()),
+            ))
+        } else {
+            Ok(())
         }
     }
 }
@@ -158,15 +159,15 @@ fn check_numbers(
     list: Option<&[i32]>,
     is_good: impl Fn(i32) -> bool,
     range: &str,
-) -> Result<(), Invalid> {
+) -> Result<(), TimingError> {
     let Some(list) = list else {
         return Ok(());
     };
     if list.is_empty() {
-        return Err(Invalid::new(target, "the list is empty"));
+        return Err(TimingError::new(target, "the list is empty"));
     }
     match list.iter().find(|number| !is_good(**number)) {
-        Some(bad) => Err(Invalid::new(target, format!("{bad} is not {range}"))),
+        Some(bad) => Err(TimingError::new(target, format!("{bad} is not {range}"))),
         None => Ok(()),
     }
 }

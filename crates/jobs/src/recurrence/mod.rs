@@ -3,9 +3,9 @@
 mod check;
 mod plan;
 mod rule;
-mod slots;
+mod schedule_times;
 mod zone;
 
-pub use check::Invalid;
-pub use plan::Plan;
-pub use rule::{Frequency, Gap, MonthlyOccurrence, Recurrence, Schedule, Timing, Weekday};
+pub use check::TimingError;
+pub use plan::OccurrencePlan;
+pub use rule::{Frequency, Gap, JobTiming, MonthlyOccurrence, Recurrence, Schedule, Weekday};

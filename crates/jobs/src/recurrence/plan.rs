@@ -1,6 +1,6 @@
 //! The occurrences of a job, one after the other.
 //!
-//! A plan is built from a [`Timing`] and is then read-only. The grid of a recurrence
+//! A plan is built from a [`JobTiming`] and is then read-only. The grid of a recurrence
 //! without a schedule is anchored at the start: occurrence k is computed from the
 //! start and never from the last run, so nothing drifts.
 
@@ -10,14 +10,14 @@ use jiff::Zoned;
 use steadfast_core::clock::Timestamp;
 
 use crate::calendar::{DAY_MS, Date, HOUR_MS, MINUTE_MS};
-use crate::recurrence::check::Invalid;
-use crate::recurrence::rule::{Frequency, Gap, Recurrence, Timing};
-use crate::recurrence::slots::{REACH_MS, Slots};
+use crate::recurrence::check::TimingError;
+use crate::recurrence::rule::{Frequency, Gap, JobTiming, Recurrence};
+use crate::recurrence::schedule_times::{REACH_MS, ScheduleTimes};
 use crate::recurrence::zone::Zone;
 
 /// When a job runs.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct OccurrencePlan {
     start: i64,
     /// Whether a start was given; otherwise the first run is immediate.
     has_start: bool,
@@ -36,13 +36,13 @@ enum Rule {
     Days(i64),
     /// An interval in months, clamped to their last day.
     Months(i64),
-    Slots(Box<Slots>),
+    Slots(Box<ScheduleTimes>),
     Cron(Box<Cron>),
 }
 
-impl Plan {
+impl OccurrencePlan {
     /// Validates a timing and builds its plan.
-    pub fn new(timing: &Timing) -> Result<Self, Invalid> {
+    pub fn new(timing: &JobTiming) -> Result<Self, TimingError> {
         timing.check()?;
         let zone = timing
             .zone
@@ -206,27 +206,27 @@ impl Plan {
     }
 }
 
-fn parse_cron(text: &str) -> Result<Cron, Invalid> {
+fn parse_cron(text: &str) -> Result<Cron, TimingError> {
     let fields = text.split_whitespace().count();
     let parser = CronParser::builder()
         .seconds(Seconds::Optional)
         .year(Year::Disallowed)
         .build();
-    let wrong = |message: String| Invalid::new("steadfast.cron", message);
+    let wrong = |message: String| TimingError::new("steadfast.cron", message);
     if fields != 5 && fields != 6 && !text.trim_start().starts_with('@') {
         return Err(wrong("a cron expression has 5 or 6 fields".into()));
     }
     parser.parse(text).map_err(|error| wrong(error.to_string()))
 }
 
-fn repeat(recurrence: &Recurrence, timing: &Timing, zone: &Zone, start: i64) -> Rule {
+fn repeat(recurrence: &Recurrence, timing: &JobTiming, zone: &Zone, start: i64) -> Rule {
     let interval = i64::from(recurrence.interval);
     if let Some(schedule) = &recurrence.schedule {
         // Without a start the slots fall on whole minutes.
         let phase_ms = timing
             .start
             .map_or(0, |start| zone.local(start).rem_euclid(MINUTE_MS));
-        let slots = Slots::new(
+        let slots = ScheduleTimes::new(
             recurrence.frequency,
             recurrence.interval,
             schedule,

@@ -131,7 +131,7 @@ pub enum Gap {
 /// Everything that decides when a job runs.
 #[derive(Record, Clone, PartialEq, Eq, Debug, Default)]
 #[record(crate = "steadfast_collections", closed)]
-pub struct Timing {
+pub struct JobTiming {
     /// When it starts, if its author said so; in milliseconds since 1970.
     #[n(0)]
     pub start: Option<i64>,

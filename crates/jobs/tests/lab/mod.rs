@@ -10,13 +10,16 @@ use parking_lot::Mutex;
 use steadfast_core::clock::{Clock, Timestamp};
 use steadfast_core::id::Owner;
 use steadfast_jobs::iso::parse_time;
-use steadfast_jobs::recurrence::{Frequency, Recurrence, Timing};
+use steadfast_jobs::recurrence::{Frequency, JobTiming, Recurrence};
 use steadfast_jobs::{
-    Action, CollectionDraft, CollectionId, Deliver, Draft, Expect, Item, Job, JobId, Jobs, Order,
-    Outcome, Policy, Retry, Runner, Scheduler, State, Target, Verdict, Wanted,
+    CollectionDraft, CollectionId, Deliverer, DeliveryRequest, Job, JobAction, JobClient, JobDraft,
+    JobHistoryItem, JobHistoryStatus, JobId, JobPolicy, JobRetry, JobRunner, JobScheduler, Outcome,
+    PageRequest, Precondition, State, Target,
 };
-use steadfast_partition::{Alone, Effect, Options, Performer, Router, Runtime, Services, Space};
-use steadfast_storage::memory::Memory;
+use steadfast_partition::{
+    Effect, Options, Performer, Router, Runtime, Services, SingleNode, Space,
+};
+use steadfast_storage::memory::MemoryEngine;
 use steadfast_storage::{Engine, Store};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -41,7 +44,7 @@ impl Clock for Paused {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Call {
     pub(crate) at: i64,
-    pub(crate) order: Order,
+    pub(crate) order: DeliveryRequest,
 }
 
 /// What the target does: so long, and well or not.
@@ -73,9 +76,9 @@ pub(crate) struct Script {
 }
 
 #[async_trait]
-impl Deliver for Script {
+impl Deliverer for Script {
     /// Every target is a host of its own.
-    fn lane(&self, order: &Order) -> String {
+    fn lane(&self, order: &DeliveryRequest) -> String {
         order.target.clone()
     }
 
@@ -83,7 +86,7 @@ impl Deliver for Script {
         *self.tenure.lock()
     }
 
-    async fn deliver(&self, order: &Order, _: u64) -> Outcome {
+    async fn deliver(&self, order: &DeliveryRequest, _: u64) -> Outcome {
         let (at, order) = (self.clock.now().0, order.clone());
         self.calls.lock().push(Call { at, order });
         {
@@ -149,13 +152,13 @@ pub(crate) struct Lab {
 /// A process.
 pub(crate) struct Node {
     pub(crate) runtime: Runtime,
-    pub(crate) jobs: Jobs,
-    pub(crate) runner: Runner,
+    pub(crate) jobs: JobClient,
+    pub(crate) runner: JobRunner,
     _store: Arc<Store>,
 }
 
 /// The runner needs the router, and the runtime the runner.
-struct Through(Runner);
+struct Through(JobRunner);
 
 impl Performer for Through {
     fn perform(&self, effect: Effect) {
@@ -165,7 +168,7 @@ impl Performer for Through {
 
 impl Lab {
     pub(crate) fn at(start: &str) -> Self {
-        Self::on(Arc::new(Memory::new()), start)
+        Self::on(Arc::new(MemoryEngine::new()), start)
     }
 
     pub(crate) fn on(engine: Arc<dyn Engine>, start: &str) -> Self {
@@ -190,7 +193,7 @@ impl Lab {
     }
 
     pub(crate) async fn start(&self) -> Node {
-        self.start_with(Services::new().with(Scheduler)).await
+        self.start_with(Services::new().with(JobScheduler)).await
     }
 
     pub(crate) async fn start_with(&self, services: Services) -> Node {
@@ -202,9 +205,9 @@ impl Lab {
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
         options.clock = Arc::clone(&clock);
         let store = Arc::new(Store::start(Arc::clone(&self.engine), options));
-        let router = Arc::new(Router::new(Arc::new(Alone)));
-        let deliver = Arc::clone(&self.script) as Arc<dyn Deliver>;
-        let runner = Runner::new(Arc::clone(&router), deliver, Arc::clone(&clock));
+        let router = Arc::new(Router::new(Arc::new(SingleNode)));
+        let deliver = Arc::clone(&self.script) as Arc<dyn Deliverer>;
+        let runner = JobRunner::new(Arc::clone(&router), deliver, Arc::clone(&clock));
         let options = Options {
             services,
             performer: Arc::new(Through(runner.clone())),
@@ -220,7 +223,7 @@ impl Lab {
         let space = Space::open(&*self.engine, wanted).await.unwrap();
         let runtime = Runtime::new(Arc::clone(&store), space, options);
         runtime.serve_all().await.unwrap();
-        let jobs = Jobs::new(&runtime, runner.clone());
+        let jobs = JobClient::new(&runtime, runner.clone());
         Node {
             runtime,
             jobs,
@@ -256,22 +259,22 @@ impl Node {
             is_enabled: None,
         };
         self.jobs
-            .put_collection(draft, Expect::Nothing)
+            .put_collection(draft, Precondition::Nothing)
             .await
             .unwrap();
         id
     }
 
-    pub(crate) async fn make(&self, draft: Draft) -> Job {
-        self.jobs.put(draft, Expect::Nothing).await.unwrap()
+    pub(crate) async fn make(&self, draft: JobDraft) -> Job {
+        self.jobs.put(draft, Precondition::Nothing).await.unwrap()
     }
 
-    pub(crate) async fn history(&self, id: &JobId) -> Vec<Item> {
-        let wanted = Wanted::first(1000);
+    pub(crate) async fn history(&self, id: &JobId) -> Vec<JobHistoryItem> {
+        let wanted = PageRequest::first(1000);
         self.jobs.history(id, &wanted).await.unwrap().items
     }
 
-    pub(crate) async fn verdicts(&self, id: &JobId) -> Vec<Verdict> {
+    pub(crate) async fn verdicts(&self, id: &JobId) -> Vec<JobHistoryStatus> {
         self.history(id)
             .await
             .iter()
@@ -288,10 +291,10 @@ pub(crate) fn time(text: &str) -> i64 {
     parse_time(text).unwrap().0
 }
 
-pub(crate) fn outside(what: &str) -> Action {
-    Action {
+pub(crate) fn outside(what: &str) -> JobAction {
+    JobAction {
         target: Target::Outside(what.into()),
-        retry: Retry::default(),
+        retry: JobRetry::default(),
     }
 }
 
@@ -305,19 +308,19 @@ pub(crate) fn every(frequency: Frequency, interval: u32) -> Recurrence {
     }
 }
 
-pub(crate) fn draft(id: JobId, start: Option<i64>, recurrence: Option<Recurrence>) -> Draft {
-    Draft {
+pub(crate) fn draft(id: JobId, start: Option<i64>, recurrence: Option<Recurrence>) -> JobDraft {
+    JobDraft {
         id,
         document: "{}".into(),
-        timing: Timing {
+        timing: JobTiming {
             start,
             recurrence,
-            ..Timing::default()
+            ..JobTiming::default()
         },
         main: outside("main"),
         error: None,
         dead_letter: None,
-        policy: Policy::default(),
+        policy: JobPolicy::default(),
         state: None,
     }
 }

@@ -8,26 +8,26 @@ use std::rc::Rc;
 
 use steadfast_core::clock::Timestamp;
 use steadfast_ownership::census::Census;
-use steadfast_ownership::listing::Listing;
-use steadfast_ownership::strategy::Timing;
+use steadfast_ownership::listing::OwnershipListing;
+use steadfast_ownership::strategy::GroupTiming;
 
 /// The store as it was at one moment, counted when first needed.
 struct Snapshot {
     at_ms: i64,
-    listing: Listing,
+    listing: OwnershipListing,
     census: Option<Rc<Census>>,
 }
 
 /// Photographs of the store, oldest first.
 pub(super) struct Album {
-    timing: Timing,
+    timing: GroupTiming,
     tick_ms: i64,
     snapshots: VecDeque<Snapshot>,
 }
 
 impl Album {
     /// Twenty photographs per interval.
-    pub(super) fn new(timing: Timing) -> Self {
+    pub(super) fn new(timing: GroupTiming) -> Self {
         Self {
             timing,
             tick_ms: timing.interval.as_millis() as i64 / 20,
@@ -36,7 +36,7 @@ impl Album {
     }
 
     /// Takes the photographs that are due before `until_ms`; up to then nothing happens.
-    pub(super) fn photograph(&mut self, store: &Listing, until_ms: i64, stale_ms: i64) {
+    pub(super) fn photograph(&mut self, store: &OwnershipListing, until_ms: i64, stale_ms: i64) {
         let last = self.snapshots.back();
         let next = last.map_or(0, |last| last.at_ms + self.tick_ms);
         if next > until_ms {

@@ -4,16 +4,16 @@
 //! are kept and worked out anew.
 
 use steadfast_core::clock::Timestamp;
-use steadfast_ownership::balance::{Action, Kind};
-use steadfast_ownership::record::{OwnerId, PartitionIndex, Version};
+use steadfast_ownership::balance::{ConditionalWrite, Kind};
+use steadfast_ownership::record::{OwnerId, PartitionIndex, RecordVersion};
 
 use super::play::{State, World};
 
 impl World {
     /// Counts a write that succeeded.
-    pub(super) fn book(&mut self, action: &Action, before: &OwnerId, owner: &OwnerId) {
+    pub(super) fn book(&mut self, action: &ConditionalWrite, before: &OwnerId, owner: &OwnerId) {
         let index = action.partition.0 as usize;
-        let changed = !owner.is_nobody() && before != owner;
+        let changed = !owner.is_empty() && before != owner;
         self.tally.moves += u64::from(changed);
         self.tally.adopted += u64::from(action.kind == Kind::Adopt);
         if action.kind == Kind::Claim {
@@ -38,7 +38,7 @@ impl World {
             return;
         };
         let last = &mut self.actors[*actor];
-        last.member.lapse(Timestamp(self.now_ms));
+        last.member.expire(Timestamp(self.now_ms));
         let serves = last.state == State::Alive && last.member.held().any(|held| held == partition);
         assert!(!serves, "{partition} is claimed while its owner serves");
     }
@@ -91,7 +91,8 @@ impl World {
             }
         }
         assert!(served.iter().all(|servers| *servers == 1), "{served:?}");
-        let unowned = |index: &u32| self.store.version(PartitionIndex(*index)) == Version::ABSENT;
+        let unowned =
+            |index: &u32| self.store.version(PartitionIndex(*index)) == RecordVersion::ABSENT;
         assert_eq!((0..self.store.partitions()).find(unowned), None);
     }
 

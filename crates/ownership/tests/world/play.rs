@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use fastrand::Rng;
 use steadfast_core::clock::Timestamp;
-use steadfast_ownership::balance::{Action, Kind};
-use steadfast_ownership::listing::Listing;
-use steadfast_ownership::member::{Answer, Change, Member};
+use steadfast_ownership::balance::{ConditionalWrite, Kind};
+use steadfast_ownership::listing::OwnershipListing;
+use steadfast_ownership::member::{GroupMember, OwnershipChange, WriteOutcome};
 use steadfast_ownership::record::{OwnerId, PartitionIndex};
-use steadfast_ownership::strategy::{Strategy, Timing};
+use steadfast_ownership::strategy::{GroupTiming, Strategy};
 
 use super::album::Album;
 
@@ -56,7 +56,7 @@ pub(super) enum State {
 }
 
 pub(super) struct Actor {
-    pub(super) member: Member,
+    pub(super) member: GroupMember,
     pub(super) state: State,
     /// When its last cycle began.
     began_ms: i64,
@@ -65,17 +65,17 @@ pub(super) struct Actor {
 enum Event {
     Cycle(usize),
     List(usize),
-    Write(usize, Vec<Action>),
-    Answer(usize, Vec<(PartitionIndex, Answer)>),
+    Write(usize, Vec<ConditionalWrite>),
+    Answer(usize, Vec<(PartitionIndex, WriteOutcome)>),
 }
 
 pub(crate) struct World {
     pub(crate) now_ms: i64,
     pub(crate) weather: Weather,
     pub(crate) tally: Tally,
-    pub(crate) store: Listing,
+    pub(crate) store: OwnershipListing,
     strategy: Strategy,
-    pub(super) timing: Timing,
+    pub(super) timing: GroupTiming,
     rng: Rng,
     pub(super) actors: Vec<Actor>,
     pub(super) by_id: HashMap<OwnerId, usize>,
@@ -88,12 +88,12 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(partitions: u32, strategy: Strategy, timing: Timing, seed: u64) -> Self {
+    pub(crate) fn new(partitions: u32, strategy: Strategy, timing: GroupTiming, seed: u64) -> Self {
         Self {
             now_ms: 0,
             weather: Weather::FAIR,
             tally: Tally::default(),
-            store: Listing::new(partitions),
+            store: OwnershipListing::new(partitions),
             strategy,
             timing,
             rng: Rng::with_seed(seed),
@@ -133,7 +133,7 @@ impl World {
         let actor = self.actors.len();
         self.by_id.insert(id.clone(), actor);
         self.actors.push(Actor {
-            member: Member::new(id, self.strategy, self.timing),
+            member: GroupMember::new(id, self.strategy, self.timing),
             state: State::Alive,
             began_ms: 0,
         });
@@ -243,7 +243,7 @@ impl World {
         let now = Timestamp(self.now_ms);
         self.actors[actor].began_ms = self.now_ms;
         let member = &mut self.actors[actor].member;
-        member.lapse(now);
+        member.expire(now);
         let renewals = member.renewals(now);
         self.write(actor, renewals);
         // By then the renewals are answered.
@@ -270,14 +270,14 @@ impl World {
         self.send(pause, Event::Cycle(actor));
     }
 
-    fn write(&mut self, actor: usize, actions: Vec<Action>) {
+    fn write(&mut self, actor: usize, actions: Vec<ConditionalWrite>) {
         if !actions.is_empty() {
             let delay = self.delay();
             self.send(delay, Event::Write(actor, actions));
         }
     }
 
-    fn store_all(&mut self, actor: usize, actions: &[Action]) {
+    fn store_all(&mut self, actor: usize, actions: &[ConditionalWrite]) {
         let answers = actions
             .iter()
             .map(|action| (action.partition, self.store_one(actor, action)))
@@ -286,16 +286,16 @@ impl World {
         self.send(delay, Event::Answer(actor, answers));
     }
 
-    fn store_one(&mut self, actor: usize, action: &Action) -> Answer {
+    fn store_one(&mut self, actor: usize, action: &ConditionalWrite) -> WriteOutcome {
         let is_unknown = self.rng.u32(..1000) < self.weather.unknown;
         self.tally.unknown += u64::from(is_unknown);
         if is_unknown && self.rng.bool() {
-            return Answer::Unknown;
+            return WriteOutcome::Unknown;
         }
         let (partition, index) = (action.partition, action.partition.0 as usize);
         let before = self.store.owner(partition).clone();
         let owner = match &action.kind {
-            Kind::Release => OwnerId::nobody(),
+            Kind::Release => OwnerId::empty(),
             Kind::Give { to } => to.clone(),
             _ => self.actors[actor].member.id().clone(),
         };
@@ -306,28 +306,30 @@ impl World {
         let Ok(version) = result else {
             self.tally.conflicts += u64::from(!is_unknown);
             return if is_unknown {
-                Answer::Unknown
+                WriteOutcome::Unknown
             } else {
-                Answer::Conflict
+                WriteOutcome::Conflict
             };
         };
         assert!(version.0 > self.versions[index], "versions ascend");
         self.versions[index] = version.0;
         self.book(action, &before, &owner);
         if is_unknown {
-            return Answer::Unknown;
+            return WriteOutcome::Unknown;
         }
-        Answer::Written(version)
+        WriteOutcome::Written(version)
     }
 
-    fn answer(&mut self, actor: usize, answers: &[(PartitionIndex, Answer)]) {
+    fn answer(&mut self, actor: usize, answers: &[(PartitionIndex, WriteOutcome)]) {
         if self.actors[actor].state == State::Dead {
             return;
         }
         let mut late = false;
         for (partition, answer) in answers {
-            let change = self.actors[actor].member.answer(*partition, *answer);
-            late |= change == Change::Late;
+            let change = self.actors[actor]
+                .member
+                .record_outcome(*partition, *answer);
+            late |= change == OwnershipChange::Late;
         }
         if late {
             self.release(actor);

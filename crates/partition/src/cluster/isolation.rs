@@ -12,7 +12,7 @@ const VOTES: usize = 2;
 
 /// The reachability that a living node reports.
 #[derive(Clone, Debug)]
-pub(super) struct Voice {
+pub(super) struct ReachabilityReport {
     pub(super) owner: Owner,
     /// It reports that it is isolated.
     pub(super) is_isolated: bool,
@@ -21,7 +21,7 @@ pub(super) struct Voice {
 }
 
 /// Whether a node is isolated from now on.
-pub(super) fn is_isolated(me: Owner, living: &[Voice]) -> bool {
+pub(super) fn is_isolated(me: Owner, living: &[ReachabilityReport]) -> bool {
     let heard = || living.iter().filter(|voice| !voice.is_isolated);
     let votes = |of: Owner| {
         let missing = heard().filter(|voice| voice.owner != of && voice.missed.contains(&of));
@@ -49,9 +49,9 @@ mod tests {
     }
 
     /// Nodes of the same group reach one another, and no others.
-    fn apart(groups: &[&[u32]]) -> Vec<Voice> {
+    fn apart(groups: &[&[u32]]) -> Vec<ReachabilityReport> {
         let all: Vec<u32> = groups.concat();
-        let voice = |group: &[u32], own: u32| Voice {
+        let voice = |group: &[u32], own: u32| ReachabilityReport {
             owner: node(own),
             is_isolated: false,
             missed: all
@@ -67,7 +67,7 @@ mod tests {
     }
 
     /// The nodes that are isolated once all decisions are stable.
-    fn settle(mut living: Vec<Voice>) -> Vec<u32> {
+    fn settle(mut living: Vec<ReachabilityReport>) -> Vec<u32> {
         let mut last = Vec::new();
         for _ in 0..4 {
             let next: Vec<bool> = living
@@ -87,7 +87,7 @@ mod tests {
     fn the_smaller_part_is_isolated_and_never_all() {
         assert_eq!(settle(apart(&[&[1, 2], &[3]])), [3]);
         assert_eq!(settle(apart(&[&[1, 2, 3], &[4, 5]])), [4, 5]);
-        for nobody in [
+        for peer in [
             &[&[1][..], &[2]][..],
             &[&[1], &[2], &[3]],
             &[&[1, 2], &[3, 4]],
@@ -95,7 +95,7 @@ mod tests {
             &[&[1, 2, 3], &[4, 5, 6], &[7]],
             &[&[1, 2, 3]],
         ] {
-            assert_eq!(settle(apart(nobody)), [] as [u32; 0], "{nobody:?}");
+            assert_eq!(settle(apart(peer)), [] as [u32; 0], "{peer:?}");
         }
     }
 

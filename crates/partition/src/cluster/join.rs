@@ -9,36 +9,36 @@ use bytes::Bytes;
 use steadfast_core::clock::Clock;
 use steadfast_core::id::Owner;
 use steadfast_core::limits;
-use steadfast_storage::engine::{Record, Swap};
+use steadfast_storage::engine::{CasOutcome, Record};
 use steadfast_storage::{Engine, Error as StorageError};
 
-use super::member::{Identity, Member, NUMBERS, PREFIX, Refused, State};
-use super::network::Network;
-use super::roster::{Roster, Seen};
+use super::member_record::{JoinRejection, MemberRecord, NUMBERS, NodeIdentity, PREFIX, State};
+use super::members::{Members, SeenMember};
+use super::network::ClusterNetwork;
 
 /// Dependencies of a cluster member.
-pub struct Setup {
-    pub identity: Identity,
+pub struct ClusterSetup {
+    pub identity: NodeIdentity,
     /// How long a node that does not renew its lease keeps its partitions.
     pub lease: Duration,
     pub clock: Arc<dyn Clock>,
     pub engine: Arc<dyn Engine>,
-    pub roster: Arc<Roster>,
-    pub network: Arc<dyn Network>,
+    pub members: Arc<Members>,
+    pub network: Arc<dyn ClusterNetwork>,
     /// A network for probes alone, which wait behind nothing else.
-    pub probing: Arc<dyn Network>,
+    pub probing: Arc<dyn ClusterNetwork>,
 }
 
 /// Joins the cluster: checks admission and assigns an identity.
-pub async fn join(setup: &Setup) -> Result<Owner, JoinError> {
-    let Identity { name, .. } = &setup.identity;
+pub async fn join(setup: &ClusterSetup) -> Result<Owner, JoinError> {
+    let NodeIdentity { name, .. } = &setup.identity;
     loop {
         let asked = setup.clock.monotonic();
         let records = setup.engine.list(PREFIX).await?;
         if records.len() > limits::NODES {
-            return Err(Refused::Crowded.into());
+            return Err(JoinRejection::Crowded.into());
         }
-        setup.roster.learn(&records, asked);
+        setup.members.learn(&records, asked);
         match setup.obstacle() {
             None => break,
             // Only a living node blocks the join: its record changes with every beat.
@@ -46,11 +46,11 @@ pub async fn join(setup: &Setup) -> Result<Owner, JoinError> {
                 if setup.beats(&seen).await? {
                     return Err(refused.into());
                 }
-                setup.roster.bury(&seen.member.identity.name);
+                setup.members.mark_dead(&seen.member.identity.name);
             }
         }
     }
-    let number = match setup.roster.get(name) {
+    let number = match setup.members.get(name) {
         Some(seen) => seen.member.owner.node,
         None => setup.next_number().await?,
     };
@@ -63,12 +63,12 @@ pub async fn join(setup: &Setup) -> Result<Owner, JoinError> {
 /// Why a node did not join.
 #[derive(Clone, Debug)]
 pub enum JoinError {
-    Refused(Refused),
+    Refused(JoinRejection),
     Storage(StorageError),
 }
 
-impl From<Refused> for JoinError {
-    fn from(refused: Refused) -> Self {
+impl From<JoinRejection> for JoinError {
+    fn from(refused: JoinRejection) -> Self {
         Self::Refused(refused)
     }
 }
@@ -79,42 +79,42 @@ impl From<StorageError> for JoinError {
     }
 }
 
-impl Setup {
+impl ClusterSetup {
     /// A node that this one cannot work with.
-    fn obstacle(&self) -> Option<(Seen, Refused)> {
+    fn obstacle(&self) -> Option<(SeenMember, JoinRejection)> {
         let own = &self.identity;
-        self.roster.all().into_iter().find_map(|seen| {
+        self.members.all().into_iter().find_map(|seen| {
             let other = &seen.member.identity;
-            if self.roster.is_dead(&seen) {
+            if self.members.is_dead(&seen) {
                 return None;
             }
             let refused = match other.name == own.name {
                 // No other node can listen at this node's address.
                 true if other.address == own.address && !own.address.is_empty() => None,
-                true => Some(Refused::Name {
+                true => Some(JoinRejection::Name {
                     name: own.name.clone(),
                 }),
-                false => Refused::between(own, other),
+                false => JoinRejection::between(own, other),
             };
             refused.map(|refused| (seen, refused))
         })
     }
 
     /// Whether a node's record changes before the time of a lease is over.
-    async fn beats(&self, seen: &Seen) -> Result<bool, StorageError> {
-        let key = Member::key(&seen.member.identity.name);
+    async fn beats(&self, seen: &SeenMember) -> Result<bool, StorageError> {
+        let key = MemberRecord::key(&seen.member.identity.name);
         let end = self.clock.monotonic() + self.lease;
         while self.clock.monotonic() < end {
             tokio::time::sleep(self.lease / 10).await;
             let asked = self.clock.monotonic();
             let now = self.engine.list(PREFIX).await?;
-            self.roster.learn(&now, asked);
+            self.members.learn(&now, asked);
             let is_it = |record: &&Record| record.key == key;
             let Some(now) = now.iter().find(is_it) else {
                 return Ok(false);
             };
             if now.version > seen.version {
-                let member = Member::decode(now.value.clone());
+                let member = MemberRecord::decode(now.value.clone());
                 return Ok(member.is_ok_and(|member| member.state != State::Gone));
             }
         }
@@ -127,8 +127,8 @@ impl Setup {
         loop {
             let value = Bytes::copy_from_slice(&(last + 1).to_le_bytes());
             match self.engine.cas(NUMBERS, version, value).await? {
-                Swap::Done(_) => return Ok(last + 1),
-                Swap::Conflict {
+                CasOutcome::Done(_) => return Ok(last + 1),
+                CasOutcome::Conflict {
                     version: found,
                     value,
                 } => {

@@ -8,7 +8,7 @@ use steadfast_core::id::Owner;
 
 /// A node in one of its lives, and its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peer {
+pub struct ClusterPeer {
     pub name: String,
     pub owner: Owner,
     /// Host and port.
@@ -17,7 +17,7 @@ pub struct Peer {
 
 /// Why a request got no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Broken {
+pub enum NetworkError {
     /// The request was certainly not handled.
     Unsent(String),
     /// It may have been.
@@ -26,7 +26,12 @@ pub enum Broken {
 
 /// Sends requests to nodes. Both sides are authenticated members of the same cluster.
 #[async_trait]
-pub trait Network: Send + Sync + 'static {
+pub trait ClusterNetwork: Send + Sync + 'static {
     /// Sends a request to a node and returns its answer, within a time limit.
-    async fn send(&self, to: &Peer, request: Bytes, limit: Duration) -> Result<Bytes, Broken>;
+    async fn send(
+        &self,
+        to: &ClusterPeer,
+        request: Bytes,
+        limit: Duration,
+    ) -> Result<Bytes, NetworkError>;
 }

@@ -8,26 +8,26 @@ use std::time::Duration;
 
 use steadfast_core::clock::Timestamp;
 use steadfast_core::id::{Epoch, Owner};
-use steadfast_ownership::balance::{self, Action, Kind};
+use steadfast_ownership::balance::{self, ConditionalWrite, Kind};
 use steadfast_ownership::census::Census;
-use steadfast_ownership::listing::Listing;
+use steadfast_ownership::listing::OwnershipListing;
 use steadfast_ownership::random::Random;
-use steadfast_ownership::record::{OwnerId, PartitionIndex, Version};
-use steadfast_ownership::strategy::{Step, Timing};
+use steadfast_ownership::record::{OwnerId, PartitionIndex, RecordVersion};
+use steadfast_ownership::strategy::{BalanceStep, GroupTiming};
 
 /// A living node in a plan.
 #[derive(Clone, Debug)]
-pub(super) struct Living {
+pub(super) struct LiveNode {
     pub(super) owner: Owner,
     pub(super) is_leaving: bool,
     pub(super) serves: Vec<(u16, Epoch)>,
 }
 
 /// The input of the plan.
-pub(super) struct Scene<'a> {
+pub(super) struct PlanInput<'a> {
     pub(super) me: Owner,
     /// All living nodes, this one too.
-    pub(super) living: &'a [Living],
+    pub(super) living: &'a [LiveNode],
     pub(super) partitions: u16,
     /// Partitions that this node is acquiring already.
     pub(super) taking: &'a BTreeSet<u16>,
@@ -39,7 +39,7 @@ pub(super) struct Scene<'a> {
 
 /// A partition to acquire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Take {
+pub(super) enum Acquisition {
     /// It has no owner.
     Free(u16),
     /// Its owner has more than its share: it is requested from it.
@@ -47,15 +47,15 @@ pub(super) enum Take {
 }
 
 /// The partitions to acquire next.
-pub(super) fn plan(scene: &Scene<'_>, random: &mut dyn Random) -> Vec<Take> {
+pub(super) fn plan(scene: &PlanInput<'_>, random: &mut dyn Random) -> Vec<Acquisition> {
     let now = Timestamp(scene.now.as_millis() as i64);
-    let mut listing = Listing::new(u32::from(scene.partitions));
+    let mut listing = OwnershipListing::new(u32::from(scene.partitions));
     let (mut owners, mut busy) = (BTreeMap::new(), BTreeSet::new());
     let mut held: BTreeSet<PartitionIndex> = BTreeSet::new();
     for (index, since) in scene.idle {
         let since = Timestamp(since.as_millis() as i64);
         let index = PartitionIndex(u32::from(*index));
-        listing.put(index, &OwnerId::nobody(), Version(1), since);
+        listing.put(index, &OwnerId::empty(), RecordVersion(1), since);
     }
     for node in scene.living {
         let id = OwnerId::from(node.owner);
@@ -65,10 +65,10 @@ pub(super) fn plan(scene: &Scene<'_>, random: &mut dyn Random) -> Vec<Take> {
                 // It will be free, but cannot be acquired before its owner hands it
                 // over.
                 busy.insert(*index);
-                listing.put(place, &OwnerId::nobody(), Version(epoch.0), now);
+                listing.put(place, &OwnerId::empty(), RecordVersion(epoch.0), now);
                 continue;
             }
-            listing.put(place, &id, Version(epoch.0), now);
+            listing.put(place, &id, RecordVersion(epoch.0), now);
             owners.insert(*index, (node.owner, *epoch));
             if node.owner == scene.me {
                 held.insert(place);
@@ -79,12 +79,12 @@ pub(super) fn plan(scene: &Scene<'_>, random: &mut dyn Random) -> Vec<Take> {
     held.extend(taking.map(|index| PartitionIndex(u32::from(*index))));
     let staying = scene.living.iter().filter(|node| !node.is_leaving);
     let members: Vec<_> = staying.map(|node| OwnerId::from(node.owner)).collect();
-    let timing = Timing::new(scene.lease / 3, scene.lease);
+    let timing = GroupTiming::new(scene.lease / 3, scene.lease);
     let census = Census::with_members(listing, &members, now, &timing);
     let me = OwnerId::from(scene.me);
-    let plan = balance::plan(&census, &me, &held, Step::Share, random);
+    let plan = balance::plan(&census, &me, &held, BalanceStep::Share, random);
     let takes = plan.actions.iter().filter_map(|action| {
-        let Action {
+        let ConditionalWrite {
             partition, kind, ..
         } = action;
         let index = partition.0 as u16;
@@ -92,8 +92,8 @@ pub(super) fn plan(scene: &Scene<'_>, random: &mut dyn Random) -> Vec<Take> {
             return None;
         }
         Some(match (kind, owners.get(&index)) {
-            (Kind::Steal { .. }, Some((from, epoch))) => Take::From(index, *from, *epoch),
-            _ => Take::Free(index),
+            (Kind::Steal { .. }, Some((from, epoch))) => Acquisition::From(index, *from, *epoch),
+            _ => Acquisition::Free(index),
         })
     });
     takes.collect()
@@ -112,16 +112,16 @@ mod tests {
         }
     }
 
-    fn node(number: u32, serves: impl IntoIterator<Item = u16>) -> Living {
-        Living {
+    fn node(number: u32, serves: impl IntoIterator<Item = u16>) -> LiveNode {
+        LiveNode {
             owner: owner(number),
             is_leaving: false,
             serves: serves.into_iter().map(|index| (index, Epoch(1))).collect(),
         }
     }
 
-    fn takes(me: u32, living: &[Living], taking: &[u16]) -> Vec<Take> {
-        let scene = Scene {
+    fn takes(me: u32, living: &[LiveNode], taking: &[u16]) -> Vec<Acquisition> {
+        let scene = PlanInput {
             me: owner(me),
             living,
             partitions: 9,
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn one_node_takes_everything_once() {
-        let all: Vec<_> = (0..9).map(Take::Free).collect();
+        let all: Vec<_> = (0..9).map(Acquisition::Free).collect();
         assert_eq!(takes(1, &[node(1, [])], &[]), all);
         let taking: Vec<_> = (0..9).collect();
         assert_eq!(takes(1, &[node(1, [])], &taking), []);
@@ -147,8 +147,7 @@ mod tests {
         assert_eq!(takes(1, &living, &[]), []);
         let asked = takes(2, &living, &[]);
         assert_eq!(asked.len(), 4);
-        let is_asked =
-            |take: &Take| matches!(take, Take::From(_, from, Epoch(1)) if *from == owner(1));
+        let is_asked = |take: &Acquisition| matches!(take, Acquisition::From(_, from, Epoch(1)) if *from == owner(1));
         assert!(asked.iter().all(is_asked), "{asked:?}");
     }
 
@@ -176,9 +175,9 @@ mod tests {
         assert_eq!(takes(3, &living, &[]), []);
     }
 
-    fn indexes(takes: &[Take]) -> Vec<u16> {
-        let index = |take: &Take| match take {
-            Take::Free(index) | Take::From(index, ..) => *index,
+    fn indexes(takes: &[Acquisition]) -> Vec<u16> {
+        let index = |take: &Acquisition| match take {
+            Acquisition::Free(index) | Acquisition::From(index, ..) => *index,
         };
         takes.iter().map(index).collect()
     }

@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 use steadfast_core::id::Owner;
 use tokio::sync::Notify;
 
-use super::exchange::Request;
-use super::join::Setup;
+use super::join::ClusterSetup;
+use super::request::Request;
 
 /// Consecutive missing answers after which a node is missed, and consecutive answers
 /// after which it is not.
@@ -22,11 +22,11 @@ const TRIES: u32 = 3;
 
 /// Probes all other nodes periodically; notifies `bell` when a node is missed, or no
 /// longer.
-pub(super) async fn run(setup: &Setup, me: Owner, probes: &Probes, bell: &Notify) {
+pub(super) async fn run(setup: &ClusterSetup, me: Owner, probes: &Probes, bell: &Notify) {
     let pause = setup.lease / 2;
     loop {
         tokio::time::sleep(pause).await;
-        let peers = setup.roster.others(me);
+        let peers = setup.members.others(me);
         let asked = peers.iter().map(|peer| async {
             let asked = setup.probing.send(peer, Request::Probe.encode(), pause);
             let asked = tokio::time::timeout(pause, asked).await;
@@ -37,9 +37,10 @@ pub(super) async fn run(setup: &Setup, me: Owner, probes: &Probes, bell: &Notify
         for (owner, is_missed) in &changed {
             let name = peers.iter().find(|peer| peer.owner == *owner);
             let node = name.map(|peer| peer.name.as_str()).unwrap_or_default();
-            match is_missed {
-                true => tracing::warn!(event = "cluster.node_missed", node),
-                false => tracing::info!(event = "cluster.node_reached", node),
+            if *is_missed {
+                tracing::warn!(event = "cluster.node_missed", node)
+            } else {
+                tracing::info!(event = "cluster.node_reached", node)
             }
         }
         if !changed.is_empty() {
@@ -51,11 +52,11 @@ pub(super) async fn run(setup: &Setup, me: Owner, probes: &Probes, bell: &Notify
 /// Which other nodes do not answer.
 #[derive(Default)]
 pub(super) struct Probes {
-    known: Mutex<BTreeMap<Owner, Reach>>,
+    known: Mutex<BTreeMap<Owner, Reachability>>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Reach {
+struct Reachability {
     is_missed: bool,
     /// Consecutive results that contradict `is_missed`.
     against: u32,
@@ -76,12 +77,13 @@ impl Probes {
         let mut changed = Vec::new();
         let next = answers.iter().map(|(owner, has_answered)| {
             let mut reach = known.get(owner).copied().unwrap_or_default();
-            match reach.is_missed == *has_answered {
-                true => reach.against += 1,
-                false => reach.against = 0,
+            if reach.is_missed == *has_answered {
+                reach.against += 1
+            } else {
+                reach.against = 0
             }
             if reach.against == TRIES {
-                reach = Reach {
+                reach = Reachability {
                     is_missed: !reach.is_missed,
                     against: 0,
                 };

@@ -1,20 +1,20 @@
 //! A space that two regions share.
 //!
-//! [`Pairing`] decides, with the votes of the other region and of a witness, whether
-//! this region owns the space, and serves or follows accordingly. [`Polls`] persist the
+//! [`RegionPair`] decides, with the votes of the other region and of a witness, whether
+//! this region owns the space, and serves or follows accordingly. [`VoteStore`] persist the
 //! votes of a region or a witness. The transport between the regions is given
-//! ([`Ways`]).
+//! ([`RegionTransport`]).
 
-mod handing;
-mod lines;
-mod owning;
-mod pairing;
-mod polls;
-mod standing;
-mod word;
+mod handover;
+mod interfaces;
+mod leader;
+mod messages;
+mod pair;
+mod status;
+mod vote_store;
 
-pub use lines::{CopyWay, Hands, To, Ways};
-pub use pairing::{Pairing, Setup};
-pub use polls::Polls;
-pub use standing::Standing;
-pub use word::{Wish, Word};
+pub use interfaces::{CopyTransport, ExternalWork, RegionPeer, RegionTransport};
+pub use messages::{RegionAction, RegionRequest};
+pub use pair::{PairSetup, RegionPair};
+pub use status::PairStatus;
+pub use vote_store::VoteStore;

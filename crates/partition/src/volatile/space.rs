@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use steadfast_core::id::Partition;
 use steadfast_core::limits;
-use steadfast_core::task::named;
-use steadfast_storage::copies::{Charter, Copies};
-use steadfast_storage::{Error as StorageError, Kind as StorageKind, Ledger, Store};
+use steadfast_core::task::name_task;
+use steadfast_storage::replicated_memory::{ReplicaSet, ReplicatedMemory};
+use steadfast_storage::{Error as StorageError, ErrorKind as StorageKind, Ledger, Store};
 use tokio::sync::Mutex;
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::router::Router;
 use crate::runtime::Runtime;
 
@@ -28,7 +28,7 @@ const ROUND: Duration = Duration::from_secs(1);
 const PARTING: Duration = Duration::from_secs(2);
 
 /// The volatile partitions of a node.
-pub struct Volatile {
+pub struct VolatileSpace {
     inner: Arc<Inner>,
     task: Option<AbortHandle>,
 }
@@ -36,16 +36,20 @@ pub struct Volatile {
 struct Inner {
     store: Arc<Store>,
     /// In a cluster: the engine that replicates to other nodes.
-    copies: Option<Arc<Copies>>,
+    copies: Option<Arc<ReplicatedMemory>>,
     router: Arc<Router>,
     main: u16,
     /// Locked while a partition is opened or closed.
     open: Vec<Mutex<Option<Ledger>>>,
 }
 
-impl Volatile {
-    /// Starts on a store in memory; `copies` replicates it to other nodes.
-    pub fn start(runtime: &Arc<Runtime>, store: Arc<Store>, copies: Option<Arc<Copies>>) -> Self {
+impl VolatileSpace {
+    /// Starts on a store in memory; `replicated_memory` replicates it to other nodes.
+    pub fn start(
+        runtime: &Arc<Runtime>,
+        store: Arc<Store>,
+        copies: Option<Arc<ReplicatedMemory>>,
+    ) -> Self {
         let space = runtime.space();
         let inner = Arc::new(Inner {
             store,
@@ -56,12 +60,12 @@ impl Volatile {
         });
         let task = inner.copies.is_some().then(|| {
             let parting = Arc::clone(&inner);
-            runtime.on_parting(Box::new(move |partition| {
+            runtime.on_hand_over(Box::new(move |partition| {
                 let inner = Arc::clone(&parting);
                 Box::pin(async move { inner.part(partition.index()).await })
             }));
             let (inner, mut changes) = (Arc::clone(&inner), runtime.changes());
-            let following = tokio::spawn(named(async move {
+            let following = tokio::spawn(name_task(async move {
                 let mut has_changed = true;
                 loop {
                     has_changed = inner.round(has_changed).await;
@@ -90,18 +94,18 @@ impl Volatile {
     pub async fn ledger(&self, index: u16) -> Result<Ledger> {
         let opening = self.inner.open(index);
         let partition = at(index);
-        let silent = || StorageError::new(StorageKind::CopiesSilent { partition });
+        let silent = || StorageError::new(StorageKind::ReplicasUnavailable { partition });
         let opened = tokio::time::timeout(limits::FORWARD_TIME, opening).await;
         opened.unwrap_or_else(|_| Err(silent().into()))
     }
 
     /// The replica set of a partition that is open here, in a cluster.
-    pub fn charter(&self, index: u16) -> Option<Charter> {
-        self.inner.copies.as_ref()?.charter(at(index))
+    pub fn replica_set(&self, index: u16) -> Option<ReplicaSet> {
+        self.inner.copies.as_ref()?.replica_set(at(index))
     }
 }
 
-impl Drop for Volatile {
+impl Drop for VolatileSpace {
     fn drop(&mut self) {
         if let Some(task) = &self.task {
             task.abort();
@@ -116,7 +120,7 @@ fn at(index: u16) -> Partition {
 impl Inner {
     /// Whether this node serves the partition of the main space.
     fn is_ours(&self, index: u16) -> bool {
-        let door = self.router.door(Partition::new(self.main, index));
+        let door = self.router.mailbox(Partition::new(self.main, index));
         door.is_some_and(|door| door.ledger().failure().is_none())
     }
 
@@ -132,7 +136,7 @@ impl Inner {
     /// Opens a partition, if that is possible now.
     async fn try_open(&self, index: u16) -> Result<Option<Ledger>> {
         let partition = Partition::new(self.main, index);
-        let not_ours = || Error::new(Kind::NotOwner { partition });
+        let not_ours = || Error::new(ErrorKind::NotOwner { partition });
         let slot = self.open.get(usize::from(index)).ok_or_else(not_ours)?;
         let mut slot = slot.lock().await;
         if !self.is_ours(index) {
@@ -175,7 +179,7 @@ impl Inner {
         let Some(copies) = &self.copies else {
             return false;
         };
-        let Ok(known) = copies.known(SPACE).await else {
+        let Ok(known) = copies.known_partitions(SPACE).await else {
             return true;
         };
         let mut opening = JoinSet::new();
@@ -199,7 +203,7 @@ impl Inner {
                 return true;
             };
             if let Some(copies) = &self.copies {
-                copies.until_shared(at(index)).await;
+                copies.wait_for_replica(at(index)).await;
             }
             self.store.release(&ledger).await.is_ok()
         };
@@ -209,9 +213,9 @@ impl Inner {
     }
 
     fn leave(&self, index: u16) {
-        self.store.forget(at(index));
+        self.store.abandon(at(index));
         if let Some(copies) = &self.copies {
-            copies.leave(at(index));
+            copies.resign(at(index));
         }
     }
 }
@@ -220,7 +224,7 @@ impl Inner {
 fn may_pass(kind: &StorageKind) -> bool {
     matches!(
         kind,
-        StorageKind::CopiesSilent { .. }
+        StorageKind::ReplicasUnavailable { .. }
             | StorageKind::Fenced { .. }
             | StorageKind::Held { .. }
             | StorageKind::Unreachable { .. }

@@ -5,23 +5,24 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use steadfast_core::clock::{Clock, SystemClock, Timestamp};
-use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
+use steadfast_core::codec::{ByteReader, DecodeError, put_bytes, put_varint};
 use steadfast_core::error::Code;
-use steadfast_core::id::{Owner, Table};
+use steadfast_core::id::{Owner, TableId};
 use steadfast_partition::{
-    Address, Alone, Answer, CallId, Effect, Envelope, Halt, Kind, Message, Options, Performer,
-    Refusal, Router, Runtime, Service, Services, Space, Transport, Turn, service_table,
+    Address, CallId, Effect, Envelope, Message, NodeTransport, Options, Performer, Router, Runtime,
+    Service, ServiceError, ServiceKind, Services, SingleNode, Space, Turn, TurnError, TurnOutcome,
+    service_table,
 };
-use steadfast_storage::memory::Memory;
+use steadfast_storage::memory::MemoryEngine;
 use steadfast_storage::{Engine, Store};
 use tokio::sync::mpsc;
 
-pub(crate) const COUNTER: Kind = Kind(7);
-pub(crate) const COUNTS: Table = service_table(COUNTER, 0);
+pub(crate) const COUNTER: ServiceKind = ServiceKind(7);
+pub(crate) const COUNTS: TableId = service_table(COUNTER, 0);
 /// What an instance was told, in order.
-pub(crate) const TOLD: Table = service_table(COUNTER, 1);
+pub(crate) const TOLD: TableId = service_table(COUNTER, 1);
 /// Who waits until an instance has been told so many things.
-pub(crate) const WAITS: Table = service_table(COUNTER, 2);
+pub(crate) const WAITS: TableId = service_table(COUNTER, 2);
 pub(crate) const PARTITIONS: u16 = 8;
 
 /// Counts. A service keeps no state, but a test may: who waits, by instance.
@@ -66,26 +67,31 @@ pub(crate) fn envelope(key: &str, ask: &Ask) -> Envelope {
 
 impl Service for Counter {
     type Command = Ask;
-    type Reply = Say;
+    type Response = Say;
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ServiceKind {
         COUNTER
     }
 
-    fn handle(&self, turn: &mut Turn<'_>, to: &Address, ask: &Ask) -> Result<Answer<Say>, Halt> {
+    fn handle(
+        &self,
+        turn: &mut Turn<'_>,
+        to: &Address,
+        ask: &Ask,
+    ) -> Result<TurnOutcome<Say>, TurnError> {
         let key = &to.key;
         let read = |value: Option<Bytes>| {
             value.map_or(0, |v| u64::from_be_bytes(v[..].try_into().unwrap()))
         };
         match ask {
-            Ask::Get => Ok(Answer::Now(Say::Now(read(turn.get(COUNTS, key)?)))),
+            Ask::Get => Ok(TurnOutcome::Now(Say::Now(read(turn.get(COUNTS, key)?)))),
             Ask::Add(more) | Ask::AddAndRefuse(more) => {
                 let now = read(turn.get(COUNTS, key)?) + more;
                 turn.put(COUNTS, key, now.to_be_bytes().to_vec());
                 if matches!(ask, Ask::AddAndRefuse(_)) {
-                    return Err(Refusal::new(Code("STF-9999"), "no").into());
+                    return Err(ServiceError::new(Code("STF-9999"), "no").into());
                 }
-                Ok(Answer::Now(Say::Now(now)))
+                Ok(TurnOutcome::Now(Say::Now(now)))
             }
             Ask::Tell(others) => {
                 let now = read(turn.get(COUNTS, key)?) + 1;
@@ -93,47 +99,47 @@ impl Service for Counter {
                 for other in others {
                     turn.send(envelope(other, &Ask::Told(now)));
                 }
-                Ok(Answer::Now(Say::Now(now)))
+                Ok(TurnOutcome::Now(Say::Now(now)))
             }
             Ask::TellNonsense(other) => {
                 turn.send(Envelope::new(counter(other), &b"\xff"[..]));
-                Ok(Answer::Now(Say::Now(0)))
+                Ok(TurnOutcome::Now(Say::Now(0)))
             }
             Ask::Told(what) => {
                 let mut told = list(turn.get(TOLD, key)?);
                 told.push(*what);
                 turn.put(TOLD, key, encode_list(&told));
                 self.wake(turn, key, &told);
-                Ok(Answer::Now(Say::Now(0)))
+                Ok(TurnOutcome::Now(Say::Now(0)))
             }
             Ask::Until(count) => {
                 let told = list(turn.get(TOLD, key)?);
                 if told.len() as u64 >= *count {
-                    return Ok(Answer::Now(Say::Told(told)));
+                    return Ok(TurnOutcome::Now(Say::Told(told)));
                 }
                 let wait = turn.call().map(|call| (key.clone(), *count, call));
                 self.calls.lock().extend(wait);
-                Ok(Answer::Later)
+                Ok(TurnOutcome::Later)
             }
             Ask::Schedule(due, tag) => {
                 turn.schedule(*due, *tag, Ask::Told(*tag).encode());
-                Ok(Answer::Now(Say::Now(0)))
+                Ok(TurnOutcome::Now(Say::Now(0)))
             }
             Ask::Cancel(due, tag) => {
                 turn.cancel(*due, *tag);
-                Ok(Answer::Now(Say::Now(0)))
+                Ok(TurnOutcome::Now(Say::Now(0)))
             }
             Ask::Open(id) => {
                 turn.open_work(id.clone(), "body");
-                Ok(Answer::Now(Say::Now(0)))
+                Ok(TurnOutcome::Now(Say::Now(0)))
             }
             Ask::Close(id) => {
                 turn.close_work(id.as_bytes());
-                Ok(Answer::Now(Say::Now(0)))
+                Ok(TurnOutcome::Now(Say::Now(0)))
             }
             Ask::Put(number, bytes) => {
                 turn.put(COUNTS, &number.to_be_bytes(), vec![7; *bytes as usize]);
-                Ok(Answer::Now(Say::Now(0)))
+                Ok(TurnOutcome::Now(Say::Now(0)))
             }
         }
     }
@@ -199,10 +205,10 @@ impl Message for Ask {
         out.into()
     }
 
-    fn decode(bytes: &Bytes) -> Result<Self, Malformed> {
-        let mut reader = Reader::new(bytes.clone());
-        let text = |reader: &mut Reader| -> Result<String, Malformed> {
-            String::from_utf8(reader.bytes()?.to_vec()).map_err(|_| Malformed)
+    fn decode(bytes: &Bytes) -> Result<Self, DecodeError> {
+        let mut reader = ByteReader::new(bytes.clone());
+        let text = |reader: &mut ByteReader| -> Result<String, DecodeError> {
+            String::from_utf8(reader.bytes()?.to_vec()).map_err(|_| DecodeError)
         };
         Ok(match reader.byte()? {
             0 => Self::Get,
@@ -224,7 +230,7 @@ impl Message for Ask {
             9 => Self::Open(text(&mut reader)?),
             10 => Self::Close(text(&mut reader)?),
             11 => Self::Put(reader.varint()?, reader.varint()?),
-            _ => return Err(Malformed),
+            _ => return Err(DecodeError),
         })
     }
 }
@@ -245,12 +251,12 @@ impl Message for Say {
         out.into()
     }
 
-    fn decode(bytes: &Bytes) -> Result<Self, Malformed> {
-        let mut reader = Reader::new(bytes.clone());
+    fn decode(bytes: &Bytes) -> Result<Self, DecodeError> {
+        let mut reader = ByteReader::new(bytes.clone());
         Ok(match reader.byte()? {
             0 => Self::Now(reader.varint()?),
             1 => Self::Told(list(Some(bytes.slice(1..)))),
-            _ => return Err(Malformed),
+            _ => return Err(DecodeError),
         })
     }
 }
@@ -286,7 +292,7 @@ impl Performer for Collect {
 
 impl Setup {
     pub(crate) fn new() -> Self {
-        Self::on(Arc::new(Memory::new()))
+        Self::on(Arc::new(MemoryEngine::new()))
     }
 
     pub(crate) fn on(engine: Arc<dyn Engine>) -> Self {
@@ -295,12 +301,12 @@ impl Setup {
     }
 
     pub(crate) async fn start(&self) -> Node {
-        let node = self.start_with(Arc::new(Alone)).await;
+        let node = self.start_with(Arc::new(SingleNode)).await;
         node.runtime.serve_all().await.unwrap();
         node
     }
 
-    pub(crate) async fn start_with(&self, beyond: Arc<dyn Transport>) -> Node {
+    pub(crate) async fn start_with(&self, beyond: Arc<dyn NodeTransport>) -> Node {
         let owner = Owner {
             node: 1,
             incarnation: fastrand::u128(..),

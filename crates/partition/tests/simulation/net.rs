@@ -9,7 +9,9 @@ use bytes::Bytes;
 use fastrand::Rng;
 use parking_lot::Mutex;
 use steadfast_core::id::Partition;
-use steadfast_partition::{Envelope, Error, ErrorKind, Message, Parcel, Result, Router, Transport};
+use steadfast_partition::{
+    Envelope, Error, ErrorKind, Message, MessageBatch, NodeTransport, Result, Router,
+};
 
 use crate::oracle::Oracle;
 use crate::story::Happen;
@@ -102,7 +104,9 @@ impl Net {
             let any = state.rng.usize(0..nodes.len());
             return nodes.get(any).cloned();
         }
-        nodes.into_iter().find(|router| router.door(to).is_some())
+        nodes
+            .into_iter()
+            .find(|router| router.mailbox(to).is_some())
     }
 
     fn unreachable(to: Partition) -> Error {
@@ -110,7 +114,7 @@ impl Net {
     }
 
     /// Sends a copy that arrives whenever it likes.
-    fn maybe_repeat(self: &Arc<Self>, to: Partition, parcel: &Parcel) {
+    fn maybe_repeat(self: &Arc<Self>, to: Partition, parcel: &MessageBatch) {
         {
             let mut state = self.state.lock();
             if state.is_calm || state.rng.u8(0..100) >= 15 {
@@ -133,7 +137,7 @@ impl Net {
 pub(crate) struct Line(pub(crate) Arc<Net>);
 
 #[async_trait]
-impl Transport for Line {
+impl NodeTransport for Line {
     async fn call(&self, to: Partition, envelope: Envelope) -> Result<Bytes> {
         let net = &self.0;
         let fate = net.fate();
@@ -150,7 +154,7 @@ impl Transport for Line {
         }
     }
 
-    async fn deliver(&self, to: Partition, parcel: Parcel) -> Result<u64> {
+    async fn deliver(&self, to: Partition, parcel: MessageBatch) -> Result<u64> {
         let net = &self.0;
         for message in &parcel.messages {
             let envelope = Envelope::decode(message.clone()).unwrap();

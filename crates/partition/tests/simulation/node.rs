@@ -7,7 +7,7 @@ use steadfast_core::id::Owner;
 use steadfast_partition::{
     Effect, Envelope, Handle, Message, Options, Performer, Router, Runtime, Services, Space,
 };
-use steadfast_storage::hostile::{Faults, Hostile};
+use steadfast_storage::hostile::{EngineFaults, HostileEngine};
 use steadfast_storage::{Engine, Store};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -22,7 +22,7 @@ pub(crate) struct Node {
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) clock: Arc<Jumping>,
     pub(crate) wire: Arc<Wire>,
-    pub(crate) hostile: Arc<Hostile>,
+    pub(crate) hostile: Arc<HostileEngine>,
     /// What was asked of it from outside; it ends with the node.
     tasks: JoinSet<()>,
 }
@@ -41,7 +41,11 @@ impl Node {
     pub(crate) fn start(ground: &Ground, number: u32, life: Life, seed: u64, steps: u64) -> Self {
         let oracle = Arc::clone(&ground.oracle);
         let watched = Watched::new(Arc::clone(&ground.engine), oracle, life);
-        let hostile = Arc::new(Hostile::new(Arc::new(watched), Faults::all(), seed));
+        let hostile = Arc::new(HostileEngine::new(
+            Arc::new(watched),
+            EngineFaults::all(),
+            seed,
+        ));
         let wire = Arc::new(Wire::new(hostile.clone(), seed ^ 1, steps));
         let clock = Arc::new(Jumping::new(ground.began));
         let owner = Owner {
@@ -93,7 +97,7 @@ impl Node {
     /// No more faults.
     pub(crate) fn heal(&self) {
         self.wire.spare();
-        self.hostile.calm();
+        self.hostile.stop_faults();
         self.clock.jump(0);
     }
 }
@@ -117,7 +121,7 @@ impl Performer for Perform {
             let Some(router) = router.upgrade() else {
                 return;
             };
-            if let Some(door) = router.door(effect.partition) {
+            if let Some(door) = router.mailbox(effect.partition) {
                 let done = Happen::Worked { op }.encode();
                 door.post(Envelope::new(effect.from, done));
             }

@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use steadfast_core::clock::Timestamp;
-use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
-use steadfast_core::id::Table;
+use steadfast_core::codec::{ByteReader, DecodeError, put_bytes, put_varint};
+use steadfast_core::id::TableId;
 use steadfast_partition::{
-    Address, Answer, Envelope, Halt, Kind, Message, Service, Turn, service_table,
+    Address, Envelope, Message, Service, ServiceKind, Turn, TurnError, TurnOutcome, service_table,
 };
 
-pub(crate) const STORY: Kind = Kind(9);
-pub(crate) const STATE: Table = service_table(STORY, 0);
+pub(crate) const STORY: ServiceKind = ServiceKind(9);
+pub(crate) const STATE: TableId = service_table(STORY, 0);
 pub(crate) const INSTANCES: u64 = 10;
 
 /// Stands in front of an operation's number wherever it is stored.
@@ -64,13 +64,18 @@ pub(crate) fn instance(number: u64) -> Address {
 
 impl Service for Story {
     type Command = Happen;
-    type Reply = ();
+    type Response = ();
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ServiceKind {
         STORY
     }
 
-    fn handle(&self, turn: &mut Turn<'_>, to: &Address, what: &Happen) -> Result<Answer<()>, Halt> {
+    fn handle(
+        &self,
+        turn: &mut Turn<'_>,
+        to: &Address,
+        what: &Happen,
+    ) -> Result<TurnOutcome<()>, TurnError> {
         let me = u64::from_be_bytes(to.key[..].try_into().unwrap());
         let mut state = match turn.get(STATE, &to.key)? {
             Some(row) => State::decode(row).unwrap(),
@@ -121,7 +126,7 @@ impl Service for Story {
             }
         }
         turn.put(STATE, &to.key, state.encode());
-        Ok(Answer::Now(()))
+        Ok(TurnOutcome::Now(()))
     }
 }
 
@@ -186,8 +191,8 @@ impl State {
         out
     }
 
-    pub(crate) fn decode(bytes: Bytes) -> Result<Self, Malformed> {
-        let mut reader = Reader::new(bytes);
+    pub(crate) fn decode(bytes: Bytes) -> Result<Self, DecodeError> {
+        let mut reader = ByteReader::new(bytes);
         let mut state = Self::default();
         for _ in 0..reader.varint()? {
             reader.take(MARK.len())?;
@@ -243,8 +248,8 @@ impl Message for Happen {
         out.into()
     }
 
-    fn decode(bytes: &Bytes) -> Result<Self, Malformed> {
-        let mut reader = Reader::new(bytes.clone());
+    fn decode(bytes: &Bytes) -> Result<Self, DecodeError> {
+        let mut reader = ByteReader::new(bytes.clone());
         let mut next = || reader.varint();
         Ok(match next()? {
             0 => {
@@ -269,7 +274,7 @@ impl Message for Happen {
             },
             2 => Self::Fired { op: next()? },
             3 => Self::Worked { op: next()? },
-            _ => return Err(Malformed),
+            _ => return Err(DecodeError),
         })
     }
 }

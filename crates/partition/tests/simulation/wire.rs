@@ -8,9 +8,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use fastrand::Rng;
 use parking_lot::Mutex;
-use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, Stream, Table};
+use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, StreamId, TableId};
 use steadfast_storage::engine::{
-    Acquired, Entry, EventBatch, Flush, Outcome, Record, Row, Scan, Start, Swap,
+    AcquireOutcome, CasOutcome, Entry, EventBatch, Flush, Outcome, ReadPosition, Record, Scan,
+    TableRow,
 };
 use steadfast_storage::{Engine, Result};
 use tokio::sync::{Notify, watch};
@@ -66,7 +67,12 @@ impl Wire {
 
 #[async_trait]
 impl Engine for Wire {
-    async fn acquire(&self, partition: Partition, owner: Owner, expect: Epoch) -> Result<Acquired> {
+    async fn acquire(
+        &self,
+        partition: Partition,
+        owner: Owner,
+        expect: Epoch,
+    ) -> Result<AcquireOutcome> {
         self.step().await;
         let answer = self.inner.acquire(partition, owner, expect).await;
         self.step().await;
@@ -107,12 +113,17 @@ impl Engine for Wire {
         answer
     }
 
-    async fn get(&self, partition: Partition, table: Table, key: &[u8]) -> Result<Option<Bytes>> {
+    async fn get(&self, partition: Partition, table: TableId, key: &[u8]) -> Result<Option<Bytes>> {
         self.step().await;
         self.inner.get(partition, table, key).await
     }
 
-    async fn scan(&self, partition: Partition, table: Table, range: Scan) -> Result<Vec<Row>> {
+    async fn scan(
+        &self,
+        partition: Partition,
+        table: TableId,
+        range: Scan,
+    ) -> Result<Vec<TableRow>> {
         self.step().await;
         self.inner.scan(partition, table, range).await
     }
@@ -120,8 +131,8 @@ impl Engine for Wire {
     async fn read_events(
         &self,
         partition: Partition,
-        stream: Stream,
-        from: Start,
+        stream: StreamId,
+        from: ReadPosition,
         max_bytes: usize,
     ) -> Result<Vec<EventBatch>> {
         self.step().await;
@@ -130,7 +141,7 @@ impl Engine for Wire {
             .await
     }
 
-    async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<Swap> {
+    async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<CasOutcome> {
         self.inner.cas(key, expect, value).await
     }
 
@@ -162,9 +173,14 @@ impl Watched {
 
 #[async_trait]
 impl Engine for Watched {
-    async fn acquire(&self, partition: Partition, owner: Owner, expect: Epoch) -> Result<Acquired> {
+    async fn acquire(
+        &self,
+        partition: Partition,
+        owner: Owner,
+        expect: Epoch,
+    ) -> Result<AcquireOutcome> {
         let answer = self.inner.acquire(partition, owner, expect).await?;
-        if let Acquired::Granted(tenure) = &answer {
+        if let AcquireOutcome::Granted(tenure) = &answer {
             self.oracle.granted(partition, tenure.epoch);
         }
         Ok(answer)
@@ -201,19 +217,24 @@ impl Engine for Watched {
         self.inner.flush(flush).await
     }
 
-    async fn get(&self, partition: Partition, table: Table, key: &[u8]) -> Result<Option<Bytes>> {
+    async fn get(&self, partition: Partition, table: TableId, key: &[u8]) -> Result<Option<Bytes>> {
         self.inner.get(partition, table, key).await
     }
 
-    async fn scan(&self, partition: Partition, table: Table, range: Scan) -> Result<Vec<Row>> {
+    async fn scan(
+        &self,
+        partition: Partition,
+        table: TableId,
+        range: Scan,
+    ) -> Result<Vec<TableRow>> {
         self.inner.scan(partition, table, range).await
     }
 
     async fn read_events(
         &self,
         partition: Partition,
-        stream: Stream,
-        from: Start,
+        stream: StreamId,
+        from: ReadPosition,
         max_bytes: usize,
     ) -> Result<Vec<EventBatch>> {
         self.inner
@@ -221,7 +242,7 @@ impl Engine for Watched {
             .await
     }
 
-    async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<Swap> {
+    async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<CasOutcome> {
         self.inner.cas(key, expect, value).await
     }
 

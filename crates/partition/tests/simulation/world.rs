@@ -7,9 +7,9 @@ use std::time::Duration;
 use fastrand::Rng;
 use steadfast_core::clock::{Clock, Timestamp};
 use steadfast_core::id::Partition;
-use steadfast_partition::{Door, Space};
-use steadfast_storage::memory::Memory;
-use steadfast_storage::{Engine, View};
+use steadfast_partition::{Mailbox, Space};
+use steadfast_storage::memory::MemoryEngine;
+use steadfast_storage::{Engine, Visibility};
 use tokio::time::Instant;
 
 use crate::clock::Jumping;
@@ -96,7 +96,7 @@ impl World {
         let mut rng = Rng::with_seed(seed);
         let began = Instant::now();
         let clock = Arc::new(Jumping::new(began));
-        let engine: Arc<dyn Engine> = Arc::new(Memory::with_clock(clock));
+        let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::with_clock(clock));
         let oracle = Arc::new(Oracle::default());
         let space = Space {
             number: 0,
@@ -273,7 +273,7 @@ impl World {
     /// then never notices.
     async fn place_all(&self) {
         for node in self.nodes.iter().flatten() {
-            for door in node.runtime.router().doors() {
+            for door in node.runtime.router().mailboxes() {
                 if self.is_stale(&door) {
                     node.runtime.abandon(door.partition());
                 }
@@ -281,7 +281,7 @@ impl World {
         }
         for partition in self.ground.space.all() {
             let nodes = || self.nodes.iter().flatten();
-            if !nodes().any(|node| node.runtime.router().door(partition).is_some()) {
+            if !nodes().any(|node| node.runtime.router().mailbox(partition).is_some()) {
                 let index = usize::from(partition.index()) % NODES as usize;
                 if let Some(node) = &self.nodes[index] {
                     let _ = node.runtime.serve(partition).await;
@@ -290,7 +290,7 @@ impl World {
         }
     }
 
-    fn is_stale(&self, door: &Door) -> bool {
+    fn is_stale(&self, door: &Mailbox) -> bool {
         let epoch = door.ledger().epoch();
         self.ground.oracle.is_stale(door.partition(), epoch)
     }
@@ -311,12 +311,15 @@ impl World {
             let address = instance(number);
             let partition = self.ground.space.partition(&address);
             let doors = self.nodes.iter().flatten();
-            let mut doors = doors.filter_map(|node| node.runtime.router().door(partition));
+            let mut doors = doors.filter_map(|node| node.runtime.router().mailbox(partition));
             // One that was still loading when it was overtaken may not know it yet.
-            let is_owner = |door: &Door| !self.is_stale(door);
+            let is_owner = |door: &Mailbox| !self.is_stale(door);
             let door = doors.find(is_owner);
             let door = door.ok_or(format!("no node serves partition {partition}"))?;
-            let row = door.ledger().get(STATE, &address.key, View::Durable).await;
+            let row = door
+                .ledger()
+                .get(STATE, &address.key, Visibility::Durable)
+                .await;
             let row = row.map_err(|error| error.to_string())?;
             let state = row.map_or(Ok(State::default()), State::decode);
             states.push(state.map_err(|error| error.to_string())?);
@@ -376,7 +379,7 @@ impl World {
         self.totals.effects = self.ground.oracle.effects();
         (self.totals.lost, self.totals.repeated) = self.ground.net.faults();
         for node in self.nodes.iter().flatten() {
-            for door in node.runtime.router().doors() {
+            for door in node.runtime.router().mailboxes() {
                 let counts = door.metrics().counts();
                 self.totals.rollbacks += counts.rollbacks;
                 self.totals.missed += counts.missed;

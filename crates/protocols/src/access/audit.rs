@@ -15,24 +15,24 @@ use serde::Serialize;
 use steadfast_core::clock::{Clock, Timestamp};
 use steadfast_core::limits;
 
-use super::denied::{Denied, Reason};
-use super::key::{Key, Ring};
+use super::error::{AccessError, AccessErrorKind};
+use super::key::{Key, KeyRing};
 
 /// Interval of the search for windows that are over.
 const SWEEP: Duration = Duration::from_secs(1);
 
 tokio::task_local! {
-    static ASKER: Asker;
+    static ASKER: AuditClient;
 }
 
 /// The address and the key of a request's client.
 #[derive(Clone, Debug, Default)]
-pub struct Asker {
+pub struct AuditClient {
     pub address: Option<IpAddr>,
     pub key: Option<String>,
 }
 
-impl Asker {
+impl AuditClient {
     /// A client at an address.
     pub fn at(address: IpAddr) -> Self {
         Self {
@@ -99,33 +99,33 @@ impl AuditEvent {
 /// The record of changes, refusals and revocations.
 pub struct Audit {
     clock: Arc<dyn Clock>,
-    book: Mutex<Book>,
+    book: Mutex<AuditState>,
 }
 
 #[derive(Default)]
-struct Book {
+struct AuditState {
     numbers: u64,
-    changes: List,
-    refusals: List,
+    changes: AuditEventList,
+    refusals: AuditEventList,
     /// By subject and code: the event that counts repetitions.
-    windows: HashMap<(String, &'static str), Window>,
+    windows: HashMap<(String, &'static str), RefusalWindow>,
     /// When windows that are over were last dropped.
     swept: Timestamp,
 }
 
-struct Window {
+struct RefusalWindow {
     number: u64,
     since: Timestamp,
 }
 
 /// The newest events, the oldest first.
 #[derive(Default)]
-struct List {
+struct AuditEventList {
     events: VecDeque<AuditEvent>,
     bytes: usize,
 }
 
-impl List {
+impl AuditEventList {
     fn push(&mut self, event: AuditEvent) {
         self.bytes += event.bytes();
         self.events.push_back(event);
@@ -180,10 +180,10 @@ impl Audit {
     }
 
     /// Records that the client of the current task was denied access.
-    pub fn refused(&self, denied: &Denied) {
-        let asker = Asker::current();
+    pub fn refused(&self, denied: &AccessError) {
+        let asker = AuditClient::current();
         let event = match denied.reason {
-            Reason::Forbidden => "audit.right_refused",
+            AccessErrorKind::Forbidden => "audit.right_refused",
             _ => "audit.proof_refused",
         };
         let draft = self.draft(event, None, &asker, denied.message(), limits::AUDIT_TEXT);
@@ -200,7 +200,7 @@ impl Audit {
         } = &event;
         let why = &event.detail;
         match denied.reason {
-            Reason::Forbidden => {
+            AccessErrorKind::Forbidden => {
                 tracing::warn!(event = "audit.right_refused", client, by, code, why);
             }
             _ => tracing::warn!(event = "audit.proof_refused", client, by, code, why),
@@ -208,9 +208,9 @@ impl Audit {
     }
 
     /// Records that a connection ended because its proof was revoked.
-    pub fn revoked(&self, kind: &'static str, key: &str, denied: &Denied) {
+    pub fn revoked(&self, kind: &'static str, key: &str, denied: &AccessError) {
         let why = format!("{kind}: {}", denied.message());
-        let asker = Asker::default();
+        let asker = AuditClient::default();
         let name = "audit.connection_revoked";
         let draft = self.draft(name, Some(key), &asker, &why, limits::AUDIT_TEXT);
         let subject = format!("{kind}/{}", draft.key.as_deref().unwrap_or_default());
@@ -221,14 +221,14 @@ impl Audit {
     }
 
     /// Records that the keys were reloaded.
-    pub fn reloaded(&self, ring: &Ring) {
+    pub fn reloaded(&self, ring: &KeyRing) {
         let detail = format!("{} keys count", ring.keys().count());
         let event = self.change("audit.keys_reloaded", None, &detail);
         tracing::info!(event = "audit.keys_reloaded", by = event.by, what = detail);
     }
 
     /// Records the differences to a new key ring.
-    pub(super) fn replaced(&self, former: &Ring, fresh: &Ring) {
+    pub(super) fn replaced(&self, former: &KeyRing, fresh: &KeyRing) {
         for key in former.keys().filter(|key| fresh.get(&key.name).is_none()) {
             let AuditEvent { key, by, .. } = self.change("audit.key_deleted", Some(key), "");
             tracing::info!(event = "audit.key_deleted", key, by);
@@ -269,7 +269,7 @@ impl Audit {
 
     /// Records a change by the client that the current task serves.
     fn change(&self, event: &'static str, key: Option<&Key>, detail: &str) -> AuditEvent {
-        let asker = Asker::current();
+        let asker = AuditClient::current();
         let key = key.map(|key| key.name.as_str());
         let mut draft = self.draft(event, key, &asker, detail, limits::AUDIT_RIGHTS);
         let mut book = self.book.lock();
@@ -282,7 +282,7 @@ impl Audit {
         &self,
         event: &'static str,
         key: Option<&str>,
-        asker: &Asker,
+        asker: &AuditClient,
         detail: &str,
         most: usize,
     ) -> AuditEvent {
@@ -323,7 +323,7 @@ impl Audit {
             return None;
         }
         draft.number = book.number();
-        let window = Window {
+        let window = RefusalWindow {
             number: draft.number,
             since: now,
         };
@@ -333,13 +333,13 @@ impl Audit {
     }
 }
 
-impl Window {
+impl RefusalWindow {
     fn is_open(&self, now: Timestamp) -> bool {
         self.since.plus(limits::AUDIT_WINDOW) > now
     }
 }
 
-impl Book {
+impl AuditState {
     /// Whether a further client can be counted separately. Windows that are over are removed
     /// at most once a second, because a flood of clients calls this each time.
     fn has_room(&mut self, now: Timestamp) -> bool {
@@ -368,9 +368,10 @@ fn plain(text: &str, most: usize) -> String {
     for letter in text.chars() {
         let is_plain = !letter.is_control() && !is_invisible(letter);
         let before = out.len();
-        match is_plain {
-            true => out.push(letter),
-            false => out.extend(letter.escape_unicode()),
+        if is_plain {
+            out.push(letter)
+        } else {
+            out.extend(letter.escape_unicode())
         }
         if out.len() > most {
             out.truncate(before);
@@ -400,9 +401,9 @@ mod tests {
         (Audit::new(Arc::clone(&clock) as Arc<dyn Clock>), clock)
     }
 
-    fn refuse(audit: &Audit, address: u32, reason: Reason, why: &str) {
-        let asker = Asker::at(IpAddr::V4(Ipv4Addr::from(address)));
-        asker.sync_scope(|| audit.refused(&Denied::new(reason, why)));
+    fn refuse(audit: &Audit, address: u32, reason: AccessErrorKind, why: &str) {
+        let asker = AuditClient::at(IpAddr::V4(Ipv4Addr::from(address)));
+        asker.sync_scope(|| audit.refused(&AccessError::new(reason, why)));
     }
 
     fn key(name: &str, grant: &str, secret: &str) -> Key {
@@ -414,8 +415,8 @@ mod tests {
         }
     }
 
-    fn ring(keys: &[Key]) -> Ring {
-        let mut ring = Ring::new();
+    fn ring(keys: &[Key]) -> KeyRing {
+        let mut ring = KeyRing::new();
         for key in keys {
             ring.add(key.clone());
         }
@@ -426,27 +427,27 @@ mod tests {
     fn repeated_refusals_of_a_client_are_one_event_for_a_while() {
         let (audit, clock) = audit();
         for _ in 0..1000 {
-            refuse(&audit, 1, Reason::Wrong, "wrong");
+            refuse(&audit, 1, AccessErrorKind::Wrong, "wrong");
         }
-        refuse(&audit, 1, Reason::Forbidden, "no right");
-        refuse(&audit, 2, Reason::Wrong, "wrong");
+        refuse(&audit, 1, AccessErrorKind::Forbidden, "no right");
+        refuse(&audit, 2, AccessErrorKind::Wrong, "wrong");
         let (events, next) = audit.page(None, 10);
         assert_eq!((events.len(), next), (3, None));
         assert_eq!(events[2].count, 1000);
         assert_eq!(events[2].client.as_deref(), Some("0.0.0.1"));
         assert_eq!(events[1].event, "audit.right_refused");
         clock.advance(limits::AUDIT_WINDOW + Duration::from_secs(1));
-        refuse(&audit, 1, Reason::Wrong, "wrong");
+        refuse(&audit, 1, AccessErrorKind::Wrong, "wrong");
         assert_eq!(audit.page(None, 10).0.len(), 4);
     }
 
     #[test]
     fn a_flood_of_clients_displaces_no_change_and_keeps_its_bounds() {
         let (audit, _) = audit();
-        audit.replaced(&Ring::new(), &ring(&[key("a", "send events", "hush")]));
+        audit.replaced(&KeyRing::new(), &ring(&[key("a", "send events", "hush")]));
         let long = "x".repeat(9999);
         for address in 0..5000 {
-            refuse(&audit, address, Reason::Wrong, &long);
+            refuse(&audit, address, AccessErrorKind::Wrong, &long);
         }
         let book = audit.book.lock();
         assert!(book.windows.len() <= limits::AUDIT_WINDOWS + 2);
@@ -466,7 +467,7 @@ mod tests {
         let grant = format!("send events/{}", "x".repeat(99));
         let mut wide = key("wide", &grant, "hush");
         wide.grants = vec![wide.grants[0].clone(); limits::RIGHTS];
-        let (none, wide) = (Ring::new(), ring(&[wide]));
+        let (none, wide) = (KeyRing::new(), ring(&[wide]));
         for _ in 0..limits::AUDIT_EVENTS / 2 {
             audit.replaced(&none, &wide);
             audit.replaced(&wide, &none);
@@ -493,7 +494,7 @@ mod tests {
             key("turned", "send events", "secret-6"),
             key("shrunk", "send events", "secret-4"),
         ]);
-        let asker = Asker::default().with_key("root");
+        let asker = AuditClient::default().with_key("root");
         asker.sync_scope(|| audit.replaced(&before, &after));
         let (events, _) = audit.page(None, 10);
         let told = events.iter().map(|event| {
@@ -523,9 +524,9 @@ mod tests {
     fn pages_follow_one_another() {
         let (audit, _) = audit();
         for address in 0..7 {
-            refuse(&audit, address, Reason::Missing, "none");
+            refuse(&audit, address, AccessErrorKind::Missing, "none");
         }
-        audit.replaced(&Ring::new(), &ring(&[key("a", "send events", "hush")]));
+        audit.replaced(&KeyRing::new(), &ring(&[key("a", "send events", "hush")]));
         let (mut seen, mut before) = (Vec::new(), None);
         loop {
             let (events, next) = audit.page(before, 3);
@@ -541,8 +542,8 @@ mod tests {
     #[test]
     fn texts_of_clients_are_cut_and_escaped() {
         let (audit, _) = audit();
-        refuse(&audit, 1, Reason::Wrong, "a\n{\"event\"\u{202e}x");
-        refuse(&audit, 2, Reason::Wrong, &"ä".repeat(999));
+        refuse(&audit, 1, AccessErrorKind::Wrong, "a\n{\"event\"\u{202e}x");
+        refuse(&audit, 2, AccessErrorKind::Wrong, &"ä".repeat(999));
         let (events, _) = audit.page(None, 2);
         assert_eq!(events[1].detail, "a\\u{a}{\"event\"\\u{202e}x");
         assert!(events[0].detail.len() <= limits::AUDIT_TEXT + 2);

@@ -1,6 +1,6 @@
 //! The well-known keys of development.
 
-use super::key::{Key, Ring};
+use super::key::{Key, KeyRing};
 use super::secret::Secret;
 
 /// The key of everything but blobs and hubs in development.
@@ -12,8 +12,8 @@ pub const HUBS: &str = "signalr";
 
 /// The well-known keys of development: those of the services' emulators, so that pasted
 /// connection strings work.
-pub fn development_ring() -> Ring {
-    let mut ring = Ring::new();
+pub fn development_ring() -> KeyRing {
+    let mut ring = KeyRing::new();
     let known = [
         (ROOT, "SAS_KEY_VALUE", "manage *"),
         (

@@ -19,7 +19,7 @@ pub struct Key {
 
 /// Which of a key's two secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slot {
+pub enum SecretSlot {
     Primary,
     Secondary,
 }
@@ -34,30 +34,30 @@ impl Key {
     }
 
     /// The secret for which `proves` holds, the current one first.
-    pub fn proof(&self, proves: impl Fn(&str) -> bool) -> Option<Slot> {
+    pub fn proof(&self, proves: impl Fn(&str) -> bool) -> Option<SecretSlot> {
         if proves(self.primary.reveal()) {
-            return Some(Slot::Primary);
+            return Some(SecretSlot::Primary);
         }
         let second = self.secondary.as_ref()?;
-        proves(second.reveal()).then_some(Slot::Secondary)
+        proves(second.reveal()).then_some(SecretSlot::Secondary)
     }
 
     /// One of its secrets.
-    pub fn secret(&self, slot: Slot) -> Option<&Secret> {
+    pub fn secret(&self, slot: SecretSlot) -> Option<&Secret> {
         match slot {
-            Slot::Primary => Some(&self.primary),
-            Slot::Secondary => self.secondary.as_ref(),
+            SecretSlot::Primary => Some(&self.primary),
+            SecretSlot::Secondary => self.secondary.as_ref(),
         }
     }
 }
 
 /// All keys, by name.
 #[derive(Clone, Debug, Default)]
-pub struct Ring {
+pub struct KeyRing {
     keys: BTreeMap<String, Arc<Key>>,
 }
 
-impl Ring {
+impl KeyRing {
     /// An empty ring: all access is denied.
     pub fn new() -> Self {
         Self::default()

@@ -21,7 +21,7 @@ pub enum Right {
 
 /// A part of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Area {
+pub enum ServiceArea {
     Events,
     Durable,
     Jobs,
@@ -39,28 +39,28 @@ const RIGHTS: [(&str, Right); 4] = [
     ("manage", Right::Manage),
 ];
 
-const AREAS: [(&str, Area); 6] = [
-    ("events", Area::Events),
-    ("durable", Area::Durable),
-    ("jobs", Area::Jobs),
-    ("realtime", Area::Realtime),
-    ("state", Area::State),
-    ("node", Area::Node),
+const AREAS: [(&str, ServiceArea); 6] = [
+    ("events", ServiceArea::Events),
+    ("durable", ServiceArea::Durable),
+    ("jobs", ServiceArea::Jobs),
+    ("realtime", ServiceArea::Realtime),
+    ("state", ServiceArea::State),
+    ("node", ServiceArea::Node),
 ];
 
 /// A right in one area or all, on one entity or all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     right: Right,
-    area: Option<Area>,
+    area: Option<ServiceArea>,
     entity: Option<String>,
 }
 
 /// The text is not a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadGrant(String);
+pub struct ParseGrantError(String);
 
-impl fmt::Display for BadGrant {
+impl fmt::Display for ParseGrantError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(text) = self;
         let names = |names: &mut dyn Iterator<Item = &str>| names.collect::<Vec<_>>().join(", ");
@@ -74,7 +74,7 @@ impl fmt::Display for BadGrant {
     }
 }
 
-impl std::error::Error for BadGrant {}
+impl std::error::Error for ParseGrantError {}
 
 impl Grant {
     /// Everything.
@@ -88,7 +88,7 @@ impl Grant {
 
     /// Whether it holds for this; names are compared without case. Without an
     /// entity, only a grant on the whole area holds.
-    pub fn holds(&self, right: Right, area: Area, entity: Option<&str>) -> bool {
+    pub fn holds(&self, right: Right, area: ServiceArea, entity: Option<&str>) -> bool {
         let is_right = self.right == right || self.right == Right::Manage;
         let is_area = self.area.is_none_or(|own| own == area);
         let is_entity = match (&self.entity, entity) {
@@ -112,7 +112,7 @@ impl Grant {
     }
 
     /// Whether it covers this area.
-    pub fn is_in(&self, area: Area) -> bool {
+    pub fn is_in(&self, area: ServiceArea) -> bool {
         self.area.is_none_or(|own| own == area)
     }
 
@@ -122,17 +122,17 @@ impl Grant {
     }
 
     /// Whether it holds for some entity of the area.
-    pub fn holds_somewhere(&self, right: Right, area: Area) -> bool {
+    pub fn holds_somewhere(&self, right: Right, area: ServiceArea) -> bool {
         let entity = self.entity.as_deref();
         self.holds(right, area, entity)
     }
 }
 
 impl FromStr for Grant {
-    type Err = BadGrant;
+    type Err = ParseGrantError;
 
-    fn from_str(text: &str) -> Result<Self, BadGrant> {
-        let bad = || BadGrant(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, ParseGrantError> {
+        let bad = || ParseGrantError(text.to_owned());
         // It is written to headers, logs and responses.
         if text.trim().contains(char::is_control) {
             return Err(bad());
@@ -174,7 +174,7 @@ impl fmt::Display for Right {
     }
 }
 
-impl fmt::Display for Area {
+impl fmt::Display for ServiceArea {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(name(&AREAS, *self))
     }
@@ -251,7 +251,7 @@ mod tests {
     fn reading_is_part_of_managing_and_of_nothing_else() {
         let holds = |text: &str, right| {
             let grant: Grant = text.parse().unwrap();
-            grant.holds(right, Area::Events, None)
+            grant.holds(right, ServiceArea::Events, None)
         };
         assert!(holds("manage *", Right::Read) && holds("read *", Right::Read));
         assert!(!holds("listen *", Right::Read) && !holds("send *", Right::Read));
@@ -263,14 +263,14 @@ mod tests {
     #[test]
     fn a_grant_holds_for_its_right_area_and_entity_only() {
         let grant: Grant = "send events/houses".parse().unwrap();
-        assert!(grant.holds(Right::Send, Area::Events, Some("Houses")));
-        assert!(!grant.holds(Right::Listen, Area::Events, Some("houses")));
-        assert!(!grant.holds(Right::Send, Area::Jobs, Some("houses")));
+        assert!(grant.holds(Right::Send, ServiceArea::Events, Some("Houses")));
+        assert!(!grant.holds(Right::Listen, ServiceArea::Events, Some("houses")));
+        assert!(!grant.holds(Right::Send, ServiceArea::Jobs, Some("houses")));
         for other in ["cars", "house", "houses2", ""] {
-            assert!(!grant.holds(Right::Send, Area::Events, Some(other)));
+            assert!(!grant.holds(Right::Send, ServiceArea::Events, Some(other)));
         }
-        assert!(!grant.holds(Right::Send, Area::Events, None));
-        assert!(grant.holds_somewhere(Right::Send, Area::Events));
-        assert!(Grant::everything().holds(Right::Send, Area::Node, None));
+        assert!(!grant.holds(Right::Send, ServiceArea::Events, None));
+        assert!(grant.holds_somewhere(Right::Send, ServiceArea::Events));
+        assert!(Grant::everything().holds(Right::Send, ServiceArea::Node, None));
     }
 }

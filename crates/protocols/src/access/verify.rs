@@ -11,10 +11,10 @@ use tokio::sync::watch;
 
 use super::audit::Audit;
 use super::demand::Demand;
-use super::denied::{Denied, Reason};
-use super::key::{Key, Ring, Slot};
-use super::pass::{ASKER_IS_GONE, Pass};
-use super::prover::proven_by;
+use super::error::{AccessError, AccessErrorKind};
+use super::key::{Key, KeyRing, SecretSlot};
+use super::principal::{ASKER_IS_GONE, Principal};
+use super::request_key::proven_by;
 use super::secret::Secret;
 
 /// Permitted clock skew of the issuer of a web token.
@@ -30,7 +30,7 @@ const UNKNOWN: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 pub const MARK: &str = "steadfast.mark";
 
 /// The claims of a web token.
-pub type Claims = Map<String, Value>;
+pub type TokenClaims = Map<String, Value>;
 
 /// The credentials that a caller presents.
 #[derive(Clone, Copy)]
@@ -57,15 +57,15 @@ pub enum Proof<'a> {
 }
 
 /// The valid keys. They can be replaced at run time.
-pub struct Access {
-    ring: watch::Sender<Arc<Ring>>,
+pub struct AccessControl {
+    ring: watch::Sender<Arc<KeyRing>>,
     clock: Arc<dyn Clock>,
     audit: Arc<Audit>,
 }
 
-impl Access {
+impl AccessControl {
     /// Accepts the keys of this ring.
-    pub fn new(ring: Ring, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(ring: KeyRing, clock: Arc<dyn Clock>) -> Self {
         Self {
             ring: watch::Sender::new(Arc::new(ring)),
             audit: Arc::new(Audit::new(Arc::clone(&clock))),
@@ -74,7 +74,7 @@ impl Access {
     }
 
     /// Replaces the valid keys.
-    pub fn replace(&self, ring: Ring) {
+    pub fn replace(&self, ring: KeyRing) {
         let fresh = Arc::new(ring);
         let former = self.ring.send_replace(Arc::clone(&fresh));
         self.audit.replaced(&former, &fresh);
@@ -86,26 +86,30 @@ impl Access {
     }
 
     /// Subscribes to the valid keys.
-    pub fn rings(&self) -> watch::Receiver<Arc<Ring>> {
+    pub fn rings(&self) -> watch::Receiver<Arc<KeyRing>> {
         self.ring.subscribe()
     }
 
     /// The valid keys.
-    pub fn ring(&self) -> Arc<Ring> {
+    pub fn ring(&self) -> Arc<KeyRing> {
         Arc::clone(&self.ring.borrow())
     }
 
     /// Verifies a proof, and that its key has the rights that the route demands.
-    pub fn admit(&self, proof: Proof<'_>, demand: &Demand<'_>) -> Result<Pass, Denied> {
-        self.admit_claims(proof, demand).map(|(pass, _)| pass)
-    }
-
-    /// The same, with the claims of a web token.
-    pub fn admit_claims(
+    pub fn authorize(
         &self,
         proof: Proof<'_>,
         demand: &Demand<'_>,
-    ) -> Result<(Pass, Claims), Denied> {
+    ) -> Result<Principal, AccessError> {
+        self.authorize_claims(proof, demand).map(|(pass, _)| pass)
+    }
+
+    /// The same, with the claims of a web token.
+    pub fn authorize_claims(
+        &self,
+        proof: Proof<'_>,
+        demand: &Demand<'_>,
+    ) -> Result<(Principal, TokenClaims), AccessError> {
         let (pass, claims) = self.prove(proof, demand)?;
         pass.meets(demand)?;
         // Every protocol verifies its proof here: the connection is now proven.
@@ -114,7 +118,11 @@ impl Access {
         Ok((pass, claims))
     }
 
-    fn prove(&self, proof: Proof<'_>, demand: &Demand<'_>) -> Result<(Pass, Claims), Denied> {
+    fn prove(
+        &self,
+        proof: Proof<'_>,
+        demand: &Demand<'_>,
+    ) -> Result<(Principal, TokenClaims), AccessError> {
         let pass = match proof {
             Proof::Header { header, resource } => {
                 return self.header(header, resource, demand);
@@ -125,14 +133,14 @@ impl Access {
             Proof::Plain { name, secret } => {
                 let is_it = |own: &str| Secret::new(own).is(secret);
                 let (key, slot) = self.named(name, &is_it)?;
-                Pass::new(key, slot, None)
+                Principal::new(key, slot, None)
             }
             Proof::Signature { name, is_signed_by } => {
                 let (key, slot) = self.named(name, is_signed_by)?;
-                Pass::new(key, slot, None)
+                Principal::new(key, slot, None)
             }
         };
-        Ok((pass, Claims::new()))
+        Ok((pass, TokenClaims::new()))
     }
 
     fn header(
@@ -140,32 +148,32 @@ impl Access {
         header: Option<&str>,
         resource: &str,
         demand: &Demand<'_>,
-    ) -> Result<(Pass, Claims), Denied> {
+    ) -> Result<(Principal, TokenClaims), AccessError> {
         let header = header.unwrap_or_default().trim();
         match header.split_once(' ') {
-            Some(("SharedAccessSignature", _)) => {
-                self.sas(header, resource).map(|pass| (pass, Claims::new()))
-            }
+            Some(("SharedAccessSignature", _)) => self
+                .sas(header, resource)
+                .map(|pass| (pass, TokenClaims::new())),
             Some((scheme, shown)) if scheme.eq_ignore_ascii_case("bearer") => {
                 let shown = shown.trim();
                 match self.secret(shown) {
                     Err(_) if demand.audience.is_some() && Jwt::parse(shown).is_ok() => {
                         self.token(shown, demand)
                     }
-                    pass => pass.map(|pass| (pass, Claims::new())),
+                    pass => pass.map(|pass| (pass, TokenClaims::new())),
                 }
             }
-            _ => Err(Denied::new(
-                Reason::Missing,
+            _ => Err(AccessError::new(
+                AccessErrorKind::Missing,
                 "no key was given: send 'Authorization: Bearer <key>' or a shared access signature",
             )),
         }
     }
 
-    fn sas(&self, token: &str, resource: &str) -> Result<Pass, Denied> {
+    fn sas(&self, token: &str, resource: &str) -> Result<Principal, AccessError> {
         let sas = Sas::parse(token).map_err(|_| {
-            Denied::new(
-                Reason::Malformed,
+            AccessError::new(
+                AccessErrorKind::Malformed,
                 "the shared access signature cannot be read",
             )
         })?;
@@ -176,69 +184,81 @@ impl Access {
         }
         if !sas.covers(resource) {
             let message = format!("the shared access signature is not for '{resource}'");
-            return Err(Denied::new(Reason::Forbidden, message));
+            return Err(AccessError::new(AccessErrorKind::Forbidden, message));
         }
-        Ok(Pass::new(key, slot, Some(expires)))
+        Ok(Principal::new(key, slot, Some(expires)))
     }
 
-    fn token(&self, token: &str, demand: &Demand<'_>) -> Result<(Pass, Claims), Denied> {
-        let jwt = Jwt::parse(token)
-            .map_err(|error| Denied::new(Reason::Malformed, format!("the web token: {error}")))?;
+    fn token(
+        &self,
+        token: &str,
+        demand: &Demand<'_>,
+    ) -> Result<(Principal, TokenClaims), AccessError> {
+        let jwt = Jwt::parse(token).map_err(|error| {
+            AccessError::new(
+                AccessErrorKind::Malformed,
+                format!("the web token: {error}"),
+            )
+        })?;
         let ring = self.ring();
         let mut keys = ring.keys();
         let signed =
             keys.find_map(|key| Some((key, key.proof(|secret| jwt.is_signed_by(secret))?)));
         let Some((key, slot)) = signed else {
-            return Err(Denied::new(Reason::Wrong, NOT_OURS));
+            return Err(AccessError::new(AccessErrorKind::Wrong, NOT_OURS));
         };
         let now = self.clock.now().0 as f64 / 1000.0;
         let skew = SKEW.as_secs_f64();
         let Some(expiry) = jwt.expiry() else {
             let message = "the web token does not say when it ends ('exp')";
-            return Err(Denied::new(Reason::Malformed, message));
+            return Err(AccessError::new(AccessErrorKind::Malformed, message));
         };
         if expiry + skew <= now {
             return Err(expired("the web token", expiry as i64));
         }
         if jwt.not_before().is_some_and(|start| start - skew > now) {
-            return Err(Denied::new(
-                Reason::Expired,
+            return Err(AccessError::new(
+                AccessErrorKind::Expired,
                 "the web token does not count yet",
             ));
         }
         let is_meant = |audience: &str| demand.audience.is_some_and(|is_ours| is_ours(audience));
         if !audiences(&jwt.claims).any(is_meant) {
             let message = "the web token is not for this: its audience ('aud') names another";
-            return Err(Denied::new(Reason::Forbidden, message));
+            return Err(AccessError::new(AccessErrorKind::Forbidden, message));
         }
         let mut claims = jwt.claims;
         let asker = asker(&ring, key.secret(slot), claims.remove(MARK))?;
         let expires = Timestamp((expiry * 1000.0) as i64);
-        let pass = Pass::new(Arc::clone(key), slot, Some(expires));
-        Ok((pass.asked_by(asker), claims))
+        let pass = Principal::new(Arc::clone(key), slot, Some(expires));
+        Ok((pass.on_behalf_of(asker), claims))
     }
 
-    fn secret(&self, secret: &str) -> Result<Pass, Denied> {
+    fn secret(&self, secret: &str) -> Result<Principal, AccessError> {
         let ring = self.ring();
         let mut found = None;
         // All are compared, so that the time does not reveal which one matched.
         for key in ring.keys() {
             let second = key.secondary.as_ref().is_some_and(|own| own.is(secret));
             match (key.primary.is(secret), second) {
-                (true, _) => found = Some((key, Slot::Primary)),
-                (false, true) => found = Some((key, Slot::Secondary)),
+                (true, _) => found = Some((key, SecretSlot::Primary)),
+                (false, true) => found = Some((key, SecretSlot::Secondary)),
                 (false, false) => {}
             }
         }
         match found {
-            Some((key, slot)) => Ok(Pass::new(Arc::clone(key), slot, None)),
-            None => Err(Denied::new(Reason::Wrong, NOT_OURS)),
+            Some((key, slot)) => Ok(Principal::new(Arc::clone(key), slot, None)),
+            None => Err(AccessError::new(AccessErrorKind::Wrong, NOT_OURS)),
         }
     }
 
     /// The key of that name, and which of its secrets matches the proof. An unknown name
     /// takes as long, and gets the same message, as a wrong secret.
-    fn named(&self, name: &str, proves: &dyn Fn(&str) -> bool) -> Result<(Arc<Key>, Slot), Denied> {
+    fn named(
+        &self,
+        name: &str,
+        proves: &dyn Fn(&str) -> bool,
+    ) -> Result<(Arc<Key>, SecretSlot), AccessError> {
         let ring = self.ring();
         let key = ring.get(name);
         let first = key.map_or(UNKNOWN, |key| key.primary.reveal());
@@ -247,30 +267,30 @@ impl Access {
         // Both are tried, also if the first one matches.
         let (is_first, is_second) = (proves(first), proves(second));
         match key {
-            Some(key) if is_first => Ok((Arc::clone(key), Slot::Primary)),
+            Some(key) if is_first => Ok((Arc::clone(key), SecretSlot::Primary)),
             Some(key) if is_second && key.secondary.is_some() => {
-                Ok((Arc::clone(key), Slot::Secondary))
+                Ok((Arc::clone(key), SecretSlot::Secondary))
             }
-            _ => Err(Denied::new(Reason::Wrong, NOT_OURS)),
+            _ => Err(AccessError::new(AccessErrorKind::Wrong, NOT_OURS)),
         }
     }
 }
 
 /// The key that requested a token, if the token has a mark.
 fn asker(
-    ring: &Ring,
+    ring: &KeyRing,
     signer: Option<&Secret>,
     mark: Option<Value>,
-) -> Result<Option<Pass>, Denied> {
+) -> Result<Option<Principal>, AccessError> {
     let Some(mark) = mark else { return Ok(None) };
     let found = signer.zip(mark.as_str());
-    let found = found.and_then(|(signer, mark)| Pass::marked(ring, signer, mark));
-    let found = found.ok_or_else(|| Denied::new(Reason::Wrong, ASKER_IS_GONE));
+    let found = found.and_then(|(signer, mark)| Principal::marked(ring, signer, mark));
+    let found = found.ok_or_else(|| AccessError::new(AccessErrorKind::Wrong, ASKER_IS_GONE));
     found.map(Some)
 }
 
 /// The audiences of a token: one text or several.
-fn audiences(claims: &Claims) -> impl Iterator<Item = &str> {
+fn audiences(claims: &TokenClaims) -> impl Iterator<Item = &str> {
     let texts = match claims.get("aud") {
         Some(Value::Array(texts)) => texts.as_slice(),
         Some(text) => std::slice::from_ref(text),
@@ -279,9 +299,9 @@ fn audiences(claims: &Claims) -> impl Iterator<Item = &str> {
     texts.iter().filter_map(Value::as_str)
 }
 
-fn expired(what: &str, seconds: i64) -> Denied {
-    Denied::new(
-        Reason::Expired,
+fn expired(what: &str, seconds: i64) -> AccessError {
+    AccessError::new(
+        AccessErrorKind::Expired,
         format!("{what} has ended, {seconds} seconds after 1970"),
     )
 }
@@ -292,8 +312,8 @@ mod tests {
     use steadfast_core::clock::VirtualClock;
     use steadfast_wire::{jwt, sas};
 
-    use super::super::demand::{Scope, is_for_area};
-    use super::super::right::{Area, Right};
+    use super::super::demand::{EntityScope, is_for_area};
+    use super::super::right::{Right, ServiceArea};
     use super::*;
 
     const NOW: i64 = 1_800_000_000;
@@ -307,22 +327,26 @@ mod tests {
         }
     }
 
-    fn access() -> Access {
-        let mut ring = Ring::new();
+    fn access() -> AccessControl {
+        let mut ring = KeyRing::new();
         assert!(ring.add(key("sender", &["send events/houses"], &["new", "old"])));
         assert!(ring.add(key("hubs", &["manage realtime"], &["hub secret"])));
         assert!(!ring.add(key("hubs", &[], &["other"])));
         let clock = VirtualClock::starting_at(Timestamp(NOW * 1000));
-        Access::new(ring, Arc::new(clock))
+        AccessControl::new(ring, Arc::new(clock))
     }
 
-    fn reason<T>(result: Result<T, Denied>) -> Option<Reason> {
+    fn reason<T>(result: Result<T, AccessError>) -> Option<AccessErrorKind> {
         result.err().map(|denied| denied.reason)
     }
 
     /// To send to the event hub, or to be any client of its hub.
     fn events() -> Demand<'static> {
-        Demand::new(&[Right::Send], Area::Events, Scope::Entity("houses"))
+        Demand::new(
+            &[Right::Send],
+            ServiceArea::Events,
+            EntityScope::Entity("houses"),
+        )
     }
 
     #[test]
@@ -334,43 +358,43 @@ mod tests {
                 token: &token,
                 resource: "sb://h/houses/Partitions/1",
             };
-            let pass = access.admit(sas, &events()).unwrap();
+            let pass = access.authorize(sas, &events()).unwrap();
             assert_eq!(pass.expires, Some(Timestamp((NOW + 60) * 1000)));
-            assert!(access.admit(Proof::Secret(secret), &events()).is_ok());
+            assert!(access.authorize(Proof::Secret(secret), &events()).is_ok());
             let plain = Proof::Plain {
                 name: "sender",
                 secret,
             };
-            assert!(access.admit(plain, &events()).is_ok());
+            assert!(access.authorize(plain, &events()).is_ok());
         }
-        let mut ring = Ring::new();
+        let mut ring = KeyRing::new();
         ring.add(key("sender", &["send events"], &["newer", "new"]));
         access.replace(ring);
-        let ask = |secret| access.admit(Proof::Secret(secret), &events());
+        let ask = |secret| access.authorize(Proof::Secret(secret), &events());
         assert!(ask("new").is_ok());
-        assert_eq!(reason(ask("old")), Some(Reason::Wrong));
+        assert_eq!(reason(ask("old")), Some(AccessErrorKind::Wrong));
     }
 
     #[test]
     fn each_bad_signature_is_refused_for_its_reason() {
         let access = access();
         let cases = [
-            ("nonsense".to_owned(), Reason::Malformed),
+            ("nonsense".to_owned(), AccessErrorKind::Malformed),
             (
                 sas::token("sb://h/houses", NOW + 9, "unknown", "new"),
-                Reason::Wrong,
+                AccessErrorKind::Wrong,
             ),
             (
                 sas::token("sb://h/houses", NOW + 9, "sender", "bad"),
-                Reason::Wrong,
+                AccessErrorKind::Wrong,
             ),
             (
                 sas::token("sb://h/houses", NOW, "sender", "new"),
-                Reason::Expired,
+                AccessErrorKind::Expired,
             ),
             (
                 sas::token("sb://h/cars", NOW + 9, "sender", "new"),
-                Reason::Forbidden,
+                AccessErrorKind::Forbidden,
             ),
         ];
         for (token, expected) in cases {
@@ -378,7 +402,7 @@ mod tests {
                 token: &token,
                 resource: "sb://h/houses",
             };
-            let denied = access.admit(sas, &events());
+            let denied = access.authorize(sas, &events());
             assert_eq!(reason(denied), Some(expected), "{token}");
         }
     }
@@ -388,10 +412,14 @@ mod tests {
         let access = access();
         let token = |claims: Value, key: &str| jwt::token(claims.as_object().unwrap(), key);
         let is_ours = |audience: &str| audience == "here";
-        let demand = Demand::new(&[Right::Listen], Area::Realtime, Scope::Entity("chat"));
+        let demand = Demand::new(
+            &[Right::Listen],
+            ServiceArea::Realtime,
+            EntityScope::Entity("chat"),
+        );
         let demand = demand.or_token(&is_ours);
         let ask = |token: &str| {
-            let admitted = access.admit_claims(Proof::Token(token), &demand);
+            let admitted = access.authorize_claims(Proof::Token(token), &demand);
             admitted.map(|(pass, claims)| (claims, pass))
         };
         let token = |mut claims: Value, key: &str| {
@@ -410,26 +438,29 @@ mod tests {
         let cases = [
             (
                 token(json!({"exp": NOW + 5}), "none of ours"),
-                Reason::Wrong,
+                AccessErrorKind::Wrong,
             ),
-            (token(json!({"exp": NOW + 5}), "new"), Reason::Forbidden),
+            (
+                token(json!({"exp": NOW + 5}), "new"),
+                AccessErrorKind::Forbidden,
+            ),
             (
                 token(json!({"exp": NOW + 5, "aud": "there"}), "hub secret"),
-                Reason::Forbidden,
+                AccessErrorKind::Forbidden,
             ),
             (
                 token(json!({"exp": NOW + 5, "aud": null}), "hub secret"),
-                Reason::Forbidden,
+                AccessErrorKind::Forbidden,
             ),
             (
                 token(json!({"exp": NOW - 301}), "hub secret"),
-                Reason::Expired,
+                AccessErrorKind::Expired,
             ),
             (
                 token(json!({"exp": NOW + 5, "nbf": NOW + 301}), "hub secret"),
-                Reason::Expired,
+                AccessErrorKind::Expired,
             ),
-            (token(json!({}), "hub secret"), Reason::Malformed),
+            (token(json!({}), "hub secret"), AccessErrorKind::Malformed),
         ];
         for (token, expected) in cases {
             assert_eq!(reason(ask(&token)), Some(expected), "{token}");
@@ -441,17 +472,24 @@ mod tests {
         let access = access();
         let ask = |header, demand: &Demand<'_>| {
             let resource = "/x";
-            access.admit(Proof::Header { header, resource }, demand)
+            access.authorize(Proof::Header { header, resource }, demand)
         };
         assert!(ask(Some("bearer new"), &events()).is_ok());
-        let node = Demand::new(&[Right::Manage, Right::Read], Area::Node, Scope::Whole);
+        let node = Demand::new(
+            &[Right::Manage, Right::Read],
+            ServiceArea::Node,
+            EntityScope::Whole,
+        );
         let denied = ask(Some("bearer new"), &node).unwrap_err();
         assert_eq!(
             denied.to_string(),
             "STF-6005: the key 'sender' has no right 'manage or read node'"
         );
         for missing in [None, Some("Basic eDp5")] {
-            assert_eq!(reason(ask(missing, &events())), Some(Reason::Missing));
+            assert_eq!(
+                reason(ask(missing, &events())),
+                Some(AccessErrorKind::Missing)
+            );
         }
     }
 
@@ -465,11 +503,18 @@ mod tests {
             header: header.as_deref(),
             resource: "/x",
         };
-        assert_eq!(reason(access.admit(proof, &events())), Some(Reason::Wrong));
-        let bare = access.admit(Proof::Token(&token), &events());
-        assert_eq!(reason(bare), Some(Reason::Forbidden));
-        let is_ours = |audience: &str| is_for_area(Area::Events, audience);
-        assert!(access.admit(proof, &events().or_token(&is_ours)).is_ok());
+        assert_eq!(
+            reason(access.authorize(proof, &events())),
+            Some(AccessErrorKind::Wrong)
+        );
+        let bare = access.authorize(Proof::Token(&token), &events());
+        assert_eq!(reason(bare), Some(AccessErrorKind::Forbidden));
+        let is_ours = |audience: &str| is_for_area(ServiceArea::Events, audience);
+        assert!(
+            access
+                .authorize(proof, &events().or_token(&is_ours))
+                .is_ok()
+        );
     }
 
     #[test]
@@ -486,7 +531,7 @@ mod tests {
                 name,
                 is_signed_by: &is_signed_by,
             };
-            let denied = access.admit(proof, &events()).unwrap_err();
+            let denied = access.authorize(proof, &events()).unwrap_err();
             (denied, tried.get())
         };
         // One has two secrets, one has one, and one is not there.
@@ -499,14 +544,17 @@ mod tests {
                 name,
                 secret: UNKNOWN,
             };
-            assert_eq!(reason(access.admit(plain, &events())), Some(Reason::Wrong));
+            assert_eq!(
+                reason(access.authorize(plain, &events())),
+                Some(AccessErrorKind::Wrong)
+            );
         }
     }
 
     #[test]
     fn nothing_shows_a_secret() {
         let access = access();
-        let pass = access.admit(Proof::Secret("new"), &events());
+        let pass = access.authorize(Proof::Secret("new"), &events());
         let shown = format!("{:?} {pass:?}", access.ring());
         assert!(
             !shown.contains("hub secret") && !shown.contains("\"new\""),

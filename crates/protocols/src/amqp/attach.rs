@@ -8,19 +8,21 @@ use std::sync::Arc;
 
 use steadfast_core::clock::Timestamp;
 use steadfast_core::limits;
-use steadfast_events::{Attach as Reading, Position, Wish};
-use steadfast_wire::amqp::address::{self, Node};
+use steadfast_events::{EventPosition, ProducerOptions, ReaderOptions as Reading};
+use steadfast_wire::amqp::address::{self, NodeAddress};
 use steadfast_wire::amqp::condition;
 use steadfast_wire::amqp::event::{PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_SEQUENCE};
-use steadfast_wire::amqp::link::{self, Attach, Detach, Role};
-use steadfast_wire::amqp::selector::{self, Start};
+use steadfast_wire::amqp::link::{self, Attach, Detach, LinkRole};
+use steadfast_wire::amqp::selector::{self, SelectorStart};
 use steadfast_wire::amqp::write;
 
-use super::connection::{Connection, no_session};
-use super::fault::Fault;
-use super::link::{Desk, Inlet, Kind, Link, Need, Offer, Opening, Replies};
+use super::condition::Condition;
+use super::connection::{AmqpConnection, no_session};
+use super::link::{
+    AmqpInlet, AmqpLink, AttachReply, Kind, ManagementNode, PendingLink, Replies, RequiredAccess,
+};
 use super::session::Handle;
-use super::work::{self, Done};
+use super::work::{self, WorkCompletion};
 use crate::access::Right;
 
 const METRICS: &str = "com.microsoft:enable-receiver-runtime-metric";
@@ -32,17 +34,17 @@ const READER_NAMES: [&str; 2] = [
     "com.microsoft.com:receiver-name",
 ];
 
-impl Connection {
-    pub(super) fn on_attach(&mut self, channel: u16, attach: &Attach<'_>) -> Result<(), Fault> {
+impl AmqpConnection {
+    pub(super) fn on_attach(&mut self, channel: u16, attach: &Attach<'_>) -> Result<(), Condition> {
         let session = self.sessions.get(&channel).ok_or_else(no_session)?;
         if attach.handle > limits::AMQP_HANDLE_MAX {
-            return Err(Fault::new(
+            return Err(Condition::new(
                 condition::NOT_ALLOWED,
                 "a handle over handle-max",
             ));
         }
         if session.handles.contains_key(&attach.handle) {
-            return Err(Fault::new(
+            return Err(Condition::new(
                 condition::HANDLE_IN_USE,
                 "a handle that is in use",
             ));
@@ -50,7 +52,7 @@ impl Connection {
         let name = (attach.role, Arc::from(attach.name));
         if let Some(older) = self.names.get(&name).copied() {
             let words = format!("another link took the name '{}'", attach.name);
-            self.cut(older, &Fault::new(condition::STOLEN, words));
+            self.detach(older, &Condition::new(condition::STOLEN, words));
         }
         let id = self.number();
         match self.prepare(id, attach) {
@@ -58,13 +60,13 @@ impl Connection {
                 self.place(id, channel, name, need);
                 self.start(id, offer, prepared);
             }
-            Err(fault) => self.refuse(channel, &Offer::of(attach), &fault),
+            Err(fault) => self.refuse(channel, &AttachReply::of(attach), &fault),
         }
         Ok(())
     }
 
     /// Attaches and detaches at once; the handle and the name stay free.
-    pub(super) fn refuse(&mut self, channel: u16, offer: &Offer, fault: &Fault) {
+    pub(super) fn refuse(&mut self, channel: u16, offer: &AttachReply, fault: &Condition) {
         tracing::debug!(
             event = "amqp.refused",
             link = offer.name,
@@ -76,7 +78,7 @@ impl Connection {
         let detach = Detach {
             handle: offer.handle,
             closed: true,
-            problem: Some(fault.problem()),
+            error: Some(fault.problem()),
         };
         self.out.frame(channel, |out| detach.write(out));
         if let Some(session) = self.sessions.get_mut(&channel) {
@@ -89,50 +91,60 @@ impl Connection {
         &self,
         id: u64,
         attach: &Attach<'_>,
-    ) -> Result<(Offer, Option<Need>, Prepared), Fault> {
+    ) -> Result<(AttachReply, Option<RequiredAccess>, AttachPlan), Condition> {
         if self.links.len() >= limits::AMQP_LINKS {
             let words = format!("a connection has {} links at most", limits::AMQP_LINKS);
-            return Err(Fault::new(condition::RESOURCE_LIMIT, words));
+            return Err(Condition::new(condition::RESOURCE_LIMIT, words));
         }
         if !self.is_proven() && self.links.len() >= limits::AMQP_UNPROVEN_LINKS {
             let words = "too many links before a token was put";
-            return Err(Fault::new(condition::RESOURCE_LIMIT, words));
+            return Err(Condition::new(condition::RESOURCE_LIMIT, words));
         }
         let terminus = match attach.role {
-            Role::Sender => attach.target,
-            Role::Receiver => attach.source,
+            LinkRole::Sender => attach.target,
+            LinkRole::Receiver => attach.source,
         };
         let address = link::address(terminus)?.unwrap_or("");
         let path = address::path(address);
-        let node = address::parse(address).ok_or_else(|| Fault::not_found(path))?;
-        let offer = Offer::of(attach);
+        let node = address::parse(address).ok_or_else(|| Condition::not_found(path))?;
+        let offer = AttachReply::of(attach);
         match (attach.role, node) {
-            (Role::Sender, Node::Cbs) => Ok((offer, None, Prepared::Requests(Desk::Cbs))),
-            (Role::Sender, Node::Management) => {
-                Ok((offer, None, Prepared::Requests(Desk::Management)))
+            (LinkRole::Sender, NodeAddress::Cbs) => {
+                Ok((offer, None, AttachPlan::Requests(ManagementNode::Cbs)))
             }
-            (Role::Receiver, Node::Cbs) => prepare_replies(offer, attach, Desk::Cbs),
-            (Role::Receiver, Node::Management) => prepare_replies(offer, attach, Desk::Management),
-            (Role::Receiver, Node::Reader { hub, .. }) => {
+            (LinkRole::Sender, NodeAddress::Management) => Ok((
+                offer,
+                None,
+                AttachPlan::Requests(ManagementNode::Management),
+            )),
+            (LinkRole::Receiver, NodeAddress::Cbs) => {
+                prepare_replies(offer, attach, ManagementNode::Cbs)
+            }
+            (LinkRole::Receiver, NodeAddress::Management) => {
+                prepare_replies(offer, attach, ManagementNode::Management)
+            }
+            (LinkRole::Receiver, NodeAddress::Reader { hub, .. }) => {
                 let need = self.need(path, hub, Right::Listen)?;
                 self.prepare_reader(id, attach, offer, need, node)
             }
             (
-                Role::Sender,
-                Node::Hub(hub) | Node::Partition { hub, .. } | Node::Publisher { hub, .. },
+                LinkRole::Sender,
+                NodeAddress::Hub(hub)
+                | NodeAddress::Partition { hub, .. }
+                | NodeAddress::Publisher { hub, .. },
             ) => {
                 let need = self.need(path, hub, Right::Send)?;
                 self.prepare_sender(id, attach, offer, need, node)
             }
-            _ => Err(Fault::not_found(path)),
+            _ => Err(Condition::not_found(path)),
         }
     }
 
-    fn need(&self, path: &str, hub: &str, right: Right) -> Result<Need, Fault> {
+    fn need(&self, path: &str, hub: &str, right: Right) -> Result<RequiredAccess, Condition> {
         let now = self.context.clock.now();
         let allowed = self.tokens.allow(path, hub, right, now);
         allowed.inspect_err(|denied| self.context.refused(denied))?;
-        Ok(Need {
+        Ok(RequiredAccess {
             path: path.to_owned(),
             hub: hub.to_owned(),
             right,
@@ -143,18 +155,19 @@ impl Connection {
         &self,
         id: u64,
         attach: &Attach<'_>,
-        mut offer: Offer,
-        need: Need,
-        node: Node<'_>,
-    ) -> Result<(Offer, Option<Need>, Prepared), Fault> {
+        mut offer: AttachReply,
+        need: RequiredAccess,
+        node: NodeAddress<'_>,
+    ) -> Result<(AttachReply, Option<RequiredAccess>, AttachPlan), Condition> {
         let (partition, publisher) = match node {
-            Node::Partition { partition, .. } => (Some(address::number(partition)), None),
-            Node::Publisher { name, .. } => (None, Some(name.to_owned())),
+            NodeAddress::Partition { partition, .. } => (Some(address::number(partition)), None),
+            NodeAddress::Publisher { name, .. } => (None, Some(name.to_owned())),
             _ => (None, None),
         };
-        let wish = match attach.desires(IDEMPOTENT) && partition.is_some() {
-            true => Some(wish(attach)?),
-            false => None,
+        let wish = if attach.desires(IDEMPOTENT) && partition.is_some() {
+            Some(wish(attach)?)
+        } else {
+            None
         };
         if wish.is_some() {
             offer.offered.clear();
@@ -170,28 +183,28 @@ impl Connection {
             Ok((sender, producer))
         };
         let (work, aborted) = work::bound(async move {
-            Done::Sender {
+            WorkCompletion::Sender {
                 link: id,
                 publisher,
                 result: opening.await,
             }
         });
-        Ok((offer, Some(need), Prepared::Opening(work, aborted)))
+        Ok((offer, Some(need), AttachPlan::Opening(work, aborted)))
     }
 
     fn prepare_reader(
         &self,
         id: u64,
         attach: &Attach<'_>,
-        mut offer: Offer,
-        need: Need,
-        node: Node<'_>,
-    ) -> Result<(Offer, Option<Need>, Prepared), Fault> {
-        let Node::Reader {
+        mut offer: AttachReply,
+        need: RequiredAccess,
+        node: NodeAddress<'_>,
+    ) -> Result<(AttachReply, Option<RequiredAccess>, AttachPlan), Condition> {
+        let NodeAddress::Reader {
             group, partition, ..
         } = node
         else {
-            return Err(Fault::not_found(&need.path));
+            return Err(Condition::not_found(&need.path));
         };
         let partition = address::number(partition);
         let mut reading = Reading::at(start(attach)?).named(reader_name(attach)?);
@@ -210,31 +223,37 @@ impl Connection {
         );
         let (work, aborted) = work::bound(async move {
             let reader = hubs.reader(&hub, &group, partition, reading).await;
-            Done::Reader {
+            WorkCompletion::Reader {
                 link: id,
                 wants_tail,
-                result: reader.map(Box::new).map_err(Fault::from),
+                result: reader.map(Box::new).map_err(Condition::from),
             }
         });
-        Ok((offer, Some(need), Prepared::Opening(work, aborted)))
+        Ok((offer, Some(need), AttachPlan::Opening(work, aborted)))
     }
 
     /// Registers a link with a placeholder kind.
-    fn place(&mut self, id: u64, channel: u16, name: (Role, Arc<str>), need: Option<Need>) {
-        let link = Link {
+    fn place(
+        &mut self,
+        id: u64,
+        channel: u16,
+        name: (LinkRole, Arc<str>),
+        need: Option<RequiredAccess>,
+    ) {
+        let link = AmqpLink {
             channel,
             handle: 0,
             name: Arc::clone(&name.1),
             role: name.0,
             need,
-            kind: Kind::Requests(Desk::Cbs, Inlet::new(0, 0)),
+            kind: Kind::Requests(ManagementNode::Cbs, AmqpInlet::new(0, 0)),
         };
         self.links.insert(id, link);
         self.names.insert(name, id);
     }
 
     /// Answers the attach at once where possible, or starts the work it waits for.
-    fn start(&mut self, id: u64, offer: Offer, prepared: Prepared) {
+    fn start(&mut self, id: u64, offer: AttachReply, prepared: AttachPlan) {
         let Some(link) = self.links.get_mut(&id) else {
             return;
         };
@@ -244,46 +263,46 @@ impl Connection {
             session.handles.insert(offer.handle, Handle::Link(id));
         }
         match prepared {
-            Prepared::Opening(work, aborted) => {
-                link.kind = Kind::Opening(Box::new(Opening::new(offer, aborted)));
+            AttachPlan::Opening(work, aborted) => {
+                link.kind = Kind::Pending(Box::new(PendingLink::new(offer, aborted)));
                 self.work.push(work);
             }
-            Prepared::Requests(desk) => {
-                let inlet = Inlet::new(limits::AMQP_REQUESTS, offer.initial_count);
+            AttachPlan::Requests(desk) => {
+                let inlet = AmqpInlet::new(limits::AMQP_REQUESTS, offer.initial_count);
                 link.kind = Kind::Requests(desk, inlet);
                 self.out.frame(channel, |out| offer.write_answer(out));
                 self.grant(id);
             }
-            Prepared::Replies(desk, address) => {
+            AttachPlan::Replies(desk, address) => {
                 link.kind = Kind::Replies(desk, address, Box::<Replies>::default());
                 self.out.frame(channel, |out| offer.write_answer(out));
             }
         }
-        let name_bytes = self.links.get(&id).map_or(0, Link::name_bytes);
+        let name_bytes = self.links.get(&id).map_or(0, AmqpLink::name_bytes);
         self.name_bytes += name_bytes;
     }
 }
 
 /// A validated link and the work that remains before it can be answered.
-enum Prepared {
+enum AttachPlan {
     Opening(
-        futures_util::future::BoxFuture<'static, Done>,
-        super::link::Aborted,
+        futures_util::future::BoxFuture<'static, WorkCompletion>,
+        super::link::AbortGuard,
     ),
-    Requests(Desk),
-    Replies(Desk, Option<String>),
+    Requests(ManagementNode),
+    Replies(ManagementNode, Option<String>),
 }
 
 fn prepare_replies(
-    offer: Offer,
+    offer: AttachReply,
     attach: &Attach<'_>,
-    desk: Desk,
-) -> Result<(Offer, Option<Need>, Prepared), Fault> {
+    desk: ManagementNode,
+) -> Result<(AttachReply, Option<RequiredAccess>, AttachPlan), Condition> {
     let address = link::address(attach.target)?.map(str::to_owned);
-    Ok((offer, None, Prepared::Replies(desk, address)))
+    Ok((offer, None, AttachPlan::Replies(desk, address)))
 }
 
-fn reader_name(attach: &Attach<'_>) -> Result<String, Fault> {
+fn reader_name(attach: &Attach<'_>) -> Result<String, Condition> {
     for name in READER_NAMES {
         if let Some(text) = attach.property(name)?.and_then(|value| value.as_text()) {
             return Ok(text.to_owned());
@@ -292,21 +311,21 @@ fn reader_name(attach: &Attach<'_>) -> Result<String, Fault> {
     Ok(attach.name.to_owned())
 }
 
-fn start(attach: &Attach<'_>) -> Result<Position, Fault> {
+fn start(attach: &Attach<'_>) -> Result<EventPosition, Condition> {
     let start = link::filter(attach.source).and_then(selector::start);
-    let start = start.map_err(|error| Fault::new(condition::ARGUMENT, error.to_string()))?;
+    let start = start.map_err(|error| Condition::new(condition::ARGUMENT, error.to_string()))?;
     Ok(match start {
-        Start::Beginning => Position::Earliest,
-        Start::Latest => Position::Latest,
-        Start::Offset { offset, inclusive } => Position::Offset { offset, inclusive },
-        Start::Sequence {
+        SelectorStart::Beginning => EventPosition::Earliest,
+        SelectorStart::Latest => EventPosition::Latest,
+        SelectorStart::Offset { offset, inclusive } => EventPosition::Offset { offset, inclusive },
+        SelectorStart::Sequence {
             sequence,
             inclusive,
-        } => Position::Sequence {
+        } => EventPosition::Sequence {
             sequence,
             inclusive,
         },
-        Start::Enqueued { ms, inclusive } => Position::Time {
+        SelectorStart::Enqueued { ms, inclusive } => EventPosition::Time {
             time: Timestamp(ms),
             inclusive,
         },
@@ -314,8 +333,8 @@ fn start(attach: &Attach<'_>) -> Result<Position, Fault> {
 }
 
 /// The producer options of an idempotent producer.
-fn wish(attach: &Attach<'_>) -> Result<Wish, Fault> {
-    let property = |name| -> Result<Option<i64>, Fault> {
+fn wish(attach: &Attach<'_>) -> Result<ProducerOptions, Condition> {
+    let property = |name| -> Result<Option<i64>, Condition> {
         let number = attach.property(name)?.and_then(|value| value.as_i64());
         match number {
             Some(..-1) => Err(out_of_range()),
@@ -330,7 +349,7 @@ fn wish(attach: &Attach<'_>) -> Result<Wish, Fault> {
     let epoch = epoch.map(i16::try_from).transpose();
     let last = property(PRODUCER_SEQUENCE)?.map(i32::try_from).transpose();
     match (epoch, last) {
-        (Ok(epoch), Ok(last)) => Ok(Wish {
+        (Ok(epoch), Ok(last)) => Ok(ProducerOptions {
             id,
             epoch,
             // The first event of a new producer has the number 1: clients return the
@@ -342,8 +361,8 @@ fn wish(attach: &Attach<'_>) -> Result<Wish, Fault> {
 }
 
 /// With the text that clients match.
-fn out_of_range() -> Fault {
+fn out_of_range() -> Condition {
     let words = "Invalid range for idempotent producer state. Producer Id, Epoch, and \
                  Sequence Number must be zero or positive.";
-    Fault::new(condition::OUT_OF_RANGE, words)
+    Condition::new(condition::OUT_OF_RANGE, words)
 }

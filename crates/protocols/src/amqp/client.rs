@@ -11,12 +11,12 @@ use steadfast_core::limits;
 use steadfast_wire::amqp::code::descriptor;
 use steadfast_wire::amqp::connection::Open;
 use steadfast_wire::amqp::delivery::Transfer;
-use steadfast_wire::amqp::frame::{self, Frame, Kind, Protocol};
-use steadfast_wire::amqp::link::{self, Attach, Role};
-use steadfast_wire::amqp::message::{Part, Sections};
+use steadfast_wire::amqp::frame::{self, Frame, Kind, ProtocolHeader};
+use steadfast_wire::amqp::link::{self, Attach, LinkRole};
+use steadfast_wire::amqp::message::{MessageSections, SectionKind};
 use steadfast_wire::amqp::performative::{self, Performative};
 use steadfast_wire::amqp::sasl;
-use steadfast_wire::amqp::scan::Raw;
+use steadfast_wire::amqp::scan::EncodedValue;
 use steadfast_wire::amqp::selector;
 use steadfast_wire::amqp::session::{Begin, Flow};
 use steadfast_wire::amqp::write;
@@ -26,7 +26,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 pub const WINDOW: u32 = 65_536;
 
 /// A connection to a server.
-pub struct Client<S> {
+pub struct AmqpClient<S> {
     stream: S,
     buffer: BytesMut,
     out: Vec<u8>,
@@ -44,7 +44,7 @@ struct Pipeline {
 
 /// How to read a partition.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Reading<'a> {
+pub struct ReaderLinkOptions<'a> {
     /// A selector expression.
     pub start: Option<&'a str>,
     pub epoch: Option<i64>,
@@ -52,16 +52,16 @@ pub struct Reading<'a> {
     pub desired: Option<&'a str>,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AmqpClient<S> {
     /// Greets the server, with SASL, and opens the connection.
-    pub async fn connect(stream: S, init: &sasl::Init<'_>) -> io::Result<Self> {
+    pub async fn connect(stream: S, init: &sasl::SaslInit<'_>) -> io::Result<Self> {
         let mut client = Self::bare(stream);
-        client.out.extend_from_slice(&Protocol::Sasl.header());
+        client.out.extend_from_slice(&ProtocolHeader::Sasl.header());
         frame::put(&mut client.out, Kind::Sasl, 0, |out| {
             sasl::write_init(out, init);
         });
         client.flush().await?;
-        client.header(Protocol::Sasl).await?;
+        client.header(ProtocolHeader::Sasl).await?;
         client.next().await?;
         let outcome = client.next().await?;
         if sasl::read_outcome(&outcome.body) != Ok(sasl::OK) {
@@ -83,9 +83,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
 
     /// A connection that buffers its frames until the next read and sends them in one
     /// write: protocol headers, open, begin, attach, flow.
-    pub fn pipelined(stream: S, init: &sasl::Init<'_>) -> Self {
+    pub fn pipelined(stream: S, init: &sasl::SaslInit<'_>) -> Self {
         let mut client = Self::bare(stream);
-        client.out.extend_from_slice(&Protocol::Sasl.header());
+        client.out.extend_from_slice(&ProtocolHeader::Sasl.header());
         frame::put(&mut client.out, Kind::Sasl, 0, |out| {
             sasl::write_init(out, init);
         });
@@ -101,25 +101,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     pub async fn open(&mut self, idle_ms: Option<u32>) -> io::Result<()> {
         self.put_open(idle_ms);
         self.flush().await?;
-        self.header(Protocol::Amqp).await?;
+        self.header(ProtocolHeader::Amqp).await?;
         self.next().await?;
         Ok(())
     }
 
     fn put_open(&mut self, idle_ms: Option<u32>) {
-        self.out.extend_from_slice(&Protocol::Amqp.header());
+        self.out.extend_from_slice(&ProtocolHeader::Amqp.header());
         let open = Open {
             container: "client",
             host: Some("localhost"),
             max_frame: Some(limits::AMQP_FRAME_BYTES),
             channel_max: None,
             idle_ms,
-            properties: Raw::NULL,
+            properties: EncodedValue::NULL,
         };
         self.put(0, &Performative::Open(open), &[]);
     }
 
-    /// Appends a frame; [`Client::flush`] sends it.
+    /// Appends a frame; [`AmqpClient::flush`] sends it.
     pub fn put(&mut self, channel: u16, performative: &Performative<'_>, payload: &[u8]) {
         frame::put(&mut self.out, Kind::Amqp, channel, |out| {
             performative.write(out);
@@ -180,13 +180,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             self.send_all().await?;
         }
         if is_first && with_sasl {
-            self.header(Protocol::Sasl).await?;
+            self.header(ProtocolHeader::Sasl).await?;
             self.next_any().await?;
             let outcome = self.next_any().await?;
             if sasl::read_outcome(&outcome.body) != Ok(sasl::OK) {
                 return Err(io::ErrorKind::PermissionDenied.into());
             }
-            self.header(Protocol::Amqp).await?;
+            self.header(ProtocolHeader::Amqp).await?;
             self.next_any().await?;
         }
         Ok(())
@@ -220,7 +220,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         }
     }
 
-    async fn header(&mut self, expected: Protocol) -> io::Result<()> {
+    async fn header(&mut self, expected: ProtocolHeader) -> io::Result<()> {
         loop {
             match frame::take_protocol(&mut self.buffer) {
                 Ok(Some(protocol)) if protocol == expected => return Ok(()),
@@ -252,13 +252,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     /// Asks for a link to send on.
     pub fn attach_sender(&mut self, channel: u16, handle: u32, name: &str, address: &str) {
         let (mut source, mut target) = (Vec::new(), Vec::new());
-        link::write_source(&mut source, Some(name), Raw::NULL);
+        link::write_source(&mut source, Some(name), EncodedValue::NULL);
         link::write_target(&mut target, Some(address));
         self.attach(
             channel,
             handle,
             name,
-            Role::Sender,
+            LinkRole::Sender,
             [&source, &target],
             None,
         );
@@ -271,7 +271,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         handle: u32,
         name: &str,
         address: &str,
-        reading: &Reading<'_>,
+        reading: &ReaderLinkOptions<'_>,
     ) {
         let (mut source, mut target) = (Vec::new(), Vec::new());
         let mut filter = Vec::new();
@@ -288,7 +288,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             channel,
             handle,
             name,
-            Role::Receiver,
+            LinkRole::Receiver,
             [&source, &target],
             Some(reading),
         );
@@ -299,9 +299,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         channel: u16,
         handle: u32,
         name: &str,
-        role: Role,
+        role: LinkRole,
         [source, target]: [&[u8]; 2],
-        reading: Option<&Reading<'_>>,
+        reading: Option<&ReaderLinkOptions<'_>>,
     ) {
         let (mut properties, mut desired) = (Vec::new(), Vec::new());
         if let Some(epoch) = reading.and_then(|reading| reading.epoch) {
@@ -321,9 +321,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             rcv_settle: Some(1),
             source: raw(source),
             target: raw(target),
-            initial_count: (role == Role::Sender).then_some(0),
+            initial_count: (role == LinkRole::Sender).then_some(0),
             max_message: None,
-            offered: Raw::NULL,
+            offered: EncodedValue::NULL,
             desired: raw(&desired),
             properties: raw(&properties),
         };
@@ -400,7 +400,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     ) -> io::Result<i64> {
         self.begin(channel).await?;
         self.attach_sender(channel, 0, "cbs-out", node);
-        self.attach_reader(channel, 1, "cbs-in", node, &Reading::default());
+        self.attach_reader(channel, 1, "cbs-in", node, &ReaderLinkOptions::default());
         self.grant(channel, 1, 0, 10, 0);
         let mut message = Vec::new();
         write_request(&mut message, wishes);
@@ -425,8 +425,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     }
 }
 
-fn raw(bytes: &[u8]) -> Raw<'_> {
-    Raw::new(bytes).unwrap_or(Raw::NULL)
+fn raw(bytes: &[u8]) -> EncodedValue<'_> {
+    EncodedValue::new(bytes).unwrap_or(EncodedValue::NULL)
 }
 
 /// Appends the sections of a request, without a body.
@@ -458,9 +458,9 @@ pub fn payload(frame: &Frame) -> Option<Bytes> {
 
 /// The status of a reply.
 pub fn status(reply: &[u8]) -> Option<i64> {
-    let mut sections = Sections::new(reply);
+    let mut sections = MessageSections::new(reply);
     while let Ok(Some(section)) = sections.next() {
-        if section.part == Part::ApplicationProperties {
+        if section.part == SectionKind::ApplicationProperties {
             let code = section.map().ok()?.find("status-code").ok()?;
             return code.and_then(|code| code.as_i64());
         }

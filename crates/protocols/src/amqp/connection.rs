@@ -11,39 +11,39 @@ use steadfast_core::limits;
 use steadfast_wire::amqp::condition;
 use steadfast_wire::amqp::connection::Close;
 use steadfast_wire::amqp::frame::{Frame, Kind as FrameKind};
-use steadfast_wire::amqp::link::{Detach, Role};
+use steadfast_wire::amqp::link::{Detach, LinkRole};
 use steadfast_wire::amqp::performative::{self, Performative};
 use steadfast_wire::amqp::session::{Begin, End, Flow};
 use tokio::time::Instant;
 
+use super::condition::Condition;
 use super::context::Context;
-use super::fault::Fault;
-use super::link::{Aborted, Kind, Link};
-use super::outbox::Outbox;
-use super::permit::Tokens;
+use super::frame_buffer::FrameBuffer;
+use super::link::{AbortGuard, AmqpLink, Kind};
+use super::permit::AmqpTokens;
 use super::session::{Handle, Session};
-use super::work::{Done, Work};
+use super::work::{PendingWork, WorkCompletion};
 use crate::listen::{Admission, current};
 
 /// The connection reports its memory to the governor in steps of this many bytes.
 const KEPT_STEP: usize = 64 * 1024;
 
-pub(super) struct Connection {
+pub(super) struct AmqpConnection {
     pub(super) context: Arc<Context>,
-    pub(super) out: Outbox,
+    pub(super) out: FrameBuffer,
     /// The largest frame that the client takes.
     pub(super) frame_bytes: usize,
     pub(super) sessions: HashMap<u16, Session>,
-    pub(super) links: HashMap<u64, Link>,
+    pub(super) links: HashMap<u64, AmqpLink>,
     /// Links by role and name, which are unique on a connection.
-    pub(super) names: HashMap<(Role, Arc<str>), u64>,
+    pub(super) names: HashMap<(LinkRole, Arc<str>), u64>,
     next_link: u64,
-    pub(super) work: Work,
-    pub(super) tokens: Tokens,
+    pub(super) work: PendingWork,
+    pub(super) tokens: AmqpTokens,
     /// The host name from the client's open.
     pub(super) host: Box<str>,
     /// Watches the policies that have signed tokens.
-    pub(super) policies: Option<Aborted>,
+    pub(super) policies: Option<AbortGuard>,
     /// Links that may have something to deliver.
     pub(super) ready: VecDeque<u64>,
     /// Sessions with accepted deliveries whose disposition is not sent yet.
@@ -63,22 +63,22 @@ pub(super) struct Connection {
     is_closed: bool,
 }
 
-impl Connection {
+impl AmqpConnection {
     pub(super) fn new(
         context: Arc<Context>,
-        tokens: Tokens,
+        tokens: AmqpTokens,
         host: Box<str>,
         frame_bytes: usize,
     ) -> Self {
         let mut connection = Self {
             context,
-            out: Outbox::default(),
+            out: FrameBuffer::default(),
             frame_bytes,
             sessions: HashMap::new(),
             links: HashMap::new(),
             names: HashMap::new(),
             next_link: 0,
-            work: Work::new(),
+            work: PendingWork::new(),
             tokens,
             host,
             policies: None,
@@ -92,7 +92,7 @@ impl Connection {
             waker: Waker::noop().clone(),
             is_closed: false,
         };
-        connection.follow_keys();
+        connection.watch_keys();
         connection
     }
 
@@ -106,9 +106,10 @@ impl Connection {
         !self.is_closed
             && self.taken_bytes < limits::AMQP_TAKEN_BYTES
             && !self.should_wait()
-            && match self.is_proven() {
-                true => self.out.has_room(),
-                false => self.out.waiting() < limits::AMQP_UNPROVEN_OUT_BYTES,
+            && if self.is_proven() {
+                self.out.has_room()
+            } else {
+                self.out.waiting() < limits::AMQP_UNPROVEN_OUT_BYTES
             }
     }
 
@@ -135,11 +136,11 @@ impl Connection {
         }
         let fault = if !admission.is_proven() {
             match (admission.is_exhausted(), admission.due() <= now) {
-                (true, _) => Fault::new(
+                (true, _) => Condition::new(
                     condition::RESOURCE_LIMIT,
                     "too many bytes came before a token was put",
                 ),
-                (_, true) => Fault::new(
+                (_, true) => Condition::new(
                     condition::UNAUTHORIZED,
                     "no token was put in time; put one on $cbs after the open",
                 ),
@@ -148,11 +149,11 @@ impl Connection {
         } else if admission.closed_for().is_some() {
             let words = "all connections together hold too much, and this one most; raise \
                          limits.connections_bytes, or send less at a time";
-            Fault::new(condition::RESOURCE_LIMIT, words)
+            Condition::new(condition::RESOURCE_LIMIT, words)
         } else if admission.keep(self.kept()).is_err() {
             let words = "the connection holds too much; raise limits.connection_bytes, or \
                          attach fewer links";
-            Fault::new(condition::RESOURCE_LIMIT, words)
+            Condition::new(condition::RESOURCE_LIMIT, words)
         } else {
             return;
         };
@@ -179,14 +180,17 @@ impl Connection {
         }
     }
 
-    fn try_frame(&mut self, frame: &Frame) -> Result<(), Fault> {
+    fn try_frame(&mut self, frame: &Frame) -> Result<(), Condition> {
         if frame.kind != FrameKind::Amqp {
-            return Err(Fault::new(condition::FRAMING, "a frame of another kind"));
+            return Err(Condition::new(
+                condition::FRAMING,
+                "a frame of another kind",
+            ));
         }
         let channel = frame.channel;
         let (performative, length) = performative::read(&frame.body)?;
         match performative {
-            Performative::Open(_) => Err(Fault::new(condition::NOT_ALLOWED, "a second open")),
+            Performative::Open(_) => Err(Condition::new(condition::NOT_ALLOWED, "a second open")),
             Performative::Begin(begin) => self.on_begin(channel, &begin),
             Performative::Attach(attach) => self.on_attach(channel, &attach),
             Performative::Flow(flow) => self.on_flow(channel, &flow),
@@ -205,12 +209,12 @@ impl Connection {
     }
 
     /// Sends a close; buffered frames are still written.
-    pub(super) fn close(&mut self, fault: Option<&Fault>) {
+    pub(super) fn close(&mut self, fault: Option<&Condition>) {
         if self.is_closed {
             return;
         }
         self.is_closed = true;
-        let problem = fault.map(Fault::problem);
+        let problem = fault.map(Condition::problem);
         if let Some(fault) = fault {
             tracing::debug!(
                 event = "amqp.closed",
@@ -218,23 +222,29 @@ impl Connection {
                 why = fault.description
             );
         }
-        self.out.frame(0, |out| Close { problem }.write(out));
+        self.out.frame(0, |out| Close { error: problem }.write(out));
         self.links.clear();
         self.names.clear();
         self.sessions.clear();
         (self.name_bytes, self.reply_bytes) = (0, 0);
     }
 
-    fn on_begin(&mut self, channel: u16, begin: &Begin) -> Result<(), Fault> {
+    fn on_begin(&mut self, channel: u16, begin: &Begin) -> Result<(), Condition> {
         if channel > limits::AMQP_CHANNEL_MAX {
-            return Err(Fault::new(condition::FRAMING, "a channel over channel-max"));
+            return Err(Condition::new(
+                condition::FRAMING,
+                "a channel over channel-max",
+            ));
         }
         if self.sessions.contains_key(&channel) {
-            return Err(Fault::new(condition::FRAMING, "a channel that is in use"));
+            return Err(Condition::new(
+                condition::FRAMING,
+                "a channel that is in use",
+            ));
         }
         if !self.is_proven() && self.sessions.len() >= limits::AMQP_UNPROVEN_SESSIONS {
             let words = "too many sessions before a token was put";
-            return Err(Fault::new(condition::RESOURCE_LIMIT, words));
+            return Err(Condition::new(condition::RESOURCE_LIMIT, words));
         }
         let session = Session::new(channel, begin);
         let answer = session.answer();
@@ -243,7 +253,7 @@ impl Connection {
         Ok(())
     }
 
-    fn on_end(&mut self, channel: u16) -> Result<(), Fault> {
+    fn on_end(&mut self, channel: u16) -> Result<(), Condition> {
         let Some(session) = self.sessions.remove(&channel) else {
             return Err(no_session());
         };
@@ -253,11 +263,11 @@ impl Connection {
             }
         }
         self.out
-            .frame(channel, |out| End { problem: None }.write(out));
+            .frame(channel, |out| End { error: None }.write(out));
         Ok(())
     }
 
-    fn on_flow(&mut self, channel: u16, flow: &Flow) -> Result<(), Fault> {
+    fn on_flow(&mut self, channel: u16, flow: &Flow) -> Result<(), Condition> {
         let session = self.sessions.get_mut(&channel).ok_or_else(no_session)?;
         if session.on_flow(flow) {
             let links = session.handles.values().filter_map(|handle| match handle {
@@ -278,16 +288,16 @@ impl Connection {
             && let Some(link) = self.links.get_mut(&id)
         {
             let outlet = match &mut link.kind {
-                Kind::Feed(feed) => Some(&mut feed.outlet),
+                Kind::Consumer(feed) => Some(&mut feed.outlet),
                 Kind::Replies(_, _, replies) => Some(&mut replies.outlet),
-                Kind::Opening(opening) => {
+                Kind::Pending(opening) => {
                     opening.wants_echo |= flow.echo;
                     let outlet = &mut opening.outlet;
                     outlet.on_flow(flow.delivery_count, flow.credit, flow.drain);
                     // The link has no state to report before its attach is answered.
                     return Ok(());
                 }
-                Kind::Intake(_) | Kind::Requests(..) => None,
+                Kind::Producer(_) | Kind::Requests(..) => None,
             };
             if let Some(outlet) = outlet {
                 outlet.on_flow(flow.delivery_count, flow.credit, flow.drain);
@@ -295,13 +305,13 @@ impl Connection {
             }
         }
         if flow.echo {
-            self.tell_state(channel, flow.handle);
+            self.send_flow(channel, flow.handle);
         }
         Ok(())
     }
 
     /// Sends a flow with the state of a session and of one of its links.
-    pub(super) fn tell_state(&mut self, channel: u16, handle: Option<u32>) {
+    pub(super) fn send_flow(&mut self, channel: u16, handle: Option<u32>) {
         let Some(session) = self.sessions.get_mut(&channel) else {
             return;
         };
@@ -311,11 +321,11 @@ impl Connection {
             _ => None,
         });
         let state = link.and_then(|link| match &link.kind {
-            Kind::Feed(feed) => Some((feed.outlet.count, feed.outlet.credit)),
+            Kind::Consumer(feed) => Some((feed.outlet.count, feed.outlet.credit)),
             Kind::Replies(_, _, replies) => Some((replies.outlet.count, replies.outlet.credit)),
-            Kind::Intake(intake) => Some((intake.inlet.count, intake.inlet.credit)),
+            Kind::Producer(intake) => Some((intake.inlet.count, intake.inlet.credit)),
             Kind::Requests(_, inlet) => Some((inlet.count, inlet.credit)),
-            Kind::Opening(_) => None,
+            Kind::Pending(_) => None,
         });
         if let Some((count, credit)) = state {
             answer.handle = handle;
@@ -324,20 +334,20 @@ impl Connection {
         self.out.frame(channel, |out| answer.write(out));
     }
 
-    fn on_detach(&mut self, channel: u16, detach: &Detach<'_>) -> Result<(), Fault> {
+    fn on_detach(&mut self, channel: u16, detach: &Detach<'_>) -> Result<(), Condition> {
         let session = self.sessions.get_mut(&channel).ok_or_else(no_session)?;
         match session.handles.remove(&detach.handle) {
             Some(Handle::Link(link)) => {
                 let link = self.forget(link);
                 // The detach overtook the answer to the attach: both are answered.
-                if let Some(Kind::Opening(opening)) = link.map(|link| link.kind) {
+                if let Some(Kind::Pending(opening)) = link.map(|link| link.kind) {
                     self.out
                         .frame(channel, |out| opening.offer.write_refusal(out, false));
                 }
                 let answer = Detach {
                     handle: detach.handle,
                     closed: detach.closed,
-                    problem: None,
+                    error: None,
                 };
                 self.out.frame(channel, |out| answer.write(out));
                 Ok(())
@@ -354,7 +364,7 @@ impl Connection {
     }
 
     /// Drops a link and its work. The caller frees its handle.
-    pub(super) fn forget(&mut self, id: u64) -> Option<Link> {
+    pub(super) fn forget(&mut self, id: u64) -> Option<AmqpLink> {
         let link = self.links.remove(&id)?;
         self.name_bytes -= link.name_bytes();
         let name = (link.role, Arc::clone(&link.name));
@@ -362,7 +372,7 @@ impl Connection {
             self.names.remove(&name);
         }
         let inlet = match &link.kind {
-            Kind::Intake(intake) => {
+            Kind::Producer(intake) => {
                 self.taken_bytes -= intake
                     .waiting
                     .iter()
@@ -371,7 +381,7 @@ impl Connection {
                 Some(&intake.inlet)
             }
             Kind::Requests(_, inlet) => Some(inlet),
-            Kind::Opening(opening) => {
+            Kind::Pending(opening) => {
                 self.partial_bytes -= opening.bytes();
                 None
             }
@@ -379,7 +389,7 @@ impl Connection {
                 self.reply_bytes -= replies.bytes();
                 None
             }
-            Kind::Feed(_) => None,
+            Kind::Consumer(_) => None,
         };
         if let Some(partial) = inlet.and_then(|inlet| inlet.partial.as_ref()) {
             self.partial_bytes -= partial.bytes.len();
@@ -388,9 +398,9 @@ impl Connection {
     }
 
     /// Detaches a link with an error; its handle stays reserved until the client answers.
-    pub(super) fn cut(&mut self, id: u64, fault: &Fault) {
+    pub(super) fn detach(&mut self, id: u64, fault: &Condition) {
         let Some(link) = self.forget(id) else { return };
-        if let Kind::Opening(opening) = &link.kind {
+        if let Kind::Pending(opening) = &link.kind {
             return self.refuse(link.channel, &opening.offer, fault);
         }
         if let Some(session) = self.sessions.get_mut(&link.channel) {
@@ -399,66 +409,66 @@ impl Connection {
         let detach = Detach {
             handle: link.handle,
             closed: true,
-            problem: Some(fault.problem()),
+            error: Some(fault.problem()),
         };
         self.out.frame(link.channel, |out| detach.write(out));
     }
 
     /// Continues after completed work.
-    pub(super) fn on_done(&mut self, done: Done) {
+    pub(super) fn on_completion(&mut self, done: WorkCompletion) {
         if self.is_closed {
             return;
         }
         match done {
-            Done::Sender {
+            WorkCompletion::Sender {
                 link,
                 publisher,
                 result,
             } => self.on_sender(link, publisher, result),
-            Done::Reader {
+            WorkCompletion::Reader {
                 link,
                 wants_tail,
                 result,
             } => self.on_reader(link, wants_tail, result),
-            Done::Submitted {
+            WorkCompletion::Submitted {
                 link,
                 taken,
                 result,
             } => self.on_submitted(link, taken, result),
-            Done::Published {
+            WorkCompletion::Published {
                 link,
                 taken,
                 result,
             } => self.on_published(link, taken, result),
-            Done::Looked {
+            WorkCompletion::Fetched {
                 link,
                 reader,
                 result,
-            } => self.on_looked(link, reader, result),
-            Done::Waited {
+            } => self.on_fetched(link, reader, result),
+            WorkCompletion::Waited {
                 link,
                 reader,
                 result,
-            } => self.on_looked(link, reader, result.map(Some)),
-            Done::Cut { link, why } => self.cut(link, &why.into()),
-            Done::Token {
+            } => self.on_fetched(link, reader, result.map(Some)),
+            WorkCompletion::Cut { link, why } => self.detach(link, &why.into()),
+            WorkCompletion::Token {
                 request,
                 audience,
                 result,
             } => self.on_token(&request, &audience, result),
-            Done::Answer { request, message } => self.on_answer(&request, message),
-            Done::Keys(rings) => self.on_keys(rings),
-            Done::Policies { found, revisions } => self.on_policies(&found, revisions),
-            Done::Nobody => {}
+            WorkCompletion::Answer { request, message } => self.on_answer(&request, message),
+            WorkCompletion::Keys(rings) => self.on_keys(rings),
+            WorkCompletion::Policies { found, revisions } => self.on_policies(&found, revisions),
+            WorkCompletion::Cancelled => {}
         }
     }
 }
 
-pub(super) fn no_session() -> Fault {
-    Fault::new(condition::FRAMING, "a channel without a session")
+pub(super) fn no_session() -> Condition {
+    Condition::new(condition::FRAMING, "a channel without a session")
 }
 
-pub(super) fn no_handle(handle: u32) -> Fault {
+pub(super) fn no_handle(handle: u32) -> Condition {
     let words = format!("handle {handle} is not attached");
-    Fault::new(condition::UNATTACHED, words)
+    Condition::new(condition::UNATTACHED, words)
 }

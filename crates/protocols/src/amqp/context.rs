@@ -7,14 +7,14 @@ use steadfast_core::clock::Clock;
 use steadfast_events::EventHubs;
 use tokio_util::task::TaskTracker;
 
-use crate::access::{Access, Denied};
+use crate::access::{AccessControl, AccessError};
 
 /// The event hubs and who may access them.
 #[derive(Clone)]
 pub struct Context {
     pub hubs: EventHubs,
     /// `None` disables access control; for tests on this machine only.
-    pub access: Option<Arc<Access>>,
+    pub access: Option<Arc<AccessControl>>,
     pub clock: Arc<dyn Clock>,
     /// The container id that the server sends in its open.
     pub container: String,
@@ -26,7 +26,7 @@ pub struct Context {
 
 impl Context {
     /// Records that a client was refused.
-    pub(crate) fn refused(&self, denied: &Denied) {
+    pub(crate) fn refused(&self, denied: &AccessError) {
         if let Some(access) = &self.access {
             access.audit().refused(denied);
         }

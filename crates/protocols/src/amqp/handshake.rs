@@ -6,16 +6,16 @@ use bytes::BytesMut;
 use steadfast_core::limits;
 use steadfast_wire::amqp::condition;
 use steadfast_wire::amqp::connection::{Close, Open};
-use steadfast_wire::amqp::frame::{self, Frame, Kind, Protocol};
+use steadfast_wire::amqp::frame::{self, Frame, Kind, ProtocolHeader};
 use steadfast_wire::amqp::performative::{self, Performative};
 use steadfast_wire::amqp::sasl;
-use steadfast_wire::amqp::scan::Raw;
+use steadfast_wire::amqp::scan::EncodedValue;
 use steadfast_wire::amqp::write;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+use super::condition::Condition;
 use super::context::Context;
-use super::fault::Fault;
-use super::permit::{Permit, SOME, Tokens};
+use super::permit::{AmqpTokens, SOME, TokenPermit};
 use crate::access::Proof;
 
 /// The smallest max-frame-size that AMQP permits.
@@ -29,7 +29,7 @@ const LEAST_IDLE: Duration = Duration::from_secs(1);
 
 /// The client's parameters from the handshake.
 pub(super) struct Greeting {
-    pub(super) tokens: Tokens,
+    pub(super) tokens: AmqpTokens,
     /// The host name from its open; empty if absent.
     pub(super) host: Box<str>,
     pub(super) frame_bytes: usize,
@@ -47,15 +47,15 @@ pub(super) async fn greet<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut tokens = Tokens::default();
+    let mut tokens = AmqpTokens::default();
     if context.access.is_none() {
         crate::listen::proven();
-        tokens.put("", Permit::Open);
+        tokens.put("", TokenPermit::Open);
     }
     let Some(mut protocol) = header(stream, buffer).await? else {
         return Ok(None);
     };
-    if protocol == Protocol::Sasl {
+    if protocol == ProtocolHeader::Sasl {
         if !authenticate(stream, buffer, context, &mut tokens).await? {
             return Ok(None);
         }
@@ -64,10 +64,10 @@ where
             None => return Ok(None),
         }
     }
-    if protocol != Protocol::Amqp {
+    if protocol != ProtocolHeader::Amqp {
         return Ok(None);
     }
-    stream.write_all(&Protocol::Amqp.header()).await?;
+    stream.write_all(&ProtocolHeader::Amqp.header()).await?;
     let Some(frame) = next_frame(stream, buffer).await? else {
         return Ok(None);
     };
@@ -84,7 +84,9 @@ where
         Err(fault) => {
             let mut out = answer(context);
             let problem = Some(fault.problem());
-            frame::put(&mut out, Kind::Amqp, 0, |out| Close { problem }.write(out));
+            frame::put(&mut out, Kind::Amqp, 0, |out| {
+                Close { error: problem }.write(out)
+            });
             stream.write_all(&out).await?;
             Ok(None)
         }
@@ -92,7 +94,7 @@ where
 }
 
 /// The next protocol header. Another protocol is answered with the header we support.
-async fn header<S>(stream: &mut S, buffer: &mut BytesMut) -> std::io::Result<Option<Protocol>>
+async fn header<S>(stream: &mut S, buffer: &mut BytesMut) -> std::io::Result<Option<ProtocolHeader>>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -101,7 +103,7 @@ where
             Ok(Some(protocol)) => return Ok(Some(protocol)),
             Ok(None) => {}
             Err(_) => {
-                stream.write_all(&Protocol::Sasl.header()).await?;
+                stream.write_all(&ProtocolHeader::Sasl.header()).await?;
                 return Ok(None);
             }
         }
@@ -142,12 +144,12 @@ async fn authenticate<S>(
     stream: &mut S,
     buffer: &mut BytesMut,
     context: &Context,
-    tokens: &mut Tokens,
+    tokens: &mut AmqpTokens,
 ) -> std::io::Result<bool>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut out = Protocol::Sasl.header().to_vec();
+    let mut out = ProtocolHeader::Sasl.header().to_vec();
     frame::put(&mut out, Kind::Sasl, 0, sasl::write_mechanisms);
     stream.write_all(&out).await?;
     let Some(frame) = next_frame(stream, buffer).await? else {
@@ -165,7 +167,7 @@ where
     Ok(code == sasl::OK)
 }
 
-fn judge(init: &sasl::Init<'_>, context: &Context, tokens: &mut Tokens) -> u8 {
+fn judge(init: &sasl::SaslInit<'_>, context: &Context, tokens: &mut AmqpTokens) -> u8 {
     match init.mechanism {
         "MSSBCBS" | "ANONYMOUS" | "EXTERNAL" => sasl::OK,
         "PLAIN" => {
@@ -174,12 +176,12 @@ fn judge(init: &sasl::Init<'_>, context: &Context, tokens: &mut Tokens) -> u8 {
             };
             let pass = sasl::plain(init.response).and_then(|(name, secret)| {
                 let proof = Proof::Plain { name, secret };
-                let pass = access.admit(proof, &SOME);
+                let pass = access.authorize(proof, &SOME);
                 pass.inspect_err(|why| context.refused(why)).ok()
             });
             match pass {
                 Some(pass) => {
-                    tokens.put("", Permit::Key(pass));
+                    tokens.put("", TokenPermit::Key(pass));
                     sasl::OK
                 }
                 None => sasl::REFUSED,
@@ -190,16 +192,16 @@ fn judge(init: &sasl::Init<'_>, context: &Context, tokens: &mut Tokens) -> u8 {
 }
 
 /// The host name, max-frame-size and idle time-out of the client's open.
-fn opened(frame: &Frame) -> Result<(Box<str>, usize, Option<Duration>), Fault> {
+fn opened(frame: &Frame) -> Result<(Box<str>, usize, Option<Duration>), Condition> {
     let Performative::Open(open) = performative::read(&frame.body)?.0 else {
-        return Err(Fault::new(
+        return Err(Condition::new(
             condition::NOT_ALLOWED,
             "a connection begins with an open",
         ));
     };
     let largest = open.max_frame.unwrap_or(u32::MAX);
     if largest < LEAST_FRAME {
-        return Err(Fault::new(
+        return Err(Condition::new(
             condition::INVALID_FIELD,
             "max-frame-size is below 512",
         ));
@@ -207,7 +209,7 @@ fn opened(frame: &Frame) -> Result<(Box<str>, usize, Option<Duration>), Fault> {
     let idle = open.idle_ms.filter(|ms| *ms > 0);
     let idle = idle.map(|ms| Duration::from_millis(ms.into()));
     if idle.is_some_and(|idle| idle < LEAST_IDLE) {
-        return Err(Fault::new(
+        return Err(Condition::new(
             condition::NOT_ALLOWED,
             "idle-time-out is below a second",
         ));
@@ -233,7 +235,7 @@ fn answer(context: &Context) -> Vec<u8> {
         max_frame: Some(limits::AMQP_FRAME_BYTES),
         channel_max: Some(limits::AMQP_CHANNEL_MAX),
         idle_ms: Some(context.idle.as_millis() as u32),
-        properties: Raw::new(&properties).unwrap_or(Raw::NULL),
+        properties: EncodedValue::new(&properties).unwrap_or(EncodedValue::NULL),
     };
     let mut out = Vec::new();
     frame::put(&mut out, Kind::Amqp, 0, |out| open.write(out));

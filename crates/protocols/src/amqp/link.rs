@@ -6,32 +6,34 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::AbortHandle;
 use steadfast_core::limits;
-use steadfast_events::{Batch, Publication, Reader, Sender, Stamp};
-use steadfast_wire::amqp::event::Tail;
-use steadfast_wire::amqp::link::{self, Attach, Role};
-use steadfast_wire::amqp::scan::Raw;
+use steadfast_events::{
+    EventDataBatch, EventPublication, EventSender, PartitionReader, ProducerSequence,
+};
+use steadfast_wire::amqp::event::LastEnqueuedProperties;
+use steadfast_wire::amqp::link::{self, Attach, LinkRole};
+use steadfast_wire::amqp::scan::EncodedValue;
 
 use crate::access::Right;
 
 /// A node that answers requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Desk {
+pub(super) enum ManagementNode {
     Cbs,
     Management,
 }
 
-pub(super) struct Link {
+pub(super) struct AmqpLink {
     pub(super) channel: u16,
     pub(super) handle: u32,
     pub(super) name: Arc<str>,
     /// The client's role.
-    pub(super) role: Role,
+    pub(super) role: LinkRole,
     /// The access that the link requires.
-    pub(super) need: Option<Need>,
+    pub(super) need: Option<RequiredAccess>,
     pub(super) kind: Kind,
 }
 
-impl Link {
+impl AmqpLink {
     /// Bytes of its name and addresses.
     pub(super) fn name_bytes(&self) -> usize {
         let need = self
@@ -47,7 +49,7 @@ impl Link {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Need {
+pub(super) struct RequiredAccess {
     pub(super) path: String,
     pub(super) hub: String,
     pub(super) right: Right,
@@ -55,35 +57,35 @@ pub(super) struct Need {
 
 pub(super) enum Kind {
     /// The attach is not answered yet.
-    Opening(Box<Opening>),
+    Pending(Box<PendingLink>),
     /// The client sends events.
-    Intake(Box<Intake>),
+    Producer(Box<ProducerLink>),
     /// The client reads events.
-    Feed(Box<Feed>),
+    Consumer(Box<ConsumerLink>),
     /// The client sends requests.
-    Requests(Desk, Inlet),
+    Requests(ManagementNode, AmqpInlet),
     /// The client takes replies; the address is its own.
-    Replies(Desk, Option<String>, Box<Replies>),
+    Replies(ManagementNode, Option<String>, Box<Replies>),
 }
 
 /// A link whose attach is not answered yet, with the frames that the client has sent
 /// after it: a client may pipeline.
-pub(super) struct Opening {
-    pub(super) offer: Offer,
+pub(super) struct PendingLink {
+    pub(super) offer: AttachReply,
     /// Credit that was granted already.
-    pub(super) outlet: Outlet,
+    pub(super) outlet: AmqpOutlet,
     /// The client asked for the state of the link.
     pub(super) wants_echo: bool,
     /// Transfers, whole frames.
     pub(super) transfers: Vec<Bytes>,
-    pub(super) _work: Aborted,
+    pub(super) _work: AbortGuard,
 }
 
-impl Opening {
-    pub(super) fn new(offer: Offer, work: Aborted) -> Self {
+impl PendingLink {
+    pub(super) fn new(offer: AttachReply, work: AbortGuard) -> Self {
         Self {
             offer,
-            outlet: Outlet::default(),
+            outlet: AmqpOutlet::default(),
             wants_echo: false,
             transfers: Vec::new(),
             _work: work,
@@ -98,9 +100,9 @@ impl Opening {
 
 /// Work that ends with its link.
 #[derive(Debug)]
-pub(super) struct Aborted(pub(super) AbortHandle);
+pub(super) struct AbortGuard(pub(super) AbortHandle);
 
-impl Drop for Aborted {
+impl Drop for AbortGuard {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -108,10 +110,10 @@ impl Drop for Aborted {
 
 /// The fields of a client's attach that the answer repeats.
 #[derive(Clone, Debug)]
-pub(super) struct Offer {
+pub(super) struct AttachReply {
     pub(super) name: String,
     pub(super) handle: u32,
-    pub(super) role: Role,
+    pub(super) role: LinkRole,
     snd_settle: Option<u8>,
     source: Vec<u8>,
     target: Vec<u8>,
@@ -123,19 +125,20 @@ pub(super) struct Offer {
 
 /// Which of source and target an answer includes.
 #[derive(Clone, Copy)]
-enum Ends {
+enum Termini {
     Both,
     /// The client's only: the link is detached at once.
     Theirs,
     None,
 }
 
-impl Offer {
+impl AttachReply {
     pub(super) fn of(attach: &Attach<'_>) -> Self {
         let mut source = Vec::new();
-        match attach.source.is_null() {
-            true => link::write_source(&mut source, None, Raw::NULL),
-            false => link::write_known_filters(&mut source, attach.source),
+        if attach.source.is_null() {
+            link::write_source(&mut source, None, EncodedValue::NULL)
+        } else {
+            link::write_known_filters(&mut source, attach.source)
         }
         let mut target = attach.target.bytes().to_vec();
         if attach.target.is_null() {
@@ -151,7 +154,7 @@ impl Offer {
             target,
             desired: attach.desired.bytes().to_vec(),
             properties: attach.properties.bytes().to_vec(),
-            offered: Raw::NULL.bytes().to_vec(),
+            offered: EncodedValue::NULL.bytes().to_vec(),
             initial_count: attach.initial_count.unwrap_or(0),
         }
     }
@@ -159,7 +162,7 @@ impl Offer {
     /// The answering attach. Our deliveries are pre-settled and the receiver settles
     /// first: some clients hang in the second mode that they request.
     pub(super) fn write_answer(&self, out: &mut Vec<u8>) {
-        self.write(out, Ends::Both);
+        self.write(out, Termini::Both);
     }
 
     /// The attach for a refused client: without source and target, which means that the
@@ -169,36 +172,39 @@ impl Offer {
     /// the reason, it must see a created link: it recognises a lost partition by a link
     /// that ends.
     pub(super) fn write_refusal(&self, out: &mut Vec<u8>, is_stolen: bool) {
-        let ends = match is_stolen {
-            true => Ends::Theirs,
-            false => Ends::None,
+        let ends = if is_stolen {
+            Termini::Theirs
+        } else {
+            Termini::None
         };
         self.write(out, ends);
     }
 
-    fn write(&self, out: &mut Vec<u8>, ends: Ends) {
-        let raw = |bytes| Raw::new(bytes).unwrap_or(Raw::NULL);
-        let client_reads = self.role == Role::Receiver;
+    fn write(&self, out: &mut Vec<u8>, ends: Termini) {
+        let raw = |bytes| EncodedValue::new(bytes).unwrap_or(EncodedValue::NULL);
+        let client_reads = self.role == LinkRole::Receiver;
         let end = |bytes, is_ours: bool| match ends {
-            Ends::Both => raw(bytes),
-            Ends::Theirs if !is_ours => raw(bytes),
-            Ends::Theirs | Ends::None => Raw::NULL,
+            Termini::Both => raw(bytes),
+            Termini::Theirs if !is_ours => raw(bytes),
+            Termini::Theirs | Termini::None => EncodedValue::NULL,
         };
         let answer = Attach {
             name: &self.name,
             handle: self.handle,
             role: self.role.other(),
-            snd_settle: match client_reads {
-                true => Some(1),
-                false => Some(self.snd_settle.unwrap_or(2)),
+            snd_settle: if client_reads {
+                Some(1)
+            } else {
+                Some(self.snd_settle.unwrap_or(2))
             },
             rcv_settle: Some(0),
             source: end(&self.source, client_reads),
             target: end(&self.target, !client_reads),
             initial_count: client_reads.then_some(0),
-            max_message: Some(match client_reads {
-                true => limits::AMQP_DELIVERY_BYTES as u64,
-                false => limits::PUBLICATION_BYTES as u64,
+            max_message: Some(if client_reads {
+                limits::AMQP_DELIVERY_BYTES as u64
+            } else {
+                limits::PUBLICATION_BYTES as u64
             }),
             offered: raw(&self.offered),
             desired: raw(&self.desired),
@@ -210,16 +216,16 @@ impl Offer {
 
 /// The receiving end of a link: the credit that we grant and an incomplete message.
 #[derive(Debug)]
-pub(super) struct Inlet {
+pub(super) struct AmqpInlet {
     pub(super) grant: u32,
     pub(super) credit: u32,
     pub(super) count: u32,
-    pub(super) partial: Option<Partial>,
+    pub(super) partial: Option<IncomingDelivery>,
 }
 
 /// An incomplete message.
 #[derive(Debug)]
-pub(super) struct Partial {
+pub(super) struct IncomingDelivery {
     pub(super) delivery: u32,
     pub(super) format: u32,
     pub(super) settled: bool,
@@ -230,7 +236,7 @@ pub(super) struct Partial {
     pub(super) is_too_large: bool,
 }
 
-impl Inlet {
+impl AmqpInlet {
     pub(super) fn new(grant: u32, initial_count: u32) -> Self {
         Self {
             grant,
@@ -249,45 +255,45 @@ impl Inlet {
 }
 
 /// A link on which the client sends events.
-pub(super) struct Intake {
-    pub(super) inlet: Inlet,
-    pub(super) sender: Sender,
+pub(super) struct ProducerLink {
+    pub(super) inlet: AmqpInlet,
+    pub(super) sender: EventSender,
     /// Whether duplicates are detected.
     pub(super) is_idempotent: bool,
     /// The partition key of all events, if the address names a publisher.
     pub(super) publisher: Option<String>,
     /// Publications that wait until the previous one is submitted.
-    pub(super) waiting: VecDeque<Taken>,
+    pub(super) waiting: VecDeque<IncomingPublication>,
     pub(super) is_submitting: bool,
 }
 
 /// A publication received from the client.
-pub(super) struct Taken {
+pub(super) struct IncomingPublication {
     pub(super) delivery: u32,
     pub(super) settled: bool,
     pub(super) bytes: usize,
-    pub(super) batch: Batch,
-    pub(super) stamp: Option<Stamp>,
+    pub(super) batch: EventDataBatch,
+    pub(super) stamp: Option<ProducerSequence>,
 }
 
 /// The sending end of a link: the client's credit and a partly sent message.
 #[derive(Debug, Default)]
-pub(super) struct Outlet {
+pub(super) struct AmqpOutlet {
     pub(super) credit: u32,
     pub(super) count: u32,
     pub(super) drain: bool,
-    pub(super) partial: Option<Outgoing>,
+    pub(super) partial: Option<OutgoingDelivery>,
 }
 
 /// A message that spans several frames.
 #[derive(Debug)]
-pub(super) struct Outgoing {
+pub(super) struct OutgoingDelivery {
     pub(super) delivery: u32,
     pub(super) bytes: Vec<u8>,
     pub(super) at: usize,
 }
 
-impl Outlet {
+impl AmqpOutlet {
     /// The client grants credit, counted from what it has seen.
     pub(super) fn on_flow(&mut self, seen: Option<u32>, credit: Option<u32>, drain: bool) {
         self.drain = drain;
@@ -315,7 +321,7 @@ impl Outlet {
 /// Replies that wait for credit.
 #[derive(Debug, Default)]
 pub(super) struct Replies {
-    pub(super) outlet: Outlet,
+    pub(super) outlet: AmqpOutlet,
     pub(super) waiting: VecDeque<Vec<u8>>,
 }
 
@@ -327,27 +333,27 @@ impl Replies {
 }
 
 /// A link on which the client reads events.
-pub(super) struct Feed {
-    pub(super) outlet: Outlet,
-    pub(super) reader: Held,
+pub(super) struct ConsumerLink {
+    pub(super) outlet: AmqpOutlet,
+    pub(super) reader: ReaderState,
     /// The publication that is being delivered.
-    pub(super) current: Option<Publication>,
+    pub(super) current: Option<EventPublication>,
     /// Whether deliveries carry the end of the partition, and that end.
     pub(super) wants_tail: bool,
-    pub(super) tail: Option<Tail>,
+    pub(super) tail: Option<LastEnqueuedProperties>,
     /// Watches for the reader to lose its partition.
-    pub(super) _cut: Aborted,
+    pub(super) _cut: AbortGuard,
 }
 
 /// What the reader does.
-pub(super) enum Held {
-    Here(Box<Reader>),
+pub(super) enum ReaderState {
+    Idle(Box<PartitionReader>),
     /// It fetches the next publication.
-    Looking(#[expect(dead_code, reason = "ends the work with the link")] Aborted),
+    Fetching(#[expect(dead_code, reason = "ends the work with the link")] AbortGuard),
     /// A placeholder while it is moved.
-    Gone,
+    Moving,
     /// It waits at the end of the partition.
-    Waiting(#[expect(dead_code, reason = "ends the work with the link")] Aborted),
+    Waiting(#[expect(dead_code, reason = "ends the work with the link")] AbortGuard),
 }
 
 #[cfg(test)]
@@ -356,7 +362,7 @@ mod tests {
 
     #[test]
     fn events_25_credit_is_counted_from_what_the_client_has_seen() {
-        let mut outlet = Outlet::default();
+        let mut outlet = AmqpOutlet::default();
         outlet.on_flow(Some(0), Some(3), false);
         outlet.take();
         outlet.take();

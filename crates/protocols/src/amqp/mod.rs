@@ -4,22 +4,22 @@
 //! is bounded whatever a client claims or leaves incomplete.
 
 mod attach;
+mod attach_reply;
 pub mod client;
+mod condition;
 mod connection;
 mod context;
-mod fault;
-mod feed;
+mod deliver;
+mod frame_buffer;
 mod handshake;
-mod intake;
-mod lapse;
 mod link;
-mod opened;
-mod outbox;
 mod permit;
+mod receive;
 mod reply;
 mod requests;
 mod serve;
 mod session;
+mod token_expiry;
 mod websocket;
 mod work;
 

@@ -4,20 +4,21 @@ use std::sync::Arc;
 
 use steadfast_core::clock::Timestamp;
 use steadfast_core::limits;
-use steadfast_events::{EventHub, Policy, Rights};
+use steadfast_events::{AccessPolicy, EventHub, Rights};
 use steadfast_wire::amqp::address;
 use steadfast_wire::sas::Sas;
 
 use super::context::Context;
 use crate::access::{
-    Area, Demand, Denied, Pass, Proof, Reason, Right, Ring, Scope, Secret, is_for_area,
+    AccessError, AccessErrorKind, Demand, EntityScope, KeyRing, Principal, Proof, Right, Secret,
+    ServiceArea, is_for_area,
 };
 
 /// The rights that a token grants.
 #[derive(Clone, Debug)]
-pub(crate) enum Permit {
+pub(crate) enum TokenPermit {
     /// One of the server's keys.
-    Key(Pass),
+    Key(Principal),
     /// A policy of one event hub.
     Policy {
         hub: String,
@@ -30,10 +31,10 @@ pub(crate) enum Permit {
     /// Access control is off.
     Open,
     /// It was valid, but its key is revoked.
-    Revoked(Denied),
+    Revoked(AccessError),
 }
 
-impl Permit {
+impl TokenPermit {
     fn expires(&self) -> Option<Timestamp> {
         match self {
             Self::Key(pass) => pass.expires,
@@ -52,16 +53,16 @@ impl Permit {
     }
 
     /// The same permit under the keys of a later ring.
-    pub(super) fn renewed(self, ring: &Ring) -> Result<Self, Denied> {
+    pub(super) fn renewed(self, ring: &KeyRing) -> Result<Self, AccessError> {
         match self {
-            Self::Key(pass) => pass.renewed(ring).map(Self::Key),
+            Self::Key(pass) => pass.revalidate(ring).map(Self::Key),
             other => Ok(other),
         }
     }
 
     /// The same permit under the current policies of its event hub; `None` if the event
     /// hub was deleted.
-    fn under(self, found: Option<&EventHub>) -> Result<Self, Denied> {
+    fn under(self, found: Option<&EventHub>) -> Result<Self, AccessError> {
         let Self::Policy {
             hub,
             name,
@@ -73,7 +74,7 @@ impl Permit {
             return Ok(self);
         };
         let policy = found.and_then(|found| found.policy(&name));
-        let is_its = |policy: &&Policy| key.is(&policy.primary) || key.is(&policy.secondary);
+        let is_its = |policy: &&AccessPolicy| key.is(&policy.primary) || key.is(&policy.secondary);
         match policy.filter(is_its) {
             Some(policy) => Ok(Self::Policy {
                 rights: policy.rights,
@@ -84,16 +85,16 @@ impl Permit {
             }),
             None => {
                 let words = format!("the key of the policy '{name}' of '{hub}' no longer counts");
-                Err(Denied::new(Reason::Wrong, words))
+                Err(AccessError::new(AccessErrorKind::Wrong, words))
             }
         }
     }
 
-    pub(crate) fn allows(&self, right: Right, hub: &str) -> Result<(), Denied> {
+    pub(crate) fn allows(&self, right: Right, hub: &str) -> Result<(), AccessError> {
         match self {
             Self::Open => Ok(()),
             Self::Revoked(denied) => Err(denied.clone()),
-            Self::Key(pass) => pass.allows(right, Area::Events, Some(hub)),
+            Self::Key(pass) => pass.allows(right, ServiceArea::Events, Some(hub)),
             Self::Policy {
                 hub: own,
                 name,
@@ -105,12 +106,13 @@ impl Permit {
                     Right::Listen | Right::Read => rights.listen,
                     Right::Manage => false,
                 };
-                match own.eq_ignore_ascii_case(hub) && (has || rights.manage) {
-                    true => Ok(()),
-                    false => Err(Denied::new(
-                        Reason::Forbidden,
+                if own.eq_ignore_ascii_case(hub) && (has || rights.manage) {
+                    Ok(())
+                } else {
+                    Err(AccessError::new(
+                        AccessErrorKind::Forbidden,
                         format!("the policy '{name}' of '{own}' has no right '{right} {hub}'"),
-                    )),
+                    ))
                 }
             }
         }
@@ -118,31 +120,31 @@ impl Permit {
 }
 
 /// The current state of an event hub; none if it was deleted.
-pub(super) type Found = (String, Option<Arc<EventHub>>);
+pub(super) type CurrentHub = (String, Option<Arc<EventHub>>);
 
 /// A permit and the path that it is for.
 #[derive(Debug)]
-struct Token {
+struct AmqpToken {
     path: String,
-    permit: Permit,
+    permit: TokenPermit,
 }
 
 /// The tokens of one connection.
 #[derive(Debug, Default)]
-pub(super) struct Tokens {
-    all: Vec<Token>,
+pub(super) struct AmqpTokens {
+    all: Vec<AmqpToken>,
 }
 
-impl Tokens {
+impl AmqpTokens {
     /// Adds a token, or renews the one for the same audience. Evicts the oldest if there
     /// are too many.
-    pub(super) fn put(&mut self, audience: &str, permit: Permit) {
+    pub(super) fn put(&mut self, audience: &str, permit: TokenPermit) {
         let path = address::path(audience).to_lowercase();
         self.all.retain(|token| token.path != path);
         if self.all.len() >= limits::AMQP_TOKENS {
             self.all.remove(0);
         }
-        self.all.push(Token { path, permit });
+        self.all.push(AmqpToken { path, permit });
     }
 
     /// Whether a token allows a link to `path`, which belongs to `hub`.
@@ -152,14 +154,14 @@ impl Tokens {
         hub: &str,
         right: Right,
         now: Timestamp,
-    ) -> Result<(), Denied> {
+    ) -> Result<(), AccessError> {
         let path = path.to_lowercase();
         self.find(&path, hub, &[right], now, |own| covers(own, &path))
     }
 
     /// Whether a token with any right on an event hub, or on a part of it, allows a
     /// management request about it.
-    pub(super) fn allow_asking(&self, hub: &str, now: Timestamp) -> Result<(), Denied> {
+    pub(super) fn allow_asking(&self, hub: &str, now: Timestamp) -> Result<(), AccessError> {
         let path = hub.to_lowercase();
         let is_about = |own: &str| covers(own, &path) || covers(&path, own);
         self.find(&path, hub, SOME.rights, now, is_about)
@@ -172,14 +174,17 @@ impl Tokens {
         rights: &[Right],
         now: Timestamp,
         is_meant: impl Fn(&str) -> bool,
-    ) -> Result<(), Denied> {
-        let mut denied = Denied::new(
-            Reason::Missing,
+    ) -> Result<(), AccessError> {
+        let mut denied = AccessError::new(
+            AccessErrorKind::Missing,
             format!("no token for '{path}' was put on this connection"),
         );
         for token in self.all.iter().filter(|token| is_meant(&token.path)) {
             if token.permit.expires().is_some_and(|end| end <= now) {
-                denied = Denied::new(Reason::Expired, format!("the token for '{path}' has ended"));
+                denied = AccessError::new(
+                    AccessErrorKind::Expired,
+                    format!("the token for '{path}' has ended"),
+                );
                 continue;
             }
             for right in rights {
@@ -193,15 +198,15 @@ impl Tokens {
     }
 
     /// Renews all tokens under a later ring; returns the revoked keys.
-    pub(super) fn renew(&mut self, ring: &Ring) -> Vec<(String, Denied)> {
+    pub(super) fn renew(&mut self, ring: &KeyRing) -> Vec<(String, AccessError)> {
         self.renew_by(|permit| permit.renewed(ring))
     }
 
     /// Renews tokens of policies from the current event hubs; returns the revoked
     /// policies. Skips event hubs that are not listed.
-    pub(super) fn renew_policies(&mut self, found: &[Found]) -> Vec<(String, Denied)> {
+    pub(super) fn renew_policies(&mut self, found: &[CurrentHub]) -> Vec<(String, AccessError)> {
         self.renew_by(|permit| {
-            let Permit::Policy { hub, .. } = &permit else {
+            let TokenPermit::Policy { hub, .. } = &permit else {
                 return Ok(permit);
             };
             match found.iter().find(|(name, _)| name == hub) {
@@ -213,8 +218,8 @@ impl Tokens {
 
     fn renew_by(
         &mut self,
-        renew: impl Fn(Permit) -> Result<Permit, Denied>,
-    ) -> Vec<(String, Denied)> {
+        renew: impl Fn(TokenPermit) -> Result<TokenPermit, AccessError>,
+    ) -> Vec<(String, AccessError)> {
         let mut ended = Vec::new();
         for token in &mut self.all {
             let Some(holder) = token.permit.holder().map(str::to_owned) else {
@@ -222,7 +227,7 @@ impl Tokens {
             };
             token.permit = renew(token.permit.clone()).unwrap_or_else(|denied| {
                 ended.push((holder, denied.clone()));
-                Permit::Revoked(denied)
+                TokenPermit::Revoked(denied)
             });
         }
         ended
@@ -238,7 +243,7 @@ impl Tokens {
     /// The event hubs whose policies have signed tokens.
     pub(super) fn policy_hubs(&self) -> Vec<String> {
         let hubs = self.all.iter().filter_map(|token| match &token.permit {
-            Permit::Policy { hub, .. } => Some(hub.clone()),
+            TokenPermit::Policy { hub, .. } => Some(hub.clone()),
             _ => None,
         });
         let mut hubs: Vec<_> = hubs.collect();
@@ -266,8 +271,8 @@ fn covers(own: &str, asked: &str) -> bool {
 /// The minimum a token must grant when it is put; each link demands more.
 pub(super) const SOME: Demand<'static> = Demand {
     rights: &[Right::Send, Right::Listen, Right::Read],
-    area: Area::Events,
-    scope: Scope::AnyEntity,
+    area: ServiceArea::Events,
+    scope: EntityScope::AnyEntity,
     audience: None,
 };
 
@@ -278,19 +283,21 @@ pub(crate) async fn verify(
     kind: &str,
     token: &str,
     audience: &str,
-) -> Result<Permit, Denied> {
+) -> Result<TokenPermit, AccessError> {
     let Some(access) = &context.access else {
         crate::listen::proven();
-        return Ok(Permit::Open);
+        return Ok(TokenPermit::Open);
     };
     if kind.eq_ignore_ascii_case("jwt") {
-        let is_ours = |audience: &str| is_for_area(Area::Events, audience);
+        let is_ours = |audience: &str| is_for_area(ServiceArea::Events, audience);
         let demand = SOME.or_token(&is_ours);
-        return access.admit(Proof::Token(token), &demand).map(Permit::Key);
+        return access
+            .authorize(Proof::Token(token), &demand)
+            .map(TokenPermit::Key);
     }
     let resource = audience;
-    let denied = match access.admit(Proof::Sas { token, resource }, &SOME) {
-        Ok(pass) => return Ok(Permit::Key(pass)),
+    let denied = match access.authorize(Proof::Sas { token, resource }, &SOME) {
+        Ok(pass) => return Ok(TokenPermit::Key(pass)),
         Err(denied) => denied,
     };
     let hub = address::path(audience).split('/').next().unwrap_or("");
@@ -299,7 +306,7 @@ pub(crate) async fn verify(
             let mut policies = hub.policies.iter();
             let policy = policies.find(|policy| policy.name == sas.key_name);
             let signed = policy.and_then(|policy| Some((policy, signer(policy, &sas)?)));
-            let permit = signed.map(|(policy, key)| Permit::Policy {
+            let permit = signed.map(|(policy, key)| TokenPermit::Policy {
                 hub: hub.name.clone(),
                 name: policy.name.clone(),
                 rights: policy.rights,
@@ -325,10 +332,11 @@ pub(super) async fn verify_asking(
     token: &str,
     audience: &str,
     hub: &str,
-) -> Result<(), Denied> {
-    let kind = match token.starts_with("SharedAccessSignature ") {
-        true => "servicebus.windows.net:sastoken",
-        false => "jwt",
+) -> Result<(), AccessError> {
+    let kind = if token.starts_with("SharedAccessSignature ") {
+        "servicebus.windows.net:sastoken"
+    } else {
+        "jwt"
     };
     let permit = verify(context, kind, token, audience).await?;
     let mut denied = Ok(());
@@ -342,19 +350,19 @@ pub(super) async fn verify_asking(
 }
 
 /// The key of a policy that has signed a token.
-fn signer(policy: &Policy, sas: &Sas) -> Option<Secret> {
+fn signer(policy: &AccessPolicy, sas: &Sas) -> Option<Secret> {
     let mut keys = [&policy.primary, &policy.secondary].into_iter();
     keys.find(|key| sas.is_signed_by(key)).map(Secret::new)
 }
 
 #[cfg(test)]
 mod tests {
-    use steadfast_events::Retention;
+    use steadfast_events::EventRetention;
 
     use super::*;
 
     fn policy(rights: Rights, primary: &str, secondary: &str) -> EventHub {
-        let policy = Policy {
+        let policy = AccessPolicy {
             name: "p".to_owned(),
             rights,
             primary: primary.to_owned(),
@@ -366,7 +374,7 @@ mod tests {
             name: "houses".to_owned(),
             partitions: 1,
             created: Timestamp(0),
-            retention: Retention::default(),
+            retention: EventRetention::default(),
             groups: Vec::new(),
             policies: vec![policy],
         }
@@ -374,10 +382,10 @@ mod tests {
 
     #[test]
     fn tokens_of_a_connection_are_bounded_and_the_oldest_goes() {
-        let mut tokens = Tokens::default();
+        let mut tokens = AmqpTokens::default();
         let now = Timestamp(0);
         for number in 0..=limits::AMQP_TOKENS {
-            tokens.put(&format!("sb://h/hub-{number}"), Permit::Open);
+            tokens.put(&format!("sb://h/hub-{number}"), TokenPermit::Open);
         }
         assert_eq!(tokens.all.len(), limits::AMQP_TOKENS);
         let allow = |path: &str| tokens.allow(path, path, Right::Send, now);
@@ -391,7 +399,7 @@ mod tests {
             listen: true,
             ..Rights::default()
         };
-        let permit = Permit::Policy {
+        let permit = TokenPermit::Policy {
             hub: "houses".to_owned(),
             name: "p".to_owned(),
             rights: listen,

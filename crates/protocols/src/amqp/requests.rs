@@ -6,49 +6,55 @@ use steadfast_core::clock::Timestamp;
 use steadfast_core::limits;
 use steadfast_wire::amqp::address;
 use steadfast_wire::amqp::condition;
-use steadfast_wire::amqp::management::{self, Hub, Partition};
-use steadfast_wire::amqp::request::{self, Request, Status};
-use steadfast_wire::amqp::scan::Raw;
+use steadfast_wire::amqp::management::{self, EventHubDescription, PartitionDescription};
+use steadfast_wire::amqp::request::{self, Request, ResponseStatus};
+use steadfast_wire::amqp::scan::EncodedValue;
 use steadfast_wire::amqp::write;
 
-use super::connection::Connection;
+use super::condition::Condition;
+use super::connection::AmqpConnection;
 use super::context::Context;
-use super::fault::Fault;
-use super::link::{Desk, Partial};
-use super::permit::{self, Permit};
-use super::work::{Asked, Done};
-use crate::access::Denied;
+use super::link::{IncomingDelivery, ManagementNode};
+use super::permit::{self, TokenPermit};
+use super::work::{NodeRequest, WorkCompletion};
+use crate::access::AccessError;
 
-impl Connection {
-    pub(super) fn on_request(&mut self, link: u64, desk: Desk, from: &Partial, message: &[u8]) {
+impl AmqpConnection {
+    pub(super) fn on_request(
+        &mut self,
+        link: u64,
+        desk: ManagementNode,
+        from: &IncomingDelivery,
+        message: &[u8],
+    ) {
         let Some(channel) = self.links.get(&link).map(|link| link.channel) else {
             return;
         };
         let request = match Request::read(message) {
             Ok(request) => request,
             // It has no message id to reply to.
-            Err(error) => return self.cut(link, &error.into()),
+            Err(error) => return self.detach(link, &error.into()),
         };
-        let asked = Asked {
+        let asked = NodeRequest {
             link,
             delivery: from.delivery,
             settled: from.settled,
-            desk,
+            node: desk,
             channel,
             reply_to: request.reply_to.map(str::to_owned),
             id: request.id.bytes().to_vec(),
         };
         match desk {
-            Desk::Cbs => self.put_token(asked, &request),
-            Desk::Management => self.read(asked, &request),
+            ManagementNode::Cbs => self.put_token(asked, &request),
+            ManagementNode::Management => self.read(asked, &request),
         }
     }
 
-    fn put_token(&mut self, asked: Asked, request: &Request<'_>) {
+    fn put_token(&mut self, asked: NodeRequest, request: &Request<'_>) {
         let (Some("put-token"), Some(audience), Some(token)) =
             (request.operation, request.name, request.body)
         else {
-            let fault = Fault::new(condition::ARGUMENT, "not a put-token with name and token");
+            let fault = Condition::new(condition::ARGUMENT, "not a put-token with name and token");
             let message = refusal(&asked, &fault);
             return self.on_answer(&asked, message);
         };
@@ -58,7 +64,7 @@ impl Connection {
         self.work.push(Box::pin(async move {
             tokio::time::sleep(limits::AMQP_REPLY_PAUSE).await;
             let result = permit::verify(&context, &kind, &token, &audience).await;
-            Done::Token {
+            WorkCompletion::Token {
                 request: asked,
                 audience,
                 result,
@@ -68,16 +74,16 @@ impl Connection {
 
     pub(super) fn on_token(
         &mut self,
-        asked: &Asked,
+        asked: &NodeRequest,
         audience: &str,
-        result: Result<Permit, Denied>,
+        result: Result<TokenPermit, AccessError>,
     ) {
         let message = match result.and_then(|permit| self.current(permit)) {
             Ok(permit) => {
-                let is_policy = matches!(permit, Permit::Policy { .. });
+                let is_policy = matches!(permit, TokenPermit::Policy { .. });
                 self.tokens.put(audience, permit);
                 if is_policy {
-                    self.follow_policies(None);
+                    self.watch_policies(None);
                 }
                 accepted(asked)
             }
@@ -89,7 +95,7 @@ impl Connection {
         self.on_answer(asked, message);
     }
 
-    fn read(&mut self, asked: Asked, request: &Request<'_>) {
+    fn read(&mut self, asked: NodeRequest, request: &Request<'_>) {
         let hub = request.name.unwrap_or("").to_owned();
         let now = self.context.clock.now();
         let wanted = match (request.operation, request.kind, request.partition) {
@@ -97,16 +103,17 @@ impl Connection {
             (Some("READ"), Some(management::PARTITION), Some(partition)) => {
                 Ok(Some(partition.to_owned()))
             }
-            _ => Err(Fault::new(
+            _ => Err(Condition::new(
                 condition::NOT_IMPLEMENTED,
                 "only READ of an event hub or of a partition is known",
             )),
         };
         // A token in the request replaces those of the connection, which may be older.
         let token = request.security_token.map(str::to_owned);
-        let allowed = match self.context.access.is_some() && token.is_none() {
-            true => self.tokens.allow_asking(&hub, now),
-            false => Ok(()),
+        let allowed = if self.context.access.is_some() && token.is_none() {
+            self.tokens.allow_asking(&hub, now)
+        } else {
+            Ok(())
         };
         let audience = format!("amqps://{}/{hub}", self.host);
         let context = Arc::clone(&self.context);
@@ -128,7 +135,7 @@ impl Connection {
                 (Ok(()), Err(fault)) => Err(fault),
             };
             let message = told.unwrap_or_else(|fault| refusal(&asked, &fault));
-            Done::Answer {
+            WorkCompletion::Answer {
                 request: asked,
                 message,
             }
@@ -136,15 +143,19 @@ impl Connection {
     }
 }
 
-const OK: Status<'static> = Status {
+const OK: ResponseStatus<'static> = ResponseStatus {
     code: 200,
     description: "OK",
     condition: None,
 };
 
-async fn tell_hub(context: &Context, asked: &Asked, name: &str) -> Result<Vec<u8>, Fault> {
+async fn tell_hub(
+    context: &Context,
+    asked: &NodeRequest,
+    name: &str,
+) -> Result<Vec<u8>, Condition> {
     let hub = context.hubs.get(name).await?;
-    let told = Hub {
+    let told = EventHubDescription {
         name: &hub.name,
         created_ms: hub.created.0,
         partitions: hub.partitions,
@@ -154,20 +165,21 @@ async fn tell_hub(context: &Context, asked: &Asked, name: &str) -> Result<Vec<u8
 
 async fn tell_partition(
     context: &Context,
-    asked: &Asked,
+    asked: &NodeRequest,
     name: &str,
     partition: &str,
-) -> Result<Vec<u8>, Fault> {
+) -> Result<Vec<u8>, Condition> {
     let hub = context.hubs.get(name).await?;
     let number = address::number(partition);
     let found = context.hubs.partition(name, number).await?;
     let Timestamp(last_enqueued_ms) = found.last_time;
-    let told = Partition {
+    let told = PartitionDescription {
         hub: &hub.name,
         partition,
-        first_sequence: match found.is_empty {
-            true => -1,
-            false => found.first_sequence,
+        first_sequence: if found.is_empty {
+            -1
+        } else {
+            found.first_sequence
         },
         last_sequence: found.last_sequence,
         last_offset: &found.last_offset.to_string(),
@@ -177,8 +189,8 @@ async fn tell_partition(
     Ok(reply(asked, &OK, |out| told.write(out)))
 }
 
-fn accepted(asked: &Asked) -> Vec<u8> {
-    let status = Status {
+fn accepted(asked: &NodeRequest) -> Vec<u8> {
+    let status = ResponseStatus {
         code: 202,
         description: "Accepted",
         condition: None,
@@ -186,8 +198,8 @@ fn accepted(asked: &Asked) -> Vec<u8> {
     reply(asked, &status, write::null)
 }
 
-fn refusal(asked: &Asked, fault: &Fault) -> Vec<u8> {
-    let status = Status {
+fn refusal(asked: &NodeRequest, fault: &Condition) -> Vec<u8> {
+    let status = ResponseStatus {
         code: fault.status(),
         description: &fault.description,
         condition: Some(fault.condition),
@@ -195,9 +207,13 @@ fn refusal(asked: &Asked, fault: &Fault) -> Vec<u8> {
     reply(asked, &status, write::null)
 }
 
-fn reply(asked: &Asked, status: &Status<'_>, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+fn reply(
+    asked: &NodeRequest,
+    status: &ResponseStatus<'_>,
+    body: impl FnOnce(&mut Vec<u8>),
+) -> Vec<u8> {
     let mut out = Vec::new();
-    let id = Raw::new(&asked.id).unwrap_or(Raw::NULL);
+    let id = EncodedValue::new(&asked.id).unwrap_or(EncodedValue::NULL);
     request::write_reply(&mut out, id, status, body);
     out
 }

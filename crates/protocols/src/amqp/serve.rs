@@ -15,9 +15,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::connection::Connection;
+use super::condition::Condition;
+use super::connection::AmqpConnection;
 use super::context::Context;
-use super::fault::Fault;
 use super::handshake;
 use crate::listen::Admission;
 
@@ -42,14 +42,14 @@ where
         return;
     };
     let _served = context.served.token();
-    let connection = Connection::new(
+    let connection = AmqpConnection::new(
         context,
         greeting.tokens,
         greeting.host,
         greeting.frame_bytes,
     );
     let now = Instant::now();
-    let mut pump = Pump {
+    let mut pump = ConnectionDriver {
         stream,
         buffer,
         chunk: limits::AMQP_QUIET_BYTES,
@@ -73,12 +73,12 @@ where
     let _ = tokio::time::timeout(limits::AMQP_HANDSHAKE, goodbye).await;
 }
 
-struct Pump<S> {
+struct ConnectionDriver<S> {
     stream: S,
     buffer: BytesMut,
     /// The read size, which adapts to the traffic.
     chunk: usize,
-    connection: Connection,
+    connection: AmqpConnection,
     /// The client's idle time-out.
     idle: Option<Duration>,
     /// When a frame last came, and when something was last written.
@@ -94,7 +94,7 @@ struct Pump<S> {
     stuck: Option<Instant>,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionDriver<S> {
     /// Loops until nothing makes progress. Ready at the end of the connection.
     fn poll(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
         if !self.connection.waker.will_wake(cx.waker()) {
@@ -107,7 +107,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
             moved |= self.poll_work(cx);
             // Work that starts here must be polled before the task sleeps.
             moved |= self.connection.deliver();
-            self.connection.tell();
+            self.connection.flush_accepted();
             moved |= self.poll_write(cx)?;
             if self.connection.is_closed() && self.connection.out.is_empty() && !self.needs_flush {
                 return Poll::Ready(Ok(()));
@@ -124,7 +124,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
             self.is_stopping = true;
         }
         if self.is_stopping && self.connection.taken_bytes == 0 {
-            let fault = Fault::new(condition::FORCED, "the server is going away; connect again");
+            let fault =
+                Condition::new(condition::FORCED, "the server is going away; connect again");
             self.connection.close(Some(&fault));
         }
     }
@@ -168,7 +169,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
                 Ok(Some(frame)) => self.connection.on_frame(&frame),
                 Ok(None) => break,
                 Err(error) => {
-                    let fault = Fault::new(condition::FRAMING, error.to_string());
+                    let fault = Condition::new(condition::FRAMING, error.to_string());
                     self.connection.close(Some(&fault));
                 }
             }
@@ -183,7 +184,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
     fn poll_work(&mut self, cx: &mut TaskContext<'_>) -> bool {
         let mut moved = false;
         while let Poll::Ready(Some(done)) = self.connection.work.poll_next_unpin(cx) {
-            self.connection.on_done(done);
+            self.connection.on_completion(done);
             moved = true;
         }
         if moved && self.is_stopping && self.connection.taken_bytes == 0 {
@@ -228,7 +229,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
             let now = Instant::now();
             let idle = self.connection.context.idle;
             if self.lapses.is_some_and(|end| end <= now) {
-                self.connection.lapse();
+                self.connection.detach_expired();
                 moved = true;
             }
             self.lapses = self.next_lapse(now);
@@ -237,7 +238,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
             }
             if now >= self.heard + idle && !self.connection.is_closed() {
                 let words = "nothing was heard for longer than the idle time-out";
-                let fault = Fault::new(condition::RESOURCE_LIMIT, words);
+                let fault = Condition::new(condition::RESOURCE_LIMIT, words);
                 self.connection.close(Some(&fault));
                 moved = true;
             }
@@ -268,7 +269,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         if !self.is_swollen() || now < self.heard.max(self.spoke) + QUIET {
             return false;
         }
-        self.connection.out.rest();
+        self.connection.out.release_memory();
         self.buffer = BytesMut::new();
         self.chunk = limits::AMQP_QUIET_BYTES;
         true
@@ -282,7 +283,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
     }
 
     fn next_lapse(&self, now: Instant) -> Option<Instant> {
-        let end = self.connection.next_lapse()?;
+        let end = self.connection.next_expiry()?;
         let left = end.0.saturating_sub(self.connection.context.clock.now().0);
         Some(now + Duration::from_millis(left.max(0) as u64))
     }

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use steadfast_core::limits;
 use steadfast_wire::amqp::delivery::{Disposition, Outcome};
-use steadfast_wire::amqp::link::Role;
+use steadfast_wire::amqp::link::LinkRole;
 use steadfast_wire::amqp::session::{Begin, Flow};
 
-use super::outbox::Outbox;
+use super::frame_buffer::FrameBuffer;
 
 /// The number of our first transfer.
 const FIRST: u32 = 1;
@@ -109,14 +109,14 @@ impl Session {
     }
 
     /// Sends dispositions for accepted deliveries, one per contiguous range.
-    pub(super) fn tell(&mut self, out: &mut Outbox) {
+    pub(super) fn flush_accepted(&mut self, out: &mut FrameBuffer) {
         self.accepted.sort_unstable();
         for range in self
             .accepted
             .chunk_by(|one, next| one.wrapping_add(1) == *next)
         {
             let disposition = Disposition {
-                role: Role::Receiver,
+                role: LinkRole::Receiver,
                 first: range[0],
                 last: range.last().copied(),
                 settled: true,
@@ -171,11 +171,11 @@ mod tests {
     #[test]
     fn neighbours_are_told_together() {
         let mut session = session(1);
-        let mut out = Outbox::default();
+        let mut out = FrameBuffer::default();
         for delivery in [5, 3, 4, 9] {
             session.accept(delivery);
         }
-        session.tell(&mut out);
+        session.flush_accepted(&mut out);
         let one = out.next().len() / 2;
         assert_eq!(out.next()[..4], (one as u32).to_be_bytes());
         assert!(session.accepted.is_empty());

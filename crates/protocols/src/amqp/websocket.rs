@@ -19,30 +19,30 @@ use tokio_util::sync::CancellationToken;
 
 use super::context::Context;
 use super::serve::serve;
-use crate::access::Asker;
-use crate::listen::{Admission, Socket, SocketLimit, Upgrade, current};
+use crate::access::AuditClient;
+use crate::listen::{Admission, ServerWebSocket, SocketLimit, Upgrade, current};
 
 /// Where AMQP is reached over HTTP. Some clients write a slash at the end.
 pub const WEBSOCKETS: [&str; 2] = ["/$servicebus/websocket", "/$servicebus/websocket/"];
 const PROTOCOL: &str = "AMQPWSB10";
 
 #[derive(Clone)]
-struct Door {
+struct WebSocketState {
     context: Arc<Context>,
     stop: CancellationToken,
 }
 
 /// The route by which AMQP is reached over HTTP.
 pub fn routes(context: Arc<Context>, stop: CancellationToken) -> Router {
-    let door = Door { context, stop };
+    let door = WebSocketState { context, stop };
     let routes = WEBSOCKETS.into_iter().fold(Router::new(), |routes, path| {
         routes.route(path, get(upgrade))
     });
     routes.with_state(door)
 }
 
-async fn upgrade(State(door): State<Door>, request: Request) -> Response {
-    let asker = Asker::current();
+async fn upgrade(State(door): State<WebSocketState>, request: Request) -> Response {
+    let asker = AuditClient::current();
     let (mut parts, _) = request.into_parts();
     let upgrade = match Upgrade::read(&mut parts) {
         Ok(upgrade) => upgrade,
@@ -60,7 +60,7 @@ async fn upgrade(State(door): State<Door>, request: Request) -> Response {
     upgrade.accept(Some(PROTOCOL), config, limit, move |socket| async move {
         // The client has disconnected.
         let Ok(socket) = socket else { return };
-        let stream = Bridge {
+        let stream = WebSocketBridge {
             socket,
             admission: current(),
             limit: Some(bridged),
@@ -71,8 +71,8 @@ async fn upgrade(State(door): State<Door>, request: Request) -> Response {
 }
 
 /// Binary messages as a stream of bytes.
-struct Bridge {
-    socket: Socket,
+struct WebSocketBridge {
+    socket: ServerWebSocket,
     admission: Option<Admission>,
     /// The message size limit before authentication.
     limit: Option<SocketLimit>,
@@ -80,7 +80,7 @@ struct Bridge {
     left: Bytes,
 }
 
-impl AsyncRead for Bridge {
+impl AsyncRead for WebSocketBridge {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut TaskContext<'_>,
@@ -109,7 +109,7 @@ impl AsyncRead for Bridge {
     }
 }
 
-impl AsyncWrite for Bridge {
+impl AsyncWrite for WebSocketBridge {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut TaskContext<'_>,

@@ -4,83 +4,89 @@ use std::sync::Arc;
 
 use futures_util::future::{AbortHandle, Abortable, BoxFuture};
 use futures_util::stream::FuturesUnordered;
-use steadfast_events::{Error, ProducerState, Publication, Published, Reader, Sender, Submitted};
+use steadfast_events::{
+    Error, EventPublication, EventSender, PartitionReader, PendingPublication, ProducerState,
+    PublishReceipt,
+};
 use tokio::sync::watch;
 
-use super::fault::Fault;
-use super::link::{Aborted, Taken};
-use super::permit::{Found, Permit};
-use crate::access::{Denied, Ring};
+use super::condition::Condition;
+use super::link::{AbortGuard, IncomingPublication};
+use super::permit::{CurrentHub, TokenPermit};
+use crate::access::{AccessError, KeyRing};
 
 /// The result of completed work.
-pub(super) enum Done {
+pub(super) enum WorkCompletion {
     /// The attach of a producer can be answered.
     Sender {
         link: u64,
         publisher: Option<String>,
-        result: Result<(Sender, Option<ProducerState>), Fault>,
+        result: Result<(EventSender, Option<ProducerState>), Condition>,
     },
     /// The attach of a consumer can be answered.
     Reader {
         link: u64,
         wants_tail: bool,
-        result: Result<Box<Reader>, Fault>,
+        result: Result<Box<PartitionReader>, Condition>,
     },
     /// A publication was submitted or failed.
     Submitted {
         link: u64,
-        taken: Receipt,
-        result: Result<Submitted, Error>,
+        taken: DeliveryReceipt,
+        result: Result<PendingPublication, Error>,
     },
     /// A publication is durable or failed.
     Published {
         link: u64,
-        taken: Receipt,
-        result: Result<Published, Error>,
+        taken: DeliveryReceipt,
+        result: Result<PublishReceipt, Error>,
     },
     /// A reader has finished a fetch.
-    Looked {
+    Fetched {
         link: u64,
-        reader: Box<Reader>,
-        result: Result<Option<Publication>, Error>,
+        reader: Box<PartitionReader>,
+        result: Result<Option<EventPublication>, Error>,
     },
     /// A reader that waited has received a publication.
     Waited {
         link: u64,
-        reader: Box<Reader>,
-        result: Result<Publication, Error>,
+        reader: Box<PartitionReader>,
+        result: Result<EventPublication, Error>,
     },
     /// A reader lost its partition.
     Cut { link: u64, why: Error },
     /// A token was verified or refused.
     Token {
-        request: Asked,
+        request: NodeRequest,
         audience: String,
-        result: Result<Permit, Denied>,
+        result: Result<TokenPermit, AccessError>,
     },
     /// A request is answered.
-    Answer { request: Asked, message: Vec<u8> },
+    Answer {
+        request: NodeRequest,
+        message: Vec<u8>,
+    },
     /// The server's keys have changed.
-    Keys(watch::Receiver<Arc<Ring>>),
+    Keys(watch::Receiver<Arc<KeyRing>>),
     /// The current event hubs whose policies have signed tokens.
     Policies {
-        found: Vec<Found>,
+        found: Vec<CurrentHub>,
         revisions: watch::Receiver<u64>,
     },
     /// The work was cancelled.
-    Nobody,
+    Cancelled,
 }
 
 /// The delivery of a publication that is not durable yet.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Receipt {
+pub(super) struct DeliveryReceipt {
     pub(super) delivery: u32,
     pub(super) settled: bool,
     pub(super) bytes: usize,
 }
 
-impl Receipt {
-    pub(super) fn of(taken: &Taken) -> Self {
+impl DeliveryReceipt {
+    pub(super) fn of(taken: &IncomingPublication) -> Self {
         Self {
             delivery: taken.delivery,
             settled: taken.settled,
@@ -91,26 +97,26 @@ impl Receipt {
 
 /// A request that waits for its reply.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct NodeRequest {
     /// The link of the request, its delivery there, and whether it is settled.
     pub(super) link: u64,
     pub(super) delivery: u32,
     pub(super) settled: bool,
-    pub(super) desk: super::link::Desk,
+    pub(super) node: super::link::ManagementNode,
     pub(super) channel: u16,
     pub(super) reply_to: Option<String>,
     /// The id of the request, encoded.
     pub(super) id: Vec<u8>,
 }
 
-pub(super) type Work = FuturesUnordered<BoxFuture<'static, Done>>;
+pub(super) type PendingWork = FuturesUnordered<BoxFuture<'static, WorkCompletion>>;
 
 /// Work that is cancelled with its link, and the guard that cancels it.
 pub(super) fn bound(
-    future: impl Future<Output = Done> + Send + 'static,
-) -> (BoxFuture<'static, Done>, Aborted) {
+    future: impl Future<Output = WorkCompletion> + Send + 'static,
+) -> (BoxFuture<'static, WorkCompletion>, AbortGuard) {
     let (handle, registration) = AbortHandle::new_pair();
     let work = Abortable::new(future, registration);
-    let work = Box::pin(async move { work.await.unwrap_or(Done::Nobody) });
-    (work, Aborted(handle))
+    let work = Box::pin(async move { work.await.unwrap_or(WorkCompletion::Cancelled) });
+    (work, AbortGuard(handle))
 }

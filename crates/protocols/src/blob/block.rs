@@ -6,25 +6,29 @@ use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use steadfast_core::limits::{BLOB_BLOCK_ID_BYTES, BLOB_STAGE_BYTES};
-use steadfast_events::{Block, BlockChoice, Match, Put};
-use steadfast_wire::blob::block_list::{self, Source};
+use steadfast_events::{Block, BlockChoice, PutBlobRequest, VersionMatch};
+use steadfast_wire::blob::block_list::{self, BlockSource};
 
-use super::ask::Ask;
-use super::body::{Content, discard, part_digest, take, take_short, write};
+use super::body::{BodyContent, discard, part_digest, receive_body, receive_short_body, write};
 use super::condition::{check_read, conditions};
 use super::context::Context;
-use super::fault::Fault;
+use super::error::BlobError;
 use super::property::{self, DIGEST};
+use super::request::BlobRequest;
 
-pub(super) async fn put(context: &Context, ask: &Ask, body: Body) -> Result<Response, Fault> {
+pub(super) async fn put(
+    context: &Context,
+    ask: &BlobRequest,
+    body: Body,
+) -> Result<Response, BlobError> {
     let id = block_id(ask)?;
     let conditions = conditions(ask)?;
     let demanded = property::digests(ask, &[DIGEST])?;
-    let taken = take(context, ask, body, &demanded).await?;
+    let taken = receive_body(context, ask, body, &demanded).await?;
     let (container, name) = (ask.container(), ask.blob());
     let staged = match taken.content {
-        Content::Uploaded(staged) => staged,
-        Content::Whole(bytes) => write(context, &container, None, bytes).await?,
+        BodyContent::Uploaded(staged) => staged,
+        BodyContent::Whole(bytes) => write(context, &container, None, bytes).await?,
     };
     let put = context
         .blobs
@@ -42,13 +46,13 @@ pub(super) async fn put(context: &Context, ask: &Ask, body: Body) -> Result<Resp
 
 pub(super) async fn commit(
     context: &Context,
-    ask: &Ask,
+    ask: &BlobRequest,
     body: Body,
     is_for_new_only: bool,
-) -> Result<Response, Fault> {
+) -> Result<Response, BlobError> {
     let mut conditions = conditions(ask)?;
     if is_for_new_only {
-        conditions.not = Some(Match::Any);
+        conditions.not = Some(VersionMatch::Any);
     }
     let metadata = property::metadata(ask)?;
     let (content_type, mut properties) = property::properties(ask);
@@ -58,21 +62,21 @@ pub(super) async fn commit(
         properties.push((DIGEST.to_owned(), digest.to_owned()));
     }
     let demanded = property::digests(ask, &[DIGEST])?;
-    let body = take_short(context, body, BLOB_STAGE_BYTES).await?;
+    let body = receive_short_body(context, body, BLOB_STAGE_BYTES).await?;
     let digest = part_digest(body.clone()).await;
     if demanded
         .iter()
         .any(|demanded| STANDARD.encode(demanded) != digest)
     {
         let words = "the list is not the one whose MD5 was given";
-        return Err(Fault::bad("Md5Mismatch", words));
+        return Err(BlobError::bad("Md5Mismatch", words));
     }
-    let put = Put {
+    let put = PutBlobRequest {
         name: ask.blob().to_owned(),
         content_type,
         metadata,
         properties,
-        ..Put::default()
+        ..PutBlobRequest::default()
     };
     let choices = choices(&body)?;
     let container = ask.container();
@@ -83,7 +87,7 @@ pub(super) async fn commit(
     Ok(answer.body(Body::empty()).expect("our own headers"))
 }
 
-pub(super) async fn show(context: &Context, ask: &Ask) -> Result<Response, Fault> {
+pub(super) async fn show(context: &Context, ask: &BlobRequest) -> Result<Response, BlobError> {
     let wanted = ask.parameter("blocklisttype").unwrap_or("committed");
     let (has_committed, has_others) = match wanted.to_ascii_lowercase().as_str() {
         "committed" => (true, false),
@@ -91,7 +95,7 @@ pub(super) async fn show(context: &Context, ask: &Ask) -> Result<Response, Fault
         "all" => (true, true),
         _ => {
             let words = "blocklisttype is committed, uncommitted or all";
-            return Err(Fault::bad("InvalidQueryParameterValue", words));
+            return Err(BlobError::bad("InvalidQueryParameterValue", words));
         }
     };
     let found = context.blobs.blocks(&ask.container(), ask.blob()).await?;
@@ -109,29 +113,28 @@ pub(super) async fn show(context: &Context, ask: &Ask) -> Result<Response, Fault
     Ok(answer.body(Body::from(text)).expect("our own headers"))
 }
 
-fn block_id(ask: &Ask) -> Result<&str, Fault> {
+fn block_id(ask: &BlobRequest) -> Result<&str, BlobError> {
     let id = ask.parameter("blockid").unwrap_or("");
     let bytes = STANDARD.decode(id);
-    match bytes.is_ok_and(|bytes| (1..=BLOB_BLOCK_ID_BYTES).contains(&bytes.len())) {
-        true => Ok(id),
-        false => {
-            let words = "blockid is base64 of 1 to 64 bytes";
-            Err(Fault::bad("InvalidQueryParameterValue", words))
-        }
+    if bytes.is_ok_and(|bytes| (1..=BLOB_BLOCK_ID_BYTES).contains(&bytes.len())) {
+        Ok(id)
+    } else {
+        let words = "blockid is base64 of 1 to 64 bytes";
+        Err(BlobError::bad("InvalidQueryParameterValue", words))
     }
 }
 
-fn choices(body: &[u8]) -> Result<Vec<BlockChoice>, Fault> {
+fn choices(body: &[u8]) -> Result<Vec<BlockChoice>, BlobError> {
     let text = std::str::from_utf8(body).ok();
     let listed = text.and_then(|text| block_list::parse(text).ok());
     let Some(listed) = listed else {
         let words = "the body is no list of blocks";
-        return Err(Fault::bad("InvalidXmlDocument", words));
+        return Err(BlobError::bad("InvalidXmlDocument", words));
     };
     let choice = |(source, id)| match source {
-        Source::Latest => BlockChoice::Latest(id),
-        Source::Committed => BlockChoice::Committed(id),
-        Source::Uncommitted => BlockChoice::Uncommitted(id),
+        BlockSource::Latest => BlockChoice::Latest(id),
+        BlockSource::Committed => BlockChoice::Committed(id),
+        BlockSource::Uncommitted => BlockChoice::Uncommitted(id),
     };
     Ok(listed.into_iter().map(choice).collect())
 }

@@ -17,20 +17,20 @@ use md5::{Digest, Md5};
 use steadfast_core::limits::{
     BLOB_BYTES, BLOB_PIECE_BYTES, BLOB_STAGE_BYTES, BLOB_UPLOAD_RATE_BYTES, BODY_TIME,
 };
-use steadfast_events::{Blob, Blobs, Error, Kind, Staged};
+use steadfast_events::{Blob, Blobs, Error, ErrorKind, UploadHandle};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::ask::Ask;
 use super::context::Context;
-use super::fault::Fault;
-use crate::http::{Unread, read};
+use super::error::BlobError;
+use super::request::BlobRequest;
+use crate::http::{BodyError, read};
 
 /// How long an upload waits before it retries a throttled store.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A body and its digest.
-pub(super) struct Taken {
-    pub(super) content: Content,
+pub(super) struct ReceivedBody {
+    pub(super) content: BodyContent,
     /// In base64.
     pub(super) digest: String,
     /// Reserves the memory of the body until it is written.
@@ -38,25 +38,25 @@ pub(super) struct Taken {
 }
 
 /// The bytes of a body, in memory or uploaded.
-pub(super) enum Content {
+pub(super) enum BodyContent {
     Whole(Bytes),
-    Uploaded(Staged),
+    Uploaded(UploadHandle),
 }
 
 /// Reads a body and checks it against the given digests. A large body waits for buffer
 /// space.
-pub(super) async fn take(
+pub(super) async fn receive_body(
     context: &Context,
-    ask: &Ask,
+    ask: &BlobRequest,
     body: Body,
     demanded: &[Vec<u8>],
-) -> Result<Taken, Fault> {
+) -> Result<ReceivedBody, BlobError> {
     let length = length(ask)?;
     if length.is_some_and(|length| length > BLOB_BYTES) {
-        return Err(Fault::too_large(BLOB_BYTES));
+        return Err(BlobError::too_large(BLOB_BYTES));
     }
     let room = room(context, length.unwrap_or(BLOB_BYTES)).await?;
-    let mut upload = Upload {
+    let mut upload = BodyUpload {
         context,
         container: ask.container(),
         source: body.into_data_stream(),
@@ -66,7 +66,7 @@ pub(super) async fn take(
         staged: None,
     };
     let received = match upload.receive().await {
-        Ok(content) => upload.verified(demanded).map(|digest| Taken {
+        Ok(content) => upload.verified(demanded).map(|digest| ReceivedBody {
             content,
             digest,
             _room: room,
@@ -80,44 +80,47 @@ pub(super) async fn take(
 }
 
 /// Removes an unused upload. If that fails, the upload expires.
-pub(super) async fn discard(context: &Context, ask: &Ask, staged: Staged) {
+pub(super) async fn discard(context: &Context, ask: &BlobRequest, staged: UploadHandle) {
     let _ = context.blobs.discard(&ask.container(), staged).await;
 }
 
 /// Reads a short body at once: a description, not the bytes of a blob.
-pub(super) async fn take_short(
+pub(super) async fn receive_short_body(
     context: &Context,
     body: Body,
     limit: usize,
-) -> Result<Bytes, Fault> {
+) -> Result<Bytes, BlobError> {
     let _room = room(context, limit).await?;
     // It has its own reservation.
     let read = read(&Extensions::new(), body, limit).await;
     read.map_err(|why| match why {
-        Unread::TooLarge => Fault::too_large(limit),
-        Unread::TooSlow | Unread::Busy => Fault::too_slow(),
-        Unread::Broken => Fault::bad("InvalidInput", "the body has ended early"),
+        BodyError::TooLarge => BlobError::too_large(limit),
+        BodyError::TooSlow | BodyError::Busy => BlobError::too_slow(),
+        BodyError::Broken => BlobError::bad("InvalidInput", "the body has ended early"),
     })
 }
 
-fn length(ask: &Ask) -> Result<Option<usize>, Fault> {
+fn length(ask: &BlobRequest) -> Result<Option<usize>, BlobError> {
     let text = ask.header("content-length");
-    let length = text.map(|text| text.parse().map_err(|_| Fault::header("content-length")));
+    let length = text.map(|text| {
+        text.parse()
+            .map_err(|_| BlobError::header("content-length"))
+    });
     length.transpose()
 }
 
 /// Reserves memory for a body: one part being read and one being written.
-async fn room(context: &Context, length: usize) -> Result<OwnedSemaphorePermit, Fault> {
+async fn room(context: &Context, length: usize) -> Result<OwnedSemaphorePermit, BlobError> {
     let held = length.min(2 * BLOB_STAGE_BYTES);
     let pieces = held.div_ceil(BLOB_PIECE_BYTES) as u32;
     let waiting = Arc::clone(&context.room).acquire_many_owned(pieces);
     match tokio::time::timeout(BODY_TIME, waiting).await {
         Ok(room) => Ok(room.expect("it is never closed")),
-        Err(_) => Err(Fault::too_slow()),
+        Err(_) => Err(BlobError::too_slow()),
     }
 }
 
-struct Upload<'a> {
+struct BodyUpload<'a> {
     context: &'a Context,
     container: String,
     source: BodyDataStream,
@@ -125,48 +128,48 @@ struct Upload<'a> {
     rest: BytesMut,
     digest: Md5,
     bytes: usize,
-    staged: Option<Staged>,
+    staged: Option<UploadHandle>,
 }
 
-impl Upload<'_> {
-    async fn receive(&mut self) -> Result<Content, Fault> {
+impl BodyUpload<'_> {
+    async fn receive(&mut self) -> Result<BodyContent, BlobError> {
         let mut part = self.part().await?;
         if part.len() < BLOB_STAGE_BYTES {
-            return Ok(Content::Whole(part));
+            return Ok(BodyContent::Whole(part));
         }
         loop {
             let is_last = part.len() < BLOB_STAGE_BYTES;
             let staged = write(self.context, &self.container, self.staged, part).await?;
             self.staged = Some(staged);
             if is_last {
-                return Ok(Content::Uploaded(staged));
+                return Ok(BodyContent::Uploaded(staged));
             }
             part = self.part().await?;
         }
     }
 
     /// The next part; only the last one is shorter.
-    async fn part(&mut self) -> Result<Bytes, Fault> {
+    async fn part(&mut self) -> Result<Bytes, BlobError> {
         let reading = async {
             while self.rest.len() < BLOB_STAGE_BYTES {
                 let Some(read) = self.source.next().await else {
                     break;
                 };
                 let read =
-                    read.map_err(|_| Fault::bad("InvalidInput", "the body has ended early"))?;
+                    read.map_err(|_| BlobError::bad("InvalidInput", "the body has ended early"))?;
                 self.rest.extend_from_slice(&read);
             }
-            Ok::<(), Fault>(())
+            Ok::<(), BlobError>(())
         };
         match tokio::time::timeout(BODY_TIME, reading).await {
             Ok(read) => read?,
-            Err(_) => return Err(Fault::too_slow()),
+            Err(_) => return Err(BlobError::too_slow()),
         }
         let part = self.rest.split_to(self.rest.len().min(BLOB_STAGE_BYTES));
         let part = part.freeze();
         self.bytes += part.len();
         if self.bytes > BLOB_BYTES {
-            return Err(Fault::too_large(BLOB_BYTES));
+            return Err(BlobError::too_large(BLOB_BYTES));
         }
         let digest = std::mem::take(&mut self.digest);
         self.digest = digested(digest, part.clone()).await;
@@ -174,11 +177,11 @@ impl Upload<'_> {
     }
 
     /// The digest in base64, if it matches the given ones.
-    fn verified(&mut self, demanded: &[Vec<u8>]) -> Result<String, Fault> {
+    fn verified(&mut self, demanded: &[Vec<u8>]) -> Result<String, BlobError> {
         let digest = std::mem::take(&mut self.digest).finalize();
         if demanded.iter().any(|demanded| demanded[..] != digest[..]) {
             let words = "the body is not the one whose MD5 was given";
-            return Err(Fault::bad("Md5Mismatch", words));
+            return Err(BlobError::bad("Md5Mismatch", words));
         }
         Ok(STANDARD.encode(digest))
     }
@@ -189,9 +192,9 @@ impl Upload<'_> {
 pub(super) async fn write(
     context: &Context,
     container: &str,
-    staged: Option<Staged>,
+    staged: Option<UploadHandle>,
     part: Bytes,
-) -> Result<Staged, Fault> {
+) -> Result<UploadHandle, BlobError> {
     let time = Duration::from_secs(1) * part.len() as u32 / BLOB_UPLOAD_RATE_BYTES as u32;
     let writing = async {
         let _turn = context.pace.lock().await;
@@ -212,7 +215,7 @@ pub(super) async fn write(
     };
     match tokio::time::timeout(BODY_TIME, writing).await {
         Ok(written) => Ok(written?),
-        Err(_) => Err(Fault::busy()),
+        Err(_) => Err(BlobError::busy()),
     }
 }
 
@@ -236,12 +239,12 @@ pub(super) async fn part_digest(part: Bytes) -> String {
 
 /// Streams a range of a blob at the client's pace. If the blob is overwritten,
 /// the response is aborted and the client retries.
-pub(super) async fn give(
+pub(super) async fn stream_blob(
     blobs: Blobs,
     container: &str,
     blob: &Blob,
     range: Range<u64>,
-) -> Result<Body, Fault> {
+) -> Result<Body, BlobError> {
     let layout = blobs
         .layout(container, blob)
         .await?
@@ -265,5 +268,5 @@ pub(super) async fn give(
 /// The blob was written between two reads.
 pub(super) fn overwritten() -> Error {
     let words = "the blob was written while it was read; read it again";
-    Error::new(Kind::Unavailable, words)
+    Error::new(ErrorKind::Unavailable, words)
 }

@@ -4,19 +4,20 @@ use steadfast_core::clock::Timestamp;
 use steadfast_events::{Blob, Conditions};
 use uuid::Uuid;
 
-use super::ask::Ask;
-use super::fault::Fault;
-use super::stamp;
+use super::error::BlobError;
+use super::header_values;
+use super::request::BlobRequest;
 
 /// The conditions in the headers.
-pub(super) fn conditions(ask: &Ask) -> Result<Conditions, Fault> {
+pub(super) fn conditions(ask: &BlobRequest) -> Result<Conditions, BlobError> {
     let version = |name: &str| match ask.header(name) {
-        Some(several) if several.contains(',') => Err(Fault::header(name)),
-        found => Ok(found.map(stamp::version)),
+        Some(several) if several.contains(',') => Err(BlobError::header(name)),
+        found => Ok(found.map(header_values::version)),
     };
-    let time = |name: &str| -> Result<Option<Timestamp>, Fault> {
+    let time = |name: &str| -> Result<Option<Timestamp>, BlobError> {
         let found = ask.header(name);
-        let time = found.map(|text| stamp::parse(text).ok_or_else(|| Fault::header(name)));
+        let time =
+            found.map(|text| header_values::parse(text).ok_or_else(|| BlobError::header(name)));
         time.transpose()
     };
     Ok(Conditions {
@@ -29,9 +30,9 @@ pub(super) fn conditions(ask: &Ask) -> Result<Conditions, Fault> {
 }
 
 /// The lease that a header names.
-pub(super) fn lease_id(ask: &Ask, name: &str) -> Result<Option<Uuid>, Fault> {
+pub(super) fn lease_id(ask: &BlobRequest, name: &str) -> Result<Option<Uuid>, BlobError> {
     let id = ask.header(name);
-    let id = id.map(|id| Uuid::try_parse(id.trim()).map_err(|_| Fault::header(name)));
+    let id = id.map(|id| Uuid::try_parse(id.trim()).map_err(|_| BlobError::header(name)));
     id.transpose()
 }
 
@@ -41,7 +42,7 @@ pub(super) fn check_read(
     conditions: &Conditions,
     blob: &Blob,
     now: Timestamp,
-) -> Result<(), Fault> {
+) -> Result<(), BlobError> {
     conditions.check_lease(blob, now)?;
     let demands = Conditions {
         only: conditions.only,
@@ -54,5 +55,5 @@ pub(super) fn check_read(
         after: conditions.after,
         ..Conditions::default()
     };
-    news.check(Some(blob)).map_err(|_| Fault::unchanged())
+    news.check(Some(blob)).map_err(|_| BlobError::unchanged())
 }

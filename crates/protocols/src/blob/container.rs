@@ -4,16 +4,16 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use super::ask::Ask;
 use super::context::Context;
-use super::fault::Fault;
+use super::error::BlobError;
 use super::property;
+use super::request::BlobRequest;
 
-pub(super) async fn create(context: &Context, ask: &Ask) -> Result<Response, Fault> {
+pub(super) async fn create(context: &Context, ask: &BlobRequest) -> Result<Response, BlobError> {
     let name = ask.place.container.as_deref().unwrap_or("");
     if !is_name(name) {
         let words = "a container's name has 3 to 63 letters in lower case, digits and hyphens";
-        return Err(Fault::bad("InvalidResourceName", words));
+        return Err(BlobError::bad("InvalidResourceName", words));
     }
     let metadata = property::metadata(ask)?;
     let container = ask.container();
@@ -23,7 +23,7 @@ pub(super) async fn create(context: &Context, ask: &Ask) -> Result<Response, Fau
     Ok(answer.body(Body::empty()).expect("our own headers"))
 }
 
-pub(super) async fn show(context: &Context, ask: &Ask) -> Result<Response, Fault> {
+pub(super) async fn show(context: &Context, ask: &BlobRequest) -> Result<Response, BlobError> {
     let found = context.blobs.container(&ask.container()).await?;
     let mut answer = property::version(Response::builder(), found.version, found.modified)
         .header("x-ms-lease-status", "unlocked")
@@ -36,7 +36,7 @@ pub(super) async fn show(context: &Context, ask: &Ask) -> Result<Response, Fault
     Ok(answer.body(Body::empty()).expect("they came as headers"))
 }
 
-pub(super) async fn remove(context: &Context, ask: &Ask) -> Result<Response, Fault> {
+pub(super) async fn remove(context: &Context, ask: &BlobRequest) -> Result<Response, BlobError> {
     context.blobs.delete_container(&ask.container()).await?;
     let answer = Response::builder().status(StatusCode::ACCEPTED);
     Ok(answer.body(Body::empty()).expect("no header"))

@@ -7,12 +7,12 @@ use steadfast_core::limits::{BLOB_BODIES_BYTES, BLOB_PIECE_BYTES};
 use steadfast_events::Blobs;
 use tokio::sync::{Mutex, Semaphore};
 
-use crate::access::Access;
+use crate::access::AccessControl;
 
 /// State shared by all handlers.
 pub struct Context {
     pub(super) blobs: Blobs,
-    pub(super) access: Arc<Access>,
+    pub(super) access: Arc<AccessControl>,
     pub(super) clock: Arc<dyn Clock>,
     /// Whether the port encrypts.
     pub(super) is_encrypted: bool,
@@ -26,7 +26,7 @@ impl Context {
     /// Serves these blobs to clients with a valid key.
     pub fn new(
         blobs: Blobs,
-        access: Arc<Access>,
+        access: Arc<AccessControl>,
         clock: Arc<dyn Clock>,
         is_encrypted: bool,
     ) -> Self {

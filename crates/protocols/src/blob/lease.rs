@@ -8,17 +8,17 @@ use axum::response::Response;
 use steadfast_events::{Conditions, LeaseAction};
 use uuid::Uuid;
 
-use super::ask::Ask;
 use super::condition::{conditions, lease_id};
 use super::context::Context;
-use super::fault::Fault;
+use super::error::BlobError;
 use super::property;
+use super::request::BlobRequest;
 
 /// How long a lease of fixed length may be, and the longest break period.
 const FIXED: std::ops::RangeInclusive<u64> = 15..=60;
 const BREAK: u64 = 60;
 
-pub(super) async fn act(context: &Context, ask: &Ask) -> Result<Response, Fault> {
+pub(super) async fn act(context: &Context, ask: &BlobRequest) -> Result<Response, BlobError> {
     let action = action(ask)?;
     let conditions = Conditions {
         lease: None,
@@ -26,7 +26,9 @@ pub(super) async fn act(context: &Context, ask: &Ask) -> Result<Response, Fault>
     };
     let (container, name) = (ask.container(), ask.blob());
     let done = context.blobs.lease(&container, name, action, conditions);
-    let blob = done.await.map_err(|error| Fault::of_lease(error, action))?;
+    let blob = done
+        .await
+        .map_err(|error| BlobError::of_lease(error, action))?;
     let status = match action {
         LeaseAction::Acquire { .. } => StatusCode::CREATED,
         LeaseAction::Break(_) => StatusCode::ACCEPTED,
@@ -48,7 +50,7 @@ pub(super) async fn act(context: &Context, ask: &Ask) -> Result<Response, Fault>
     Ok(answer.body(Body::empty()).expect("our own headers"))
 }
 
-fn action(ask: &Ask) -> Result<LeaseAction, Fault> {
+fn action(ask: &BlobRequest) -> Result<LeaseAction, BlobError> {
     let own = || needed(ask, "x-ms-lease-id");
     let verb = ask.header("x-ms-lease-action").unwrap_or("");
     Ok(match verb.to_ascii_lowercase().as_str() {
@@ -64,37 +66,37 @@ fn action(ask: &Ask) -> Result<LeaseAction, Fault> {
         "release" => LeaseAction::Release(own()?),
         "break" => LeaseAction::Break(period(ask)?),
         "" => return Err(missing("x-ms-lease-action")),
-        _ => return Err(Fault::header("x-ms-lease-action")),
+        _ => return Err(BlobError::header("x-ms-lease-action")),
     })
 }
 
-fn duration(ask: &Ask) -> Result<Option<Duration>, Fault> {
+fn duration(ask: &BlobRequest) -> Result<Option<Duration>, BlobError> {
     const NAME: &str = "x-ms-lease-duration";
     match ask.header(NAME).ok_or_else(|| missing(NAME))? {
         "-1" => Ok(None),
         text => {
             let seconds = text.parse().ok().filter(|seconds| FIXED.contains(seconds));
-            let seconds = seconds.ok_or_else(|| Fault::header(NAME))?;
+            let seconds = seconds.ok_or_else(|| BlobError::header(NAME))?;
             Ok(Some(Duration::from_secs(seconds)))
         }
     }
 }
 
-fn period(ask: &Ask) -> Result<Option<Duration>, Fault> {
+fn period(ask: &BlobRequest) -> Result<Option<Duration>, BlobError> {
     const NAME: &str = "x-ms-lease-break-period";
     let Some(text) = ask.header(NAME) else {
         return Ok(None);
     };
     let seconds = text.parse().ok().filter(|seconds| *seconds <= BREAK);
-    let seconds = seconds.ok_or_else(|| Fault::header(NAME))?;
+    let seconds = seconds.ok_or_else(|| BlobError::header(NAME))?;
     Ok(Some(Duration::from_secs(seconds)))
 }
 
-fn needed(ask: &Ask, name: &'static str) -> Result<Uuid, Fault> {
+fn needed(ask: &BlobRequest, name: &'static str) -> Result<Uuid, BlobError> {
     lease_id(ask, name)?.ok_or_else(|| missing(name))
 }
 
-fn missing(name: &str) -> Fault {
+fn missing(name: &str) -> BlobError {
     let words = format!("a lease operation needs the header '{name}'");
-    Fault::bad("MissingRequiredHeader", &words)
+    BlobError::bad("MissingRequiredHeader", &words)
 }

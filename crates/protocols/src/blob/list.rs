@@ -4,13 +4,13 @@ use axum::http::header::HOST;
 use axum::response::{IntoResponse, Response};
 use steadfast_core::clock::Timestamp;
 use steadfast_events::Blob;
-use steadfast_wire::blob::xml::{Asked, Item, Listing};
+use steadfast_wire::blob::xml::{BlobItem, BlobListing, ListBlobsRequest};
 
-use super::ask::Ask;
 use super::context::Context;
-use super::fault::Fault;
+use super::error::BlobError;
+use super::header_values;
 use super::property::{self, DIGEST, PROPERTIES, property};
-use super::stamp;
+use super::request::BlobRequest;
 
 /// The most blobs of one response.
 const MOST: usize = 5000;
@@ -18,7 +18,7 @@ const MOST: usize = 5000;
 /// A response that reaches this size ends with a continuation marker.
 const ANSWER_BYTES: usize = 4 * 1024 * 1024;
 
-pub(super) async fn list(context: &Context, ask: &Ask) -> Result<Response, Fault> {
+pub(super) async fn list(context: &Context, ask: &BlobRequest) -> Result<Response, BlobError> {
     let text = |name: &str| ask.parameter(name).unwrap_or("");
     let most = match text("maxresults") {
         "" => MOST,
@@ -26,7 +26,7 @@ pub(super) async fn list(context: &Context, ask: &Ask) -> Result<Response, Fault
             Ok(most) if most > 0 => most.min(MOST),
             _ => {
                 let words = "maxresults is a number from 1 on";
-                return Err(Fault::bad("OutOfRangeQueryParameterValue", words));
+                return Err(BlobError::bad("OutOfRangeQueryParameterValue", words));
             }
         },
     };
@@ -38,12 +38,13 @@ pub(super) async fn list(context: &Context, ask: &Ask) -> Result<Response, Fault
     let names = (prefix, delimiter);
     let page = context.blobs.list_by(&container, names, marker, most);
     let page = page.await?;
-    let scheme = match context.is_encrypted || ask.is_proxied_encrypted {
-        true => "https",
-        false => "http",
+    let scheme = if context.is_encrypted || ask.is_proxied_encrypted {
+        "https"
+    } else {
+        "http"
     };
     let host = ask.header(HOST.as_str()).unwrap_or("localhost");
-    let mut listing = Listing::new(&Asked {
+    let mut listing = BlobListing::new(&ListBlobsRequest {
         endpoint: &format!("{scheme}://{host}/{}/", ask.place.account),
         container: ask.place.container.as_deref().unwrap_or(""),
         prefix,
@@ -69,7 +70,7 @@ pub(super) async fn list(context: &Context, ask: &Ask) -> Result<Response, Fault
             listing.push_prefix(name);
             continue;
         };
-        listing.push(&Item {
+        listing.push(&BlobItem {
             name,
             properties: &properties(blob, now),
             metadata: has_metadata.then_some(&blob.metadata),
@@ -82,9 +83,9 @@ pub(super) async fn list(context: &Context, ask: &Ask) -> Result<Response, Fault
 fn properties(blob: &Blob, now: Timestamp) -> Vec<(&'static str, String)> {
     let (status, state, duration) = property::lease(blob, now);
     let mut properties = vec![
-        ("Creation-Time", stamp::date(blob.created)),
-        ("Last-Modified", stamp::date(blob.modified)),
-        ("Etag", stamp::tag(blob.version)),
+        ("Creation-Time", header_values::date(blob.created)),
+        ("Last-Modified", header_values::date(blob.modified)),
+        ("Etag", header_values::tag(blob.version)),
         ("Content-Length", blob.length.to_string()),
         ("Content-Type", blob.content_type.clone()),
     ];

@@ -4,21 +4,21 @@
 //! and checkpoints, with leases for older ones, and block blobs. Other operations
 //! are refused as not offered. Accounts are keys of this server.
 
-mod ask;
 mod block;
 mod body;
 mod condition;
 mod container;
 mod context;
-mod fault;
+mod error;
+mod header_values;
 mod lease;
 mod list;
 mod object;
 mod operation;
 mod permit;
 mod property;
+mod request;
 mod routes;
-mod stamp;
 
 pub use context::Context;
 pub use permit::{SHARED, operations};

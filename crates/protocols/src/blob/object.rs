@@ -6,55 +6,55 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use axum::http::response::Builder;
 use axum::response::Response;
-use steadfast_events::{Blob, Match, Put};
+use steadfast_events::{Blob, PutBlobRequest, VersionMatch};
 
-use super::ask::Ask;
-use super::body::{Content, discard, give, overwritten, part_digest, take};
+use super::body::{BodyContent, discard, overwritten, part_digest, receive_body, stream_blob};
 use super::condition::{check_read, conditions};
 use super::context::Context;
-use super::fault::Fault;
+use super::error::BlobError;
 use super::property::{self, DIGEST};
+use super::request::BlobRequest;
 
 /// The longest range whose digest a reader may request.
 const DIGESTED_BYTES: u64 = 4 * 1024 * 1024;
 
 pub(super) async fn put(
     context: &Context,
-    ask: &Ask,
+    ask: &BlobRequest,
     body: Body,
     is_for_new_only: bool,
-) -> Result<Response, Fault> {
+) -> Result<Response, BlobError> {
     match ask.header("x-ms-blob-type") {
         Some(kind) if kind.eq_ignore_ascii_case("BlockBlob") => {}
-        Some(other) => return Err(Fault::not_offered(&format!("a blob of type {other}"))),
+        Some(other) => return Err(BlobError::not_offered(&format!("a blob of type {other}"))),
         None => {
             let words = "a blob is written with the header 'x-ms-blob-type'";
-            return Err(Fault::bad("MissingRequiredHeader", words));
+            return Err(BlobError::bad("MissingRequiredHeader", words));
         }
     }
     let mut conditions = conditions(ask)?;
     if is_for_new_only {
-        conditions.not = Some(Match::Any);
+        conditions.not = Some(VersionMatch::Any);
     }
     let metadata = property::metadata(ask)?;
     let (content_type, mut properties) = property::properties(ask);
     let demanded = property::digests(ask, &[DIGEST, "x-ms-blob-content-md5"])?;
-    let taken = take(context, ask, body, &demanded).await?;
+    let taken = receive_body(context, ask, body, &demanded).await?;
     properties.push((DIGEST.to_owned(), taken.digest.clone()));
-    let mut put = Put {
+    let mut put = PutBlobRequest {
         name: ask.blob().to_owned(),
         content_type,
         metadata,
         properties,
-        ..Put::default()
+        ..PutBlobRequest::default()
     };
     let (blobs, container) = (&context.blobs, ask.container());
     let written = match taken.content {
-        Content::Whole(bytes) => {
+        BodyContent::Whole(bytes) => {
             put.body = bytes;
             blobs.put(&container, put, conditions).await?
         }
-        Content::Uploaded(staged) => {
+        BodyContent::Uploaded(staged) => {
             let written = blobs.put_staged(&container, put, staged, conditions).await;
             if written.is_err() {
                 discard(context, ask, staged).await;
@@ -66,7 +66,7 @@ pub(super) async fn put(
     Ok(answer.body(Body::empty()).expect("our own headers"))
 }
 
-pub(super) async fn describe(context: &Context, ask: &Ask) -> Result<Response, Fault> {
+pub(super) async fn describe(context: &Context, ask: &BlobRequest) -> Result<Response, BlobError> {
     let (metadata, conditions) = (property::metadata(ask)?, conditions(ask)?);
     let container = ask.container();
     let written = context
@@ -76,7 +76,7 @@ pub(super) async fn describe(context: &Context, ask: &Ask) -> Result<Response, F
     Ok(answer.body(Body::empty()).expect("our own headers"))
 }
 
-pub(super) async fn remove(context: &Context, ask: &Ask) -> Result<Response, Fault> {
+pub(super) async fn remove(context: &Context, ask: &BlobRequest) -> Result<Response, BlobError> {
     let (container, conditions) = (ask.container(), conditions(ask)?);
     context
         .blobs
@@ -88,7 +88,7 @@ pub(super) async fn remove(context: &Context, ask: &Ask) -> Result<Response, Fau
     Ok(answer.body(Body::empty()).expect("our own headers"))
 }
 
-pub(super) async fn head(context: &Context, ask: &Ask) -> Result<Response, Fault> {
+pub(super) async fn head(context: &Context, ask: &BlobRequest) -> Result<Response, BlobError> {
     let blob = context.blobs.get(&ask.container(), ask.blob()).await?;
     let now = context.clock.now();
     check_read(&conditions(ask)?, &blob, now)?;
@@ -98,7 +98,7 @@ pub(super) async fn head(context: &Context, ask: &Ask) -> Result<Response, Fault
     Ok(answer.body(Body::empty()).expect("they came as headers"))
 }
 
-pub(super) async fn read(context: &Context, ask: &Ask) -> Result<Response, Fault> {
+pub(super) async fn read(context: &Context, ask: &BlobRequest) -> Result<Response, BlobError> {
     let container = ask.container();
     let blob = context.blobs.get(&container, ask.blob()).await?;
     let now = context.clock.now();
@@ -113,7 +113,7 @@ pub(super) async fn read(context: &Context, ask: &Ask) -> Result<Response, Fault
     let Some(range) = range else {
         answer = answer.header("content-length", blob.length);
         answer = property::digest(answer, DIGEST, &blob);
-        let body = give(blobs, &container, &blob, 0..blob.length).await?;
+        let body = stream_blob(blobs, &container, &blob, 0..blob.length).await?;
         return Ok(answer.body(body).expect("they came as headers"));
     };
     let (start, last, length) = (range.start, range.end - 1, blob.length);
@@ -126,7 +126,7 @@ pub(super) async fn read(context: &Context, ask: &Ask) -> Result<Response, Fault
     if is_digest_wanted.is_some_and(|value| value.eq_ignore_ascii_case("true")) {
         return digested(context, &container, &blob, range, answer).await;
     }
-    let body = give(blobs, &container, &blob, range).await?;
+    let body = stream_blob(blobs, &container, &blob, range).await?;
     Ok(answer.body(body).expect("they came as headers"))
 }
 
@@ -137,10 +137,10 @@ async fn digested(
     blob: &Blob,
     range: Range<u64>,
     answer: Builder,
-) -> Result<Response, Fault> {
+) -> Result<Response, BlobError> {
     if range.end - range.start > DIGESTED_BYTES {
         let words = "the digest of a part is given for 4 MiB at most";
-        return Err(Fault::bad("OutOfRangeInput", words));
+        return Err(BlobError::bad("OutOfRangeInput", words));
     }
     let part = context.blobs.part(container, blob, range).await?;
     let part = part.ok_or_else(overwritten)?;
@@ -149,7 +149,7 @@ async fn digested(
 }
 
 /// The range in a header; `None` if the header is to be ignored.
-fn wanted(text: &str, length: u64) -> Result<Option<Range<u64>>, Fault> {
+fn wanted(text: &str, length: u64) -> Result<Option<Range<u64>>, BlobError> {
     let (unit, bounds) = text.trim().split_once('=').unwrap_or(("", ""));
     let Some((first, last)) = bounds
         .split_once('-')
@@ -158,13 +158,13 @@ fn wanted(text: &str, length: u64) -> Result<Option<Range<u64>>, Fault> {
         return Ok(None);
     };
     let (Ok(first), Ok(last)) = (first.parse::<u64>(), end(last)) else {
-        return Err(Fault::header("range"));
+        return Err(BlobError::header("range"));
     };
     if first > last {
-        return Err(Fault::header("range"));
+        return Err(BlobError::header("range"));
     }
     if first >= length {
-        return Err(Fault::range());
+        return Err(BlobError::range());
     }
     Ok(Some(first..last.saturating_add(1).min(length)))
 }

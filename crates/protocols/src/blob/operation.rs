@@ -2,12 +2,12 @@
 
 use axum::http::Method;
 
-use super::ask::Ask;
-use super::fault::Fault;
+use super::error::BlobError;
+use super::request::BlobRequest;
 
 /// A supported operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operation {
+pub(super) enum BlobOperation {
     CreateContainer,
     ReadContainer,
     DeleteContainer,
@@ -39,10 +39,10 @@ const NOT_OFFERED: [&str; 12] = [
     "x-ms-blob-public-access",
 ];
 
-impl Operation {
-    pub(super) fn of(ask: &Ask) -> Result<Self, Fault> {
+impl BlobOperation {
+    pub(super) fn of(ask: &BlobRequest) -> Result<Self, BlobError> {
         if let Some(header) = NOT_OFFERED.iter().find(|name| ask.header(name).is_some()) {
-            return Err(Fault::not_offered(&format!("the header '{header}'")));
+            return Err(BlobError::not_offered(&format!("the header '{header}'")));
         }
         for parameter in ["snapshot", "versionid"] {
             if ask
@@ -50,7 +50,7 @@ impl Operation {
                 .is_some_and(|value| !value.is_empty())
             {
                 let what = format!("the parameter '{parameter}'");
-                return Err(Fault::not_offered(&what));
+                return Err(BlobError::not_offered(&what));
             }
         }
         let word = |name: &str| ask.parameter(name).map(str::to_ascii_lowercase);
@@ -64,36 +64,37 @@ impl Operation {
         };
         let operation = operation.ok_or_else(|| {
             let (method, comp) = (&ask.method, comp.unwrap_or("nothing"));
-            Fault::not_offered(&format!("{method} with comp {comp}"))
+            BlobError::not_offered(&format!("{method} with comp {comp}"))
         })?;
-        match is_container && ask.header("x-ms-lease-id").is_some() {
-            true => Err(Fault::no_lease()),
-            false => Ok(operation),
+        if is_container && ask.header("x-ms-lease-id").is_some() {
+            Err(BlobError::no_lease())
+        } else {
+            Ok(operation)
         }
     }
 }
 
-fn of_container(method: &Method, comp: Option<&str>) -> Option<Operation> {
+fn of_container(method: &Method, comp: Option<&str>) -> Option<BlobOperation> {
     Some(match (method, comp) {
-        (&Method::PUT, None) => Operation::CreateContainer,
-        (&Method::GET | &Method::HEAD, None | Some("metadata")) => Operation::ReadContainer,
-        (&Method::DELETE, None) => Operation::DeleteContainer,
-        (&Method::GET, Some("list")) => Operation::List,
+        (&Method::PUT, None) => BlobOperation::CreateContainer,
+        (&Method::GET | &Method::HEAD, None | Some("metadata")) => BlobOperation::ReadContainer,
+        (&Method::DELETE, None) => BlobOperation::DeleteContainer,
+        (&Method::GET, Some("list")) => BlobOperation::List,
         _ => return None,
     })
 }
 
-fn of_blob(method: &Method, comp: Option<&str>) -> Option<Operation> {
+fn of_blob(method: &Method, comp: Option<&str>) -> Option<BlobOperation> {
     Some(match (method, comp) {
-        (&Method::PUT, None) => Operation::Put,
-        (&Method::PUT, Some("metadata")) => Operation::Describe,
-        (&Method::GET, None) => Operation::Read,
-        (&Method::HEAD, None | Some("metadata")) => Operation::Head,
-        (&Method::DELETE, None) => Operation::Delete,
-        (&Method::PUT, Some("block")) => Operation::PutBlock,
-        (&Method::PUT, Some("blocklist")) => Operation::PutBlocks,
-        (&Method::GET, Some("blocklist")) => Operation::ReadBlocks,
-        (&Method::PUT, Some("lease")) => Operation::Lease,
+        (&Method::PUT, None) => BlobOperation::Put,
+        (&Method::PUT, Some("metadata")) => BlobOperation::Describe,
+        (&Method::GET, None) => BlobOperation::Read,
+        (&Method::HEAD, None | Some("metadata")) => BlobOperation::Head,
+        (&Method::DELETE, None) => BlobOperation::Delete,
+        (&Method::PUT, Some("block")) => BlobOperation::PutBlock,
+        (&Method::PUT, Some("blocklist")) => BlobOperation::PutBlocks,
+        (&Method::GET, Some("blocklist")) => BlobOperation::ReadBlocks,
+        (&Method::PUT, Some("lease")) => BlobOperation::Lease,
         _ => return None,
     })
 }

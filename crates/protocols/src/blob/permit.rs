@@ -16,14 +16,16 @@ use std::time::Duration;
 use steadfast_core::clock::Timestamp;
 use steadfast_events::event_hub_of;
 use steadfast_jobs::iso::parse_time;
-use steadfast_wire::blob::sas::{Sas, Scope as SasScope};
+use steadfast_wire::blob::sas::{BlobSas, SasScope};
 use steadfast_wire::blob::shared_key::{Request, SharedKey};
 
-use super::ask::Ask;
 use super::context::Context;
-use super::operation::Operation;
-use super::stamp;
-use crate::access::{Area, Demand, Denied, Pass, Proof, Reason, Right, Scope};
+use super::header_values;
+use super::operation::BlobOperation;
+use super::request::BlobRequest;
+use crate::access::{
+    AccessError, AccessErrorKind, Demand, EntityScope, Principal, Proof, Right, ServiceArea,
+};
 
 /// The account that all keys use.
 pub const SHARED: &str = "shared";
@@ -33,20 +35,20 @@ const WRITE: &[&[Right]] = &[&[Right::Listen], &[Right::Send]];
 
 /// The rights of every operation: one of each list is required. An operation that is not
 /// listed is permitted to no key.
-static NEEDED: [(Operation, &[&[Right]]); 13] = [
-    (Operation::CreateContainer, WRITE),
-    (Operation::ReadContainer, LOOK),
-    (Operation::DeleteContainer, &[&[Right::Manage]]),
-    (Operation::List, LOOK),
-    (Operation::Put, WRITE),
-    (Operation::Describe, WRITE),
-    (Operation::Read, LOOK),
-    (Operation::Head, LOOK),
-    (Operation::Delete, WRITE),
-    (Operation::PutBlock, WRITE),
-    (Operation::PutBlocks, WRITE),
-    (Operation::ReadBlocks, LOOK),
-    (Operation::Lease, WRITE),
+static NEEDED: [(BlobOperation, &[&[Right]]); 13] = [
+    (BlobOperation::CreateContainer, WRITE),
+    (BlobOperation::ReadContainer, LOOK),
+    (BlobOperation::DeleteContainer, &[&[Right::Manage]]),
+    (BlobOperation::List, LOOK),
+    (BlobOperation::Put, WRITE),
+    (BlobOperation::Describe, WRITE),
+    (BlobOperation::Read, LOOK),
+    (BlobOperation::Head, LOOK),
+    (BlobOperation::Delete, WRITE),
+    (BlobOperation::PutBlock, WRITE),
+    (BlobOperation::PutBlocks, WRITE),
+    (BlobOperation::ReadBlocks, LOOK),
+    (BlobOperation::Lease, WRITE),
 ];
 
 /// The names of all operations that some key permits.
@@ -59,19 +61,19 @@ pub fn operations() -> Vec<String> {
 const SKEW: Duration = Duration::from_secs(15 * 60);
 
 /// The verified identity and rights of a request.
-pub(super) struct Permit {
-    pass: Pass,
+pub(super) struct BlobPermit {
+    pass: Principal,
     /// `None` if the request itself is signed.
-    sas: Option<Sas>,
+    sas: Option<BlobSas>,
 }
 
-impl Permit {
+impl BlobPermit {
     /// Authenticates a request.
-    pub(super) fn verify(context: &Context, ask: &Ask) -> Result<Self, Denied> {
-        let sas = Sas::parse(&ask.parameters, &ask.place);
+    pub(super) fn verify(context: &Context, ask: &BlobRequest) -> Result<Self, AccessError> {
+        let sas = BlobSas::parse(&ask.parameters, &ask.place);
         let sas = sas.map_err(|why| {
             let words = format!("the shared access signature cannot be verified: {}", why.0);
-            Denied::new(Reason::Malformed, words)
+            AccessError::new(AccessErrorKind::Malformed, words)
         })?;
         let account = &ask.place.account;
         if let Some(sas) = sas {
@@ -85,15 +87,15 @@ impl Permit {
         }
         let Some(header) = ask.header("authorization") else {
             let words = "neither a signed request nor a shared access signature";
-            return Err(Denied::new(Reason::Missing, words));
+            return Err(AccessError::new(AccessErrorKind::Missing, words));
         };
         let claim = SharedKey::parse(header).map_err(|_| {
             let words = "'Authorization' is not 'SharedKey <account>:<signature>'";
-            Denied::new(Reason::Malformed, words)
+            AccessError::new(AccessErrorKind::Malformed, words)
         })?;
         if claim.account != *account && account != SHARED {
             let words = "the request is signed for another account than it is sent to";
-            return Err(Denied::new(Reason::Wrong, words));
+            return Err(AccessError::new(AccessErrorKind::Wrong, words));
         }
         let request = Request {
             verb: ask.method.as_str(),
@@ -108,31 +110,36 @@ impl Permit {
     }
 
     /// Whether the caller may perform this operation.
-    pub(super) fn allow(&self, operation: Operation, ask: &Ask) -> Result<(), Denied> {
+    pub(super) fn allow(
+        &self,
+        operation: BlobOperation,
+        ask: &BlobRequest,
+    ) -> Result<(), AccessError> {
         let needed = NEEDED.iter().find(|(own, _)| *own == operation);
         let (_, needed) = needed.ok_or_else(|| {
             let words = "no key permits this operation";
-            Denied::new(Reason::Forbidden, words)
+            AccessError::new(AccessErrorKind::Forbidden, words)
         })?;
         // A processor lists the ownerships, or the checkpoints, of one group.
         let listed = format!("{}0", ask.parameter("prefix").unwrap_or(""));
         let is_own = ask.place.account != SHARED;
         let scope = match operation {
-            Operation::DeleteContainer => Scope::Whole,
-            Operation::CreateContainer | Operation::ReadContainer => Scope::AnyEntity,
-            Operation::List => scope(&listed, is_own),
+            BlobOperation::DeleteContainer => EntityScope::Whole,
+            BlobOperation::CreateContainer | BlobOperation::ReadContainer => EntityScope::AnyEntity,
+            BlobOperation::List => scope(&listed, is_own),
             _ => scope(ask.blob(), is_own),
         };
         for rights in *needed {
-            let demand = Demand::new(rights, Area::Events, scope);
+            let demand = Demand::new(rights, ServiceArea::Events, scope);
             self.pass.meets(&demand)?;
         }
-        match self.sas.as_ref().is_none_or(|sas| permits(sas, operation)) {
-            true => Ok(()),
-            false => Err(Denied::new(
-                Reason::Forbidden,
+        if self.sas.as_ref().is_none_or(|sas| permits(sas, operation)) {
+            Ok(())
+        } else {
+            Err(AccessError::new(
+                AccessErrorKind::Forbidden,
                 "the shared access signature does not permit this",
-            )),
+            ))
         }
     }
 
@@ -143,11 +150,11 @@ impl Permit {
 }
 
 /// The scope in which a blob of this name needs rights.
-fn scope(name: &str, is_own: bool) -> Scope<'_> {
+fn scope(name: &str, is_own: bool) -> EntityScope<'_> {
     match event_hub_of(name) {
-        Some(hub) => Scope::Entity(hub),
-        None if is_own => Scope::AnyEntity,
-        None => Scope::Whole,
+        Some(hub) => EntityScope::Entity(hub),
+        None if is_own => EntityScope::AnyEntity,
+        None => EntityScope::Whole,
     }
 }
 
@@ -156,46 +163,52 @@ fn admit(
     context: &Context,
     name: &str,
     is_signed_by: &dyn Fn(&str) -> bool,
-) -> Result<Pass, Denied> {
+) -> Result<Principal, AccessError> {
     let rights = &[Right::Send, Right::Listen, Right::Read];
-    let demand = Demand::new(rights, Area::Events, Scope::AnyEntity);
+    let demand = Demand::new(rights, ServiceArea::Events, EntityScope::AnyEntity);
     let proof = Proof::Signature { name, is_signed_by };
-    context.access.admit(proof, &demand)
+    context.access.authorize(proof, &demand)
 }
 
-fn permits(sas: &Sas, operation: Operation) -> bool {
+fn permits(sas: &BlobSas, operation: BlobOperation) -> bool {
     let letters = match operation {
-        Operation::CreateContainer => "cw",
-        Operation::Put | Operation::PutBlock | Operation::PutBlocks => "wc",
-        Operation::Describe | Operation::Lease => "w",
-        Operation::ReadContainer | Operation::Read | Operation::Head | Operation::ReadBlocks => "r",
-        Operation::DeleteContainer | Operation::Delete => "d",
-        Operation::List => "l",
+        BlobOperation::CreateContainer => "cw",
+        BlobOperation::Put | BlobOperation::PutBlock | BlobOperation::PutBlocks => "wc",
+        BlobOperation::Describe | BlobOperation::Lease => "w",
+        BlobOperation::ReadContainer
+        | BlobOperation::Read
+        | BlobOperation::Head
+        | BlobOperation::ReadBlocks => "r",
+        BlobOperation::DeleteContainer | BlobOperation::Delete => "d",
+        BlobOperation::List => "l",
     };
     let is_in_scope = match (sas.scope, operation) {
         (
             SasScope::Account { has_containers, .. },
-            Operation::CreateContainer
-            | Operation::ReadContainer
-            | Operation::DeleteContainer
-            | Operation::List,
+            BlobOperation::CreateContainer
+            | BlobOperation::ReadContainer
+            | BlobOperation::DeleteContainer
+            | BlobOperation::List,
         ) => has_containers,
         (SasScope::Account { has_objects, .. }, _) => has_objects,
         // Containers themselves need a signature of the account.
-        (_, Operation::CreateContainer | Operation::ReadContainer | Operation::DeleteContainer) => {
-            false
-        }
+        (
+            _,
+            BlobOperation::CreateContainer
+            | BlobOperation::ReadContainer
+            | BlobOperation::DeleteContainer,
+        ) => false,
         (SasScope::Container, _) => true,
-        (SasScope::Blob, Operation::List) => false,
+        (SasScope::Blob, BlobOperation::List) => false,
         (SasScope::Blob, _) => true,
     };
     is_in_scope && sas.permits(letters)
 }
 
-fn check_sas(context: &Context, ask: &Ask, sas: &Sas) -> Result<(), Denied> {
+fn check_sas(context: &Context, ask: &BlobRequest, sas: &BlobSas) -> Result<(), AccessError> {
     let unreadable = || {
         let words = "the times of the shared access signature cannot be read";
-        Denied::new(Reason::Malformed, words)
+        AccessError::new(AccessErrorKind::Malformed, words)
     };
     let now = context.clock.now();
     let end = parse_time(&sas.expiry).ok_or_else(unreadable)?;
@@ -206,16 +219,16 @@ fn check_sas(context: &Context, ask: &Ask, sas: &Sas) -> Result<(), Denied> {
     let start = start.transpose()?;
     if end <= now || start.is_some_and(|start| start > now) {
         let words = "the shared access signature has ended, or does not count yet";
-        return Err(Denied::new(Reason::Expired, words));
+        return Err(AccessError::new(AccessErrorKind::Expired, words));
     }
     if sas.needs_encryption && !context.is_encrypted && !ask.is_proxied_encrypted {
         let words = "the shared access signature is for encrypted requests only";
-        return Err(Denied::new(Reason::Forbidden, words));
+        return Err(AccessError::new(AccessErrorKind::Forbidden, words));
     }
     match &sas.addresses {
         Some(range) if !ask.address.is_some_and(|own| is_within(own, range)) => {
             let words = "the shared access signature is not for this address";
-            Err(Denied::new(Reason::Forbidden, words))
+            Err(AccessError::new(AccessErrorKind::Forbidden, words))
         }
         _ => Ok(()),
     }
@@ -230,18 +243,19 @@ fn is_within(address: IpAddr, range: &str) -> bool {
     }
 }
 
-fn check_date(now: Timestamp, ask: &Ask) -> Result<(), Denied> {
+fn check_date(now: Timestamp, ask: &BlobRequest) -> Result<(), AccessError> {
     let date = ask.header("x-ms-date").or_else(|| ask.header("date"));
-    let Some(date) = date.and_then(stamp::parse) else {
+    let Some(date) = date.and_then(header_values::parse) else {
         let words = "a signed request says when it was made, in 'x-ms-date'";
-        return Err(Denied::new(Reason::Malformed, words));
+        return Err(AccessError::new(AccessErrorKind::Malformed, words));
     };
-    match date.0.abs_diff(now.0) <= SKEW.as_millis() as u64 {
-        true => Ok(()),
-        false => Err(Denied::new(
-            Reason::Expired,
+    if date.0.abs_diff(now.0) <= SKEW.as_millis() as u64 {
+        Ok(())
+    } else {
+        Err(AccessError::new(
+            AccessErrorKind::Expired,
             "the request was signed more than 15 minutes ago, or ahead; set the clock",
-        )),
+        ))
     }
 }
 

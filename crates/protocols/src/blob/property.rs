@@ -6,11 +6,11 @@ use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use steadfast_core::clock::Timestamp;
-use steadfast_events::{Blob, LeaseState, Pairs};
+use steadfast_events::{Blob, BlobPairs, LeaseState};
 
-use super::ask::Ask;
-use super::fault::Fault;
-use super::stamp;
+use super::error::BlobError;
+use super::header_values;
+use super::request::BlobRequest;
 
 const METADATA: &str = "x-ms-meta-";
 
@@ -29,8 +29,8 @@ pub(super) const PROPERTIES: [(&str, &str, &str); 4] = [
 const BINARY: &str = "application/octet-stream";
 
 /// The metadata of a request. Names become XML elements.
-pub(super) fn metadata(ask: &Ask) -> Result<Pairs, Fault> {
-    let mut metadata = Pairs::new();
+pub(super) fn metadata(ask: &BlobRequest) -> Result<BlobPairs, BlobError> {
+    let mut metadata = BlobPairs::new();
     for (name, value) in &ask.headers {
         let Some(name) = name.strip_prefix(METADATA) else {
             continue;
@@ -39,11 +39,11 @@ pub(super) fn metadata(ask: &Ask) -> Result<Pairs, Fault> {
         let starts_well = name.starts_with(|one: char| one.is_ascii_alphabetic() || one == '_');
         if name.is_empty() {
             let words = "a name of metadata is empty";
-            return Err(Fault::bad("EmptyMetadataKey", words));
+            return Err(BlobError::bad("EmptyMetadataKey", words));
         }
         if !starts_well || !name.chars().all(is_word) {
             let words = format!("'{name}' is no name for metadata: letters, digits and _");
-            return Err(Fault::bad("InvalidMetadata", &words));
+            return Err(BlobError::bad("InvalidMetadata", &words));
         }
         metadata.push((name.to_owned(), value.clone()));
     }
@@ -52,13 +52,13 @@ pub(super) fn metadata(ask: &Ask) -> Result<Pairs, Fault> {
 }
 
 /// The content type and the properties to store.
-pub(super) fn properties(ask: &Ask) -> (String, Pairs) {
+pub(super) fn properties(ask: &BlobRequest) -> (String, BlobPairs) {
     let find = |name: &str, plain: &str| {
         let own = ask.header(name).or_else(|| ask.header(plain));
         own.filter(|value| !value.is_empty()).map(str::to_owned)
     };
     let content_type = find("x-ms-blob-content-type", "content-type");
-    let mut properties = Pairs::new();
+    let mut properties = BlobPairs::new();
     for (name, _, _) in PROPERTIES {
         let header = format!("x-ms-blob-{name}");
         if let Some(value) = find(&header, name) {
@@ -72,12 +72,12 @@ pub(super) fn properties(ask: &Ask) -> (String, Pairs) {
 }
 
 /// The digests in these headers.
-pub(super) fn digests(ask: &Ask, names: &[&str]) -> Result<Vec<Vec<u8>>, Fault> {
+pub(super) fn digests(ask: &BlobRequest, names: &[&str]) -> Result<Vec<Vec<u8>>, BlobError> {
     let mut digests = Vec::new();
     for name in names {
         if let Some(text) = ask.header(name) {
             let digest = STANDARD.decode(text);
-            digests.push(digest.map_err(|_| Fault::bad("InvalidMd5", "it is not base64"))?);
+            digests.push(digest.map_err(|_| BlobError::bad("InvalidMd5", "it is not base64"))?);
         }
     }
     Ok(digests)
@@ -90,10 +90,15 @@ pub(super) fn property<'a>(blob: &'a Blob, name: &str) -> &'a str {
 }
 
 /// Adds the properties of a blob to a response.
-pub(super) fn describe(mut answer: Builder, ask: &Ask, blob: &Blob, now: Timestamp) -> Builder {
+pub(super) fn describe(
+    mut answer: Builder,
+    ask: &BlobRequest,
+    blob: &Blob,
+    now: Timestamp,
+) -> Builder {
     let (status, state, duration) = lease(blob, now);
     answer = version(answer, blob.version, blob.modified)
-        .header("x-ms-creation-time", stamp::date(blob.created))
+        .header("x-ms-creation-time", header_values::date(blob.created))
         .header("x-ms-blob-type", "BlockBlob")
         .header("x-ms-lease-status", status)
         .header("x-ms-lease-state", state)
@@ -150,10 +155,10 @@ pub(super) fn written(status: StatusCode, blob: &Blob) -> Builder {
 
 /// Adds the ETag and the last-modified time.
 pub(super) fn version(answer: Builder, version: u64, modified: Timestamp) -> Builder {
-    let tag = stamp::tag(version);
+    let tag = header_values::tag(version);
     answer
         .header("etag", format!("\"{tag}\""))
-        .header("last-modified", stamp::date(modified))
+        .header("last-modified", header_values::date(modified))
 }
 
 /// Adds a client's text as a header, unless a header cannot carry it.

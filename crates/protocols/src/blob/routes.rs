@@ -10,13 +10,13 @@ use axum::http::{HeaderValue, Method};
 use axum::response::{IntoResponse, Response};
 use uuid::Uuid;
 
-use super::ask::Ask;
 use super::context::Context;
-use super::fault::Fault;
-use super::operation::Operation;
-use super::permit::Permit;
+use super::error::BlobError;
+use super::operation::BlobOperation;
+use super::permit::BlobPermit;
+use super::request::BlobRequest;
 use super::{block, container, lease, list, object};
-use crate::access::Denied;
+use crate::access::AccessError;
 
 /// The version in responses to requests without one.
 const VERSION: &str = "2021-12-02";
@@ -52,25 +52,27 @@ async fn answer(State(context): State<Arc<Context>>, request: Request) -> Respon
     answer
 }
 
-async fn operate(context: &Context, parts: &Parts, body: Body) -> Result<Response, Fault> {
-    let ask = Ask::new(parts)?;
-    let refused = |denied: &Denied| context.access.audit().refused(denied);
-    let permit = Permit::verify(context, &ask).inspect_err(refused)?;
-    let operation = Operation::of(&ask)?;
+async fn operate(context: &Context, parts: &Parts, body: Body) -> Result<Response, BlobError> {
+    let ask = BlobRequest::new(parts)?;
+    let refused = |denied: &AccessError| context.access.audit().refused(denied);
+    let permit = BlobPermit::verify(context, &ask).inspect_err(refused)?;
+    let operation = BlobOperation::of(&ask)?;
     permit.allow(operation, &ask).inspect_err(refused)?;
     match operation {
-        Operation::CreateContainer => container::create(context, &ask).await,
-        Operation::ReadContainer => container::show(context, &ask).await,
-        Operation::DeleteContainer => container::remove(context, &ask).await,
-        Operation::List => list::list(context, &ask).await,
-        Operation::Put => object::put(context, &ask, body, permit.is_for_new_only()).await,
-        Operation::Describe => object::describe(context, &ask).await,
-        Operation::Read => object::read(context, &ask).await,
-        Operation::Head => object::head(context, &ask).await,
-        Operation::Delete => object::remove(context, &ask).await,
-        Operation::PutBlock => block::put(context, &ask, body).await,
-        Operation::PutBlocks => block::commit(context, &ask, body, permit.is_for_new_only()).await,
-        Operation::ReadBlocks => block::show(context, &ask).await,
-        Operation::Lease => lease::act(context, &ask).await,
+        BlobOperation::CreateContainer => container::create(context, &ask).await,
+        BlobOperation::ReadContainer => container::show(context, &ask).await,
+        BlobOperation::DeleteContainer => container::remove(context, &ask).await,
+        BlobOperation::List => list::list(context, &ask).await,
+        BlobOperation::Put => object::put(context, &ask, body, permit.is_for_new_only()).await,
+        BlobOperation::Describe => object::describe(context, &ask).await,
+        BlobOperation::Read => object::read(context, &ask).await,
+        BlobOperation::Head => object::head(context, &ask).await,
+        BlobOperation::Delete => object::remove(context, &ask).await,
+        BlobOperation::PutBlock => block::put(context, &ask, body).await,
+        BlobOperation::PutBlocks => {
+            block::commit(context, &ask, body, permit.is_for_new_only()).await
+        }
+        BlobOperation::ReadBlocks => block::show(context, &ask).await,
+        BlobOperation::Lease => lease::act(context, &ask).await,
     }
 }

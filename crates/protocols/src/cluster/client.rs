@@ -19,8 +19,12 @@ use prost::Message;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use steadfast_core::limits;
-use steadfast_partition::cluster::{Broken, Identity, Network, Peer, Refused};
-use steadfast_wire::cluster::{Hello, Parcel, Prove, Proven, SERVICE, Welcome};
+use steadfast_partition::cluster::{
+    ClusterNetwork, ClusterPeer, JoinRejection, NetworkError, NodeIdentity,
+};
+use steadfast_wire::cluster::{
+    HelloRequest, HelloResponse, ProofRequest, ProofResponse, RuntimeMessage, SERVICE,
+};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tonic::body::Body;
@@ -30,20 +34,20 @@ use tonic_prost::ProstCodec;
 use tower::Service;
 
 use super::credentials::Credentials;
-use super::proof::{Side, Transcript, nonce};
+use super::proof::{ProofSide, Transcript, nonce};
 use super::trust::{client, fingerprint};
 
 /// Connections to other nodes: one per address, opened on first use.
-pub struct Wire {
+pub struct ClusterClient {
     credentials: Credentials,
     tls: Option<Arc<ClientConfig>>,
-    lines: Mutex<HashMap<String, Arc<Line>>>,
+    peers: Mutex<HashMap<String, Arc<PeerEntry>>>,
 }
 
 /// The connection to one address.
 #[derive(Default)]
-struct Line {
-    open: tokio::sync::Mutex<Option<Connection>>,
+struct PeerEntry {
+    open: tokio::sync::Mutex<Option<PeerConnection>>,
     /// The number of failed connection attempts, and the last reason.
     failed: Mutex<(u64, String)>,
     /// Why the last request got no response.
@@ -52,8 +56,8 @@ struct Line {
 
 /// A mutually authenticated connection.
 #[derive(Clone)]
-struct Connection {
-    stub: Stub,
+struct PeerConnection {
+    stub: PeerStub,
     incarnation: u128,
 }
 
@@ -63,13 +67,13 @@ const DIAL: Duration = Duration::from_secs(3);
 /// The keep-alive interval and time-out that detect a stalled peer.
 const PING: Duration = Duration::from_secs(3);
 
-impl Wire {
+impl ClusterClient {
     /// A client with a node's credentials; encrypted if all nodes are.
     pub fn new(credentials: Credentials, is_encrypted: bool) -> Self {
         Self {
             credentials,
             tls: is_encrypted.then(client),
-            lines: Mutex::default(),
+            peers: Mutex::default(),
         }
     }
 
@@ -79,8 +83,10 @@ impl Wire {
         let asking = async {
             let mut connection = self.connection(address, None).await;
             let connection = connection.as_mut().map_err(|why| why.clone())?;
-            let asking = connection.stub.unary("Ask", Parcel { body: request });
-            let asked: Result<Parcel, Status> = asking.await;
+            let asking = connection
+                .stub
+                .unary("Ask", RuntimeMessage { body: request });
+            let asked: Result<RuntimeMessage, Status> = asking.await;
             asked.map_err(|status| status.message().to_owned())
         };
         let why = match tokio::time::timeout(limit, asking).await {
@@ -105,8 +111,8 @@ impl Wire {
         *last = why;
     }
 
-    fn line(&self, address: &str) -> Arc<Line> {
-        let mut lines = self.lines.lock();
+    fn line(&self, address: &str) -> Arc<PeerEntry> {
+        let mut lines = self.peers.lock();
         if lines.len() >= limits::NODES * 2 {
             lines.clear();
         }
@@ -114,11 +120,15 @@ impl Wire {
     }
 
     /// A connection to a node, with a given incarnation if one is required.
-    async fn connection(&self, address: &str, life: Option<u128>) -> Result<Connection, String> {
+    async fn connection(
+        &self,
+        address: &str,
+        life: Option<u128>,
+    ) -> Result<PeerConnection, String> {
         let line = self.line(address);
         let failures = line.failed.lock().0;
         let mut open = line.open.lock().await;
-        let fits = |open: &Connection| life.is_none_or(|life| open.incarnation == life);
+        let fits = |open: &PeerConnection| life.is_none_or(|life| open.incarnation == life);
         if let Some(connection) = open.as_ref().filter(|open| !open.stub.is_closed())
             && fits(connection)
         {
@@ -144,7 +154,7 @@ impl Wire {
     }
 
     async fn forget(&self, address: &str) {
-        let line = self.lines.lock().get(address).cloned();
+        let line = self.peers.lock().get(address).cloned();
         // A locked entry is being dialled: there is no connection to drop.
         if let Some(line) = line
             && let Ok(mut open) = line.open.try_lock()
@@ -153,7 +163,7 @@ impl Wire {
         }
     }
 
-    async fn dial(&self, address: &str) -> Result<Connection, String> {
+    async fn dial(&self, address: &str) -> Result<PeerConnection, String> {
         let words = |error: &dyn std::fmt::Display| error.to_string();
         let stream = TcpStream::connect(address).await.map_err(|e| words(&e))?;
         let _ = stream.set_nodelay(true);
@@ -175,14 +185,14 @@ impl Wire {
             }
         };
         let incarnation = self.introduce(&mut stub, &certificate).await?;
-        Ok(Connection { stub, incarnation })
+        Ok(PeerConnection { stub, incarnation })
     }
 
     /// Runs the mutual proof of the cluster key; returns the peer's incarnation.
-    async fn introduce(&self, stub: &mut Stub, certificate: &[u8]) -> Result<u128, String> {
+    async fn introduce(&self, stub: &mut PeerStub, certificate: &[u8]) -> Result<u128, String> {
         let own = &self.credentials.identity;
         let mine = nonce().ok_or("the system has no random bytes")?;
-        let hello = Hello {
+        let hello = HelloRequest {
             protocol: own.protocol,
             schema: own.schema,
             cluster: own.cluster.clone(),
@@ -190,8 +200,8 @@ impl Wire {
             nonce: mine.clone(),
         };
         let status = |status: Status| status.message().to_owned();
-        let welcome: Welcome = stub.unary("Hello", hello).await.map_err(status)?;
-        let other = Identity {
+        let welcome: HelloResponse = stub.unary("Hello", hello).await.map_err(status)?;
+        let other = NodeIdentity {
             name: welcome.name.clone(),
             address: own.address.clone(),
             cluster: welcome.cluster.clone(),
@@ -199,7 +209,7 @@ impl Wire {
             protocol: welcome.protocol,
             schema: welcome.schema,
         };
-        if let Some(refused) = Refused::between(own, &other) {
+        if let Some(refused) = JoinRejection::between(own, &other) {
             return Err(refused.to_string());
         }
         let transcript = Transcript {
@@ -209,12 +219,15 @@ impl Wire {
             certificate,
         };
         let key = self.credentials.key();
-        if !transcript.verify(key, Side::Server, &welcome.proof) {
+        if !transcript.verify(key, ProofSide::Server, &welcome.proof) {
             let other = welcome.name.clone();
-            return Err(Refused::Key { other }.to_string());
+            return Err(JoinRejection::Key { other }.to_string());
         }
-        let proof = transcript.sign(key, Side::Client);
-        let _: Proven = stub.unary("Prove", Prove { proof }).await.map_err(status)?;
+        let proof = transcript.sign(key, ProofSide::Client);
+        let _: ProofResponse = stub
+            .unary("Prove", ProofRequest { proof })
+            .await
+            .map_err(status)?;
         let incarnation = welcome.incarnation[..].try_into();
         let malformed = |_| "STF-7016: the greeting is malformed".to_owned();
         incarnation.map(u128::from_le_bytes).map_err(malformed)
@@ -222,25 +235,33 @@ impl Wire {
 }
 
 #[async_trait]
-impl Network for Wire {
-    async fn send(&self, to: &Peer, request: Bytes, limit: Duration) -> Result<Bytes, Broken> {
+impl ClusterNetwork for ClusterClient {
+    async fn send(
+        &self,
+        to: &ClusterPeer,
+        request: Bytes,
+        limit: Duration,
+    ) -> Result<Bytes, NetworkError> {
         let life = Some(to.owner.incarnation);
         let connection = tokio::time::timeout(limit, self.connection(&to.address, life)).await;
         let connection = connection.unwrap_or_else(|_| Err("it does not answer".to_owned()));
-        let mut connection = connection.map_err(Broken::Unsent)?;
-        let asking = connection.stub.unary("Ask", Parcel { body: request });
-        let asked: Result<Result<Parcel, Status>, _> = tokio::time::timeout(limit, asking).await;
+        let mut connection = connection.map_err(NetworkError::Unsent)?;
+        let asking = connection
+            .stub
+            .unary("Ask", RuntimeMessage { body: request });
+        let asked: Result<Result<RuntimeMessage, Status>, _> =
+            tokio::time::timeout(limit, asking).await;
         let status = match asked {
             Ok(Ok(parcel)) => return Ok(parcel.body),
             Ok(Err(status)) => status,
-            Err(_) => return Err(Broken::Unknown("no answer in time".to_owned())),
+            Err(_) => return Err(NetworkError::Unknown("no answer in time".to_owned())),
         };
         self.forget(&to.address).await;
         let why = status.message().to_owned();
         match status.code() {
-            Code::Unauthenticated | Code::Unimplemented => Err(Broken::Unsent(why)),
-            _ if was_not_sent(&status) => Err(Broken::Unsent(why)),
-            _ => Err(Broken::Unknown(why)),
+            Code::Unauthenticated | Code::Unimplemented => Err(NetworkError::Unsent(why)),
+            _ if was_not_sent(&status) => Err(NetworkError::Unsent(why)),
+            _ => Err(NetworkError::Unknown(why)),
         }
     }
 }
@@ -259,12 +280,12 @@ fn was_not_sent(status: &Status) -> bool {
 
 /// One HTTP/2 connection, for gRPC.
 #[derive(Clone)]
-struct Stub {
+struct PeerStub {
     sender: SendRequest<Body>,
     origin: Uri,
 }
 
-async fn handshake<S>(stream: S, scheme: &str, address: &str) -> Result<Stub, String>
+async fn handshake<S>(stream: S, scheme: &str, address: &str) -> Result<PeerStub, String>
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
@@ -282,10 +303,10 @@ where
     });
     let origin = format!("{scheme}://{address}").parse();
     let origin = origin.map_err(|_| format!("{address} is not an address"))?;
-    Ok(Stub { sender, origin })
+    Ok(PeerStub { sender, origin })
 }
 
-impl Stub {
+impl PeerStub {
     fn is_closed(&self) -> bool {
         self.sender.is_closed()
     }
@@ -306,7 +327,7 @@ impl Stub {
     }
 }
 
-impl Service<Request<Body>> for Stub {
+impl Service<Request<Body>> for PeerStub {
     type Response = Response<Incoming>;
     type Error = hyper::Error;
     type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;

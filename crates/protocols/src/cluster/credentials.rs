@@ -1,14 +1,14 @@
 //! The credentials of a node.
 
 use ring::hmac;
-use steadfast_partition::cluster::{Identity, PROTOCOL, SCHEMA};
+use steadfast_partition::cluster::{NodeIdentity, PROTOCOL, SCHEMA};
 
 use crate::access::Secret;
 
 /// A node's identity and the key of its cluster.
 #[derive(Clone)]
 pub struct Credentials {
-    pub identity: Identity,
+    pub identity: NodeIdentity,
     /// The incarnation of the node.
     pub incarnation: u128,
     key: hmac::Key,
@@ -25,7 +25,7 @@ impl Credentials {
         let mut fingerprint = [0; 16];
         fingerprint.copy_from_slice(&tag.as_ref()[..16]);
         Self {
-            identity: Identity {
+            identity: NodeIdentity {
                 name: name.to_owned(),
                 address: address.to_owned(),
                 cluster: cluster.to_owned(),

@@ -10,6 +10,6 @@ mod proof;
 mod server;
 mod trust;
 
-pub use client::Wire;
+pub use client::ClusterClient;
 pub use credentials::Credentials;
-pub use server::{Answer, serve};
+pub use server::{PeerHandler, serve};

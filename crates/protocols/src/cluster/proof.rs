@@ -10,7 +10,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 /// The side that a proof is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum ProofSide {
     Client,
     Server,
 }
@@ -35,10 +35,10 @@ pub(super) fn nonce() -> Option<Bytes> {
 }
 
 impl Transcript<'_> {
-    fn words(&self, side: Side) -> Vec<u8> {
+    fn words(&self, side: ProofSide) -> Vec<u8> {
         let side = match side {
-            Side::Client => "client",
-            Side::Server => "server",
+            ProofSide::Client => "client",
+            ProofSide::Server => "server",
         };
         let parts = [
             b"steadfast cluster proof",
@@ -59,13 +59,13 @@ impl Transcript<'_> {
     }
 
     /// The proof of one side.
-    pub(super) fn sign(&self, key: &hmac::Key, side: Side) -> Bytes {
+    pub(super) fn sign(&self, key: &hmac::Key, side: ProofSide) -> Bytes {
         let tag = hmac::sign(key, &self.words(side));
         Bytes::copy_from_slice(tag.as_ref())
     }
 
     /// Whether the proof of a side is valid; compared in constant time.
-    pub(super) fn verify(&self, key: &hmac::Key, side: Side, proof: &[u8]) -> bool {
+    pub(super) fn verify(&self, key: &hmac::Key, side: ProofSide, proof: &[u8]) -> bool {
         hmac::verify(key, &self.words(side), proof).is_ok()
     }
 }
@@ -83,12 +83,12 @@ mod tests {
             server: ("b", b"2"),
             certificate: b"d",
         };
-        let proof = transcript.sign(&key, Side::Server);
-        assert!(transcript.verify(&key, Side::Server, &proof));
-        assert!(!transcript.verify(&key, Side::Client, &proof));
-        assert!(!transcript.verify(&key, Side::Server, &proof[1..]));
+        let proof = transcript.sign(&key, ProofSide::Server);
+        assert!(transcript.verify(&key, ProofSide::Server, &proof));
+        assert!(!transcript.verify(&key, ProofSide::Client, &proof));
+        assert!(!transcript.verify(&key, ProofSide::Server, &proof[1..]));
         let other = hmac::Key::new(hmac::HMAC_SHA256, b"other");
-        assert!(!transcript.verify(&other, Side::Server, &proof));
+        assert!(!transcript.verify(&other, ProofSide::Server, &proof));
         for changed in [
             Transcript {
                 cluster: "x",
@@ -107,7 +107,7 @@ mod tests {
                 ..transcript
             },
         ] {
-            assert!(!changed.verify(&key, Side::Server, &proof));
+            assert!(!changed.verify(&key, ProofSide::Server, &proof));
         }
     }
 }

@@ -11,49 +11,51 @@ use axum::{Extension, Router};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use steadfast_core::limits;
-use steadfast_partition::cluster::{Identity, Refused};
-use steadfast_wire::cluster::{Hello, Parcel, Prove, Proven, SERVICE, Welcome};
+use steadfast_partition::cluster::{JoinRejection, NodeIdentity};
+use steadfast_wire::cluster::{
+    HelloRequest, HelloResponse, ProofRequest, ProofResponse, RuntimeMessage, SERVICE,
+};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::credentials::Credentials;
-use super::proof::{NONCE_BYTES, Side, Transcript, nonce};
+use super::proof::{NONCE_BYTES, ProofSide, Transcript, nonce};
 use super::trust::fingerprint;
-use crate::grpc::{one, one_within, refuse};
+use crate::grpc::{refuse, unary, unary_within};
 use crate::http::serve as serve_http;
-use crate::listen::{Certificate, Stream};
+use crate::listen::{Certificate, ConnectionStream};
 
 /// The longest message of an unauthenticated peer.
 const STRANGER_BYTES: usize = 64 * 1024;
 
 /// Handles requests of authenticated nodes.
 #[async_trait]
-pub trait Answer: Send + Sync + 'static {
+pub trait PeerHandler: Send + Sync + 'static {
     /// Handles a request of the node `from`.
     async fn answer(&self, from: &str, request: Bytes) -> Bytes;
 }
 
 /// State shared by all connections.
-struct Desk {
+struct ClusterServerState {
     credentials: Credentials,
     certificate: Option<Arc<Certificate>>,
-    host: Arc<dyn Answer>,
+    handler: Arc<dyn PeerHandler>,
 }
 
 /// The handshake state of a connection.
 #[derive(Default)]
 struct Session {
-    stage: Mutex<Stage>,
+    stage: Mutex<HandshakeStage>,
     proven: CancellationToken,
 }
 
 #[derive(Default)]
-enum Stage {
+enum HandshakeStage {
     #[default]
-    Strange,
+    Unknown,
     /// The peer has named itself but not proven its key.
     Greeted {
-        hello: Hello,
+        hello: HelloRequest,
         nonce: Bytes,
         certificate: Vec<u8>,
     },
@@ -66,17 +68,17 @@ enum Stage {
 pub fn serve(
     credentials: Credentials,
     certificate: Option<Arc<Certificate>>,
-    host: Arc<dyn Answer>,
+    host: Arc<dyn PeerHandler>,
     stop: CancellationToken,
-) -> impl Fn(Stream, SocketAddr) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>>
+) -> impl Fn(ConnectionStream, SocketAddr) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>>
 + Clone
 + Send
 + Sync
 + 'static {
-    let desk = Arc::new(Desk {
+    let desk = Arc::new(ClusterServerState {
         credentials,
         certificate,
-        host,
+        handler: host,
     });
     let path = format!("{SERVICE}{{method}}");
     let routes = Router::new().route(&path, any(handle)).with_state(desk);
@@ -103,21 +105,21 @@ pub fn serve(
 }
 
 async fn handle(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<ClusterServerState>>,
     Extension(session): Extension<Arc<Session>>,
     Path(method): Path<String>,
     request: Request,
 ) -> Response {
     match method.as_str() {
         "Hello" => {
-            one_within(STRANGER_BYTES, request, move |hello| {
+            unary_within(STRANGER_BYTES, request, move |hello| {
                 let (desk, session) = (Arc::clone(&desk), Arc::clone(&session));
                 Box::pin(async move { greet(&desk, &session, hello) })
             })
             .await
         }
         "Prove" => {
-            one_within(STRANGER_BYTES, request, move |prove| {
+            unary_within(STRANGER_BYTES, request, move |prove| {
                 let (desk, session) = (Arc::clone(&desk), Arc::clone(&session));
                 Box::pin(async move { examine(&desk, &session, &prove) })
             })
@@ -125,14 +127,14 @@ async fn handle(
         }
         "Ask" => {
             let name = match &*session.stage.lock() {
-                Stage::Proven { name } => Arc::clone(name),
+                HandshakeStage::Proven { name } => Arc::clone(name),
                 _ => return refuse(unproven()),
             };
-            one(request, move |parcel: Parcel| {
+            unary(request, move |parcel: RuntimeMessage| {
                 let (desk, name) = (Arc::clone(&desk), Arc::clone(&name));
                 Box::pin(async move {
-                    let body = desk.host.answer(&name, parcel.body).await;
-                    Ok(Parcel { body })
+                    let body = desk.handler.answer(&name, parcel.body).await;
+                    Ok(RuntimeMessage { body })
                 })
             })
             .await
@@ -146,9 +148,13 @@ fn unproven() -> Status {
 }
 
 /// Checks the peer's identity and returns our proof.
-fn greet(desk: &Desk, session: &Session, hello: Hello) -> Result<Welcome, Status> {
+fn greet(
+    desk: &ClusterServerState,
+    session: &Session,
+    hello: HelloRequest,
+) -> Result<HelloResponse, Status> {
     let own = &desk.credentials.identity;
-    let other = Identity {
+    let other = NodeIdentity {
         name: hello.name.clone(),
         address: own.address.clone(),
         cluster: hello.cluster.clone(),
@@ -156,7 +162,7 @@ fn greet(desk: &Desk, session: &Session, hello: Hello) -> Result<Welcome, Status
         protocol: hello.protocol,
         schema: hello.schema,
     };
-    if let Some(refused) = Refused::between(own, &other) {
+    if let Some(refused) = JoinRejection::between(own, &other) {
         let why = refused.to_string();
         tracing::warn!(event = "cluster.refused", node = hello.name, why);
         return Err(Status::failed_precondition(why));
@@ -177,16 +183,16 @@ fn greet(desk: &Desk, session: &Session, hello: Hello) -> Result<Welcome, Status
         server: (&own.name, &nonce),
         certificate: &certificate,
     };
-    let welcome = Welcome {
+    let welcome = HelloResponse {
         protocol: own.protocol,
         schema: own.schema,
         cluster: own.cluster.clone(),
         name: own.name.clone(),
-        proof: transcript.sign(desk.credentials.key(), Side::Server),
+        proof: transcript.sign(desk.credentials.key(), ProofSide::Server),
         incarnation: Bytes::copy_from_slice(&desk.credentials.incarnation.to_le_bytes()),
         nonce: nonce.clone(),
     };
-    *session.stage.lock() = Stage::Greeted {
+    *session.stage.lock() = HandshakeStage::Greeted {
         hello,
         nonce,
         certificate,
@@ -195,10 +201,14 @@ fn greet(desk: &Desk, session: &Session, hello: Hello) -> Result<Welcome, Status
 }
 
 /// Verifies the peer's proof. Each greeting allows one attempt.
-fn examine(desk: &Desk, session: &Session, prove: &Prove) -> Result<Proven, Status> {
+fn examine(
+    desk: &ClusterServerState,
+    session: &Session,
+    prove: &ProofRequest,
+) -> Result<ProofResponse, Status> {
     let own = &desk.credentials.identity;
     let stage = std::mem::take(&mut *session.stage.lock());
-    let Stage::Greeted {
+    let HandshakeStage::Greeted {
         hello,
         nonce,
         certificate,
@@ -213,8 +223,8 @@ fn examine(desk: &Desk, session: &Session, prove: &Prove) -> Result<Proven, Stat
         certificate: &certificate,
     };
     let key = desk.credentials.key();
-    if !transcript.verify(key, Side::Client, &prove.proof) {
-        let why = Refused::Key {
+    if !transcript.verify(key, ProofSide::Client, &prove.proof) {
+        let why = JoinRejection::Key {
             other: own.name.clone(),
         }
         .to_string();
@@ -222,8 +232,8 @@ fn examine(desk: &Desk, session: &Session, prove: &Prove) -> Result<Proven, Stat
         return Err(Status::unauthenticated(why));
     }
     let name = hello.name.into();
-    *session.stage.lock() = Stage::Proven { name };
+    *session.stage.lock() = HandshakeStage::Proven { name };
     session.proven.cancel();
     crate::listen::proven();
-    Ok(Proven {})
+    Ok(ProofResponse {})
 }

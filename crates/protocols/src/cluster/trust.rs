@@ -19,7 +19,7 @@ pub(super) fn client() -> Arc<ClientConfig> {
     let versions = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .expect("ring has the default versions");
-    let verifier = Arc::new(Proven(provider));
+    let verifier = Arc::new(ProofBoundVerifier(provider));
     let mut config = versions
         .dangerous()
         .with_custom_certificate_verifier(verifier)
@@ -35,9 +35,9 @@ pub(super) fn fingerprint(certificate: &[u8]) -> Vec<u8> {
 
 /// Accepts any certificate whose key the server has; the proof decides.
 #[derive(Debug)]
-struct Proven(Arc<CryptoProvider>);
+struct ProofBoundVerifier(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Proven {
+impl ServerCertVerifier for ProofBoundVerifier {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

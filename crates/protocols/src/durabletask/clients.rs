@@ -4,31 +4,33 @@ use std::time::Duration;
 
 use steadfast_core::limits;
 use steadfast_durable::{
-    Error, ErrorKind, FinishedQuery, InstanceQuery, NewInstance, Overview, PurgeQuery, Purged,
-    Reuse,
+    Error, ErrorKind, FinishedListQuery, InstanceListQuery, InstanceView, NewInstance,
+    PurgeOutcome, PurgeQuery, ReusePolicy,
 };
 use steadfast_wire::durabletask as wire;
 use steadfast_wire::durabletask::purge_request::Request as PurgeRequest;
 use tonic::Status;
 
-use super::context::Caller;
-use super::convert::{failure_sent, moment, overview_shown, span_of_time, statuses, task};
-use super::refused::{late, leaving, malformed, refused};
+use super::context::GrpcCaller;
+use super::convert::{
+    decode_statuses, encode_failure, encode_overview, moment, span_of_time, task,
+};
+use super::status::{late, leaving, malformed, refused};
 
-type Answer<T> = Result<T, Status>;
+type Outcome<T> = Result<T, Status>;
 
 #[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
-fn no(error: Error) -> Status {
+fn to_status(error: Error) -> Status {
     refused(&error)
 }
 
 pub(super) async fn start(
-    caller: &Caller,
+    caller: &GrpcCaller,
     request: wire::CreateInstanceRequest,
-) -> Answer<wire::CreateInstanceResponse> {
+) -> Outcome<wire::CreateInstanceResponse> {
     let policy = request.orchestration_id_reuse_policy;
     let action = policy.as_ref().map_or(0, |policy| policy.action);
-    let policy = policy.map(|policy| statuses(&policy.replaceable_status));
+    let policy = policy.map(|policy| decode_statuses(&policy.replaceable_status));
     let new = NewInstance {
         instance: request.instance_id,
         execution: request.execution_id.filter(|id| !id.is_empty()),
@@ -43,38 +45,39 @@ pub(super) async fn start(
         replaceable: policy.transpose()?.map(Option::unwrap_or_default),
         reuse: reuse(action)?,
     };
-    let instance_id = caller.hub.start(new).await.map_err(no)?;
+    let instance_id = caller.hub.start(new).await.map_err(to_status)?;
     Ok(wire::CreateInstanceResponse { instance_id })
 }
 
 /// The reuse policy of an older SDK for an existing instance id. Newer SDKs send only
 /// the replaceable states.
-fn reuse(action: i32) -> Answer<Reuse> {
+fn reuse(action: i32) -> Outcome<ReusePolicy> {
     match wire::CreateOrchestrationAction::try_from(action) {
-        Ok(wire::CreateOrchestrationAction::Error) => Ok(Reuse::Replace),
-        Ok(wire::CreateOrchestrationAction::Ignore) => Ok(Reuse::Ignore),
-        Ok(wire::CreateOrchestrationAction::Terminate) => Ok(Reuse::Terminate),
+        Ok(wire::CreateOrchestrationAction::Error) => Ok(ReusePolicy::Replace),
+        Ok(wire::CreateOrchestrationAction::Ignore) => Ok(ReusePolicy::Ignore),
+        Ok(wire::CreateOrchestrationAction::Terminate) => Ok(ReusePolicy::Terminate),
         Err(_) => Err(malformed(format_args!("there is no reuse action {action}"))),
     }
 }
 
 pub(super) async fn get(
-    caller: &Caller,
+    caller: &GrpcCaller,
     request: wire::GetInstanceRequest,
-) -> Answer<wire::GetInstanceResponse> {
+) -> Outcome<wire::GetInstanceResponse> {
     let has_payloads = request.get_inputs_and_outputs;
     let found = caller.hub.get(&request.instance_id, has_payloads).await;
-    Ok(shown(found.map_err(no)?, has_payloads))
+    Ok(shown(found.map_err(to_status)?, has_payloads))
 }
 
 /// A failure counts as output: requests without payloads do not get it.
-fn shown(found: Option<Overview>, has_payloads: bool) -> wire::GetInstanceResponse {
+fn shown(found: Option<InstanceView>, has_payloads: bool) -> wire::GetInstanceResponse {
     let state = found.map(|found| wire::OrchestrationState {
-        failure_details: match has_payloads {
-            true => found.failure.as_ref().map(failure_sent),
-            false => None,
+        failure_details: if has_payloads {
+            found.failure.as_ref().map(encode_failure)
+        } else {
+            None
         },
-        ..overview_shown(found)
+        ..encode_overview(found)
     });
     wire::GetInstanceResponse {
         exists: state.is_some(),
@@ -83,18 +86,18 @@ fn shown(found: Option<Overview>, has_payloads: bool) -> wire::GetInstanceRespon
 }
 
 pub(super) async fn wait_for_start(
-    caller: &Caller,
+    caller: &GrpcCaller,
     request: wire::GetInstanceRequest,
-) -> Answer<wire::GetInstanceResponse> {
+) -> Outcome<wire::GetInstanceResponse> {
     let (instance, has_payloads) = (&request.instance_id, request.get_inputs_and_outputs);
     let started = caller.hub.started(instance, has_payloads);
     wait(caller, instance, started, has_payloads).await
 }
 
 pub(super) async fn wait_for_end(
-    caller: &Caller,
+    caller: &GrpcCaller,
     request: wire::GetInstanceRequest,
-) -> Answer<wire::GetInstanceResponse> {
+) -> Outcome<wire::GetInstanceResponse> {
     let (instance, has_payloads) = (&request.instance_id, request.get_inputs_and_outputs);
     let ended = caller.hub.ended(instance, has_payloads);
     wait(caller, instance, ended, has_payloads).await
@@ -102,17 +105,17 @@ pub(super) async fn wait_for_end(
 
 /// Waits for an instance, as long as the client does and the node stays.
 async fn wait(
-    caller: &Caller,
+    caller: &GrpcCaller,
     instance: &str,
-    state: impl Future<Output = Result<Overview, Error>>,
+    state: impl Future<Output = Result<InstanceView, Error>>,
     has_payloads: bool,
-) -> Answer<wire::GetInstanceResponse> {
+) -> Outcome<wire::GetInstanceResponse> {
     tokio::select! {
-        found = state => Ok(shown(Some(found.map_err(no)?), has_payloads)),
+        found = state => Ok(shown(Some(found.map_err(to_status)?), has_payloads)),
         () = caller.context.leaving.cancelled() => Err(leaving()),
         () = patience(caller.patience) => {
             // A wait for an unknown instance returns "does not exist".
-            match caller.hub.get(instance, false).await.map_err(no)? {
+            match caller.hub.get(instance, false).await.map_err(to_status)? {
                 Some(_) => Err(late()),
                 None => Ok(shown(None, has_payloads)),
             }
@@ -130,43 +133,52 @@ pub(super) async fn patience(patience: Option<Duration>) {
 }
 
 pub(super) async fn raise(
-    caller: &Caller,
+    caller: &GrpcCaller,
     request: wire::RaiseEventRequest,
-) -> Answer<wire::Empty> {
+) -> Outcome<wire::Empty> {
     let (instance, name) = (&request.instance_id, &request.name);
     let raised = caller.hub.raise(instance, name, request.input).await;
-    raised.map(done).map_err(no)
+    raised.map(done).map_err(to_status)
 }
 
 pub(super) async fn terminate(
-    caller: &Caller,
+    caller: &GrpcCaller,
     request: wire::TerminateRequest,
-) -> Answer<wire::Empty> {
+) -> Outcome<wire::Empty> {
     let (instance, is_recursive) = (&request.instance_id, request.recursive);
     let ended = caller.hub.terminate(instance, request.output, is_recursive);
     known(ended.await).map(done)
 }
 
-pub(super) async fn suspend(caller: &Caller, request: wire::ReasonRequest) -> Answer<wire::Empty> {
+pub(super) async fn suspend(
+    caller: &GrpcCaller,
+    request: wire::ReasonRequest,
+) -> Outcome<wire::Empty> {
     let suspended = caller.hub.suspend(&request.instance_id, request.reason);
-    suspended.await.map(done).map_err(no)
+    suspended.await.map(done).map_err(to_status)
 }
 
-pub(super) async fn resume(caller: &Caller, request: wire::ReasonRequest) -> Answer<wire::Empty> {
+pub(super) async fn resume(
+    caller: &GrpcCaller,
+    request: wire::ReasonRequest,
+) -> Outcome<wire::Empty> {
     let resumed = caller.hub.resume(&request.instance_id, request.reason);
-    resumed.await.map(done).map_err(no)
+    resumed.await.map(done).map_err(to_status)
 }
 
-pub(super) async fn rewind(caller: &Caller, request: wire::ReasonRequest) -> Answer<wire::Empty> {
+pub(super) async fn rewind(
+    caller: &GrpcCaller,
+    request: wire::ReasonRequest,
+) -> Outcome<wire::Empty> {
     let rewound = caller.hub.rewind(&request.instance_id, request.reason);
-    rewound.await.map(done).map_err(no)
+    rewound.await.map(done).map_err(to_status)
 }
 
 /// Terminating an unknown instance is not an error.
-fn known(ended: Result<bool, Error>) -> Answer<bool> {
+fn known(ended: Result<bool, Error>) -> Outcome<bool> {
     match ended {
         Err(error) if error.kind() == ErrorKind::NoInstance => Ok(false),
-        ended => ended.map_err(no),
+        ended => ended.map_err(to_status),
     }
 }
 
@@ -176,24 +188,24 @@ fn done<T>(_: T) -> wire::Empty {
 }
 
 pub(super) async fn restart(
-    caller: &Caller,
+    caller: &GrpcCaller,
     request: wire::RestartInstanceRequest,
-) -> Answer<wire::RestartInstanceResponse> {
+) -> Outcome<wire::RestartInstanceResponse> {
     let is_new_id = request.restart_with_new_instance_id;
     let restarted = caller.hub.restart(&request.instance_id, is_new_id).await;
-    let instance_id = restarted.map_err(no)?;
+    let instance_id = restarted.map_err(to_status)?;
     Ok(wire::RestartInstanceResponse { instance_id })
 }
 
 pub(super) async fn query(
-    caller: &Caller,
+    caller: &GrpcCaller,
     request: wire::QueryInstancesRequest,
-) -> Answer<wire::QueryInstancesResponse> {
+) -> Outcome<wire::QueryInstancesResponse> {
     let query = request.query.unwrap_or_default();
-    let Some(wanted) = statuses(&query.runtime_status)? else {
+    let Some(wanted) = decode_statuses(&query.runtime_status)? else {
         return Ok(wire::QueryInstancesResponse::default());
     };
-    let query = InstanceQuery {
+    let query = InstanceListQuery {
         statuses: wanted,
         from: query.created_time_from.map(moment).transpose()?,
         to: query.created_time_to.map(moment).transpose()?,
@@ -204,10 +216,10 @@ pub(super) async fn query(
     };
     let mut query = query;
     loop {
-        let page = caller.hub.query(&query).await.map_err(no)?;
+        let page = caller.hub.query(&query).await.map_err(to_status)?;
         let count = page.items.len();
         let response = wire::QueryInstancesResponse {
-            orchestration_state: page.items.into_iter().map(overview_shown).collect(),
+            orchestration_state: page.items.into_iter().map(encode_overview).collect(),
             continuation_token: page.next,
         };
         match shorter(count, &response) {
@@ -218,7 +230,7 @@ pub(super) async fn query(
 }
 
 /// The page size.
-pub(super) fn limit(number: i32) -> Answer<usize> {
+pub(super) fn limit(number: i32) -> Outcome<usize> {
     let limit = usize::try_from(number);
     let limit = limit.map_err(|_| malformed("the size of a page is negative"))?;
     Ok(limit.min(limits::GRPC_PAGE))
@@ -231,20 +243,20 @@ pub(super) fn shorter(count: usize, page: &impl prost::Message) -> Option<usize>
 }
 
 pub(super) async fn list_ids(
-    caller: &Caller,
+    caller: &GrpcCaller,
     request: wire::ListInstanceIdsRequest,
-) -> Answer<wire::ListInstanceIdsResponse> {
-    let Some(wanted) = statuses(&request.runtime_status)? else {
+) -> Outcome<wire::ListInstanceIdsResponse> {
+    let Some(wanted) = decode_statuses(&request.runtime_status)? else {
         return Ok(wire::ListInstanceIdsResponse::default());
     };
-    let query = FinishedQuery {
+    let query = FinishedListQuery {
         statuses: wanted,
         from: request.completed_time_from.map(moment).transpose()?,
         to: request.completed_time_to.map(moment).transpose()?,
         limit: limit(request.page_size)?,
         cursor: request.last_instance_key.filter(|key| !key.is_empty()),
     };
-    let page = caller.hub.finished(&query).await.map_err(no)?;
+    let page = caller.hub.finished(&query).await.map_err(to_status)?;
     Ok(wire::ListInstanceIdsResponse {
         instance_ids: page.items,
         last_instance_key: page.next,
@@ -252,23 +264,32 @@ pub(super) async fn list_ids(
 }
 
 pub(super) async fn purge(
-    caller: &Caller,
+    caller: &GrpcCaller,
     request: wire::PurgeInstancesRequest,
-) -> Answer<wire::PurgeInstancesResponse> {
+) -> Outcome<wire::PurgeInstancesResponse> {
     let is_recursive = request.recursive;
     let is_wanted = |id: &str| !(request.is_orchestration && id.starts_with('@'));
     let purged = match request.request {
         Some(PurgeRequest::InstanceId(id)) => {
-            let count = match is_wanted(&id) {
-                true => caller.hub.purge(&id, is_recursive).await.map_err(no)?,
-                false => 0,
+            let count = if is_wanted(&id) {
+                caller
+                    .hub
+                    .purge(&id, is_recursive)
+                    .await
+                    .map_err(to_status)?
+            } else {
+                0
             };
             whole(count)
         }
         Some(PurgeRequest::Batch(batch)) => {
             let mut count = 0;
             for id in batch_of(batch)?.iter().filter(|id| is_wanted(id)) {
-                count += caller.hub.purge(id, is_recursive).await.map_err(no)?;
+                count += caller
+                    .hub
+                    .purge(id, is_recursive)
+                    .await
+                    .map_err(to_status)?;
             }
             whole(count)
         }
@@ -281,19 +302,19 @@ pub(super) async fn purge(
     })
 }
 
-fn whole(count: u64) -> Purged {
-    Purged {
+fn whole(count: u64) -> PurgeOutcome {
+    PurgeOutcome {
         count,
         is_complete: true,
     }
 }
 
 async fn purge_all(
-    caller: &Caller,
+    caller: &GrpcCaller,
     filter: wire::PurgeInstanceFilter,
     is_recursive: bool,
-) -> Answer<Purged> {
-    let Some(wanted) = statuses(&filter.runtime_status)? else {
+) -> Outcome<PurgeOutcome> {
+    let Some(wanted) = decode_statuses(&filter.runtime_status)? else {
         return Ok(whole(0));
     };
     let query = PurgeQuery {
@@ -303,24 +324,25 @@ async fn purge_all(
     };
     let limit = filter.timeout.map(span_of_time).transpose()?;
     let purged = caller.hub.purge_all(&query, limit, is_recursive);
-    purged.await.map_err(no)
+    purged.await.map_err(to_status)
 }
 
 /// Instances that a request names, if they are not too many.
-fn batch_of(batch: wire::InstanceBatch) -> Answer<Vec<String>> {
-    match batch.instance_ids.len() <= limits::INSTANCE_BATCH {
-        true => Ok(batch.instance_ids),
-        false => Err(malformed(format!(
+fn batch_of(batch: wire::InstanceBatch) -> Outcome<Vec<String>> {
+    if batch.instance_ids.len() <= limits::INSTANCE_BATCH {
+        Ok(batch.instance_ids)
+    } else {
+        Err(malformed(format!(
             "a request names {} instances at most",
             limits::INSTANCE_BATCH
-        ))),
+        )))
     }
 }
 
 pub(super) async fn skip_graceful(
-    caller: &Caller,
+    caller: &GrpcCaller,
     request: wire::SkipGracefulOrchestrationTerminationsRequest,
-) -> Answer<wire::SkipGracefulOrchestrationTerminationsResponse> {
+) -> Outcome<wire::SkipGracefulOrchestrationTerminationsResponse> {
     let mut unterminated_instance_ids = Vec::new();
     for id in batch_of(request.instance_batch.unwrap_or_default())? {
         let ended = caller.hub.skip_graceful(&id, request.reason.clone());
@@ -334,17 +356,17 @@ pub(super) async fn skip_graceful(
 }
 
 pub(super) async fn create_hub(
-    caller: &Caller,
+    caller: &GrpcCaller,
     request: wire::CreateTaskHubRequest,
-) -> Answer<wire::Empty> {
+) -> Outcome<wire::Empty> {
     if request.recreate_if_exists {
-        caller.hub.wipe().await.map_err(no)?;
+        caller.hub.wipe().await.map_err(to_status)?;
     }
     Ok(wire::Empty {})
 }
 
-pub(super) async fn delete_hub(caller: &Caller, _: wire::Empty) -> Answer<wire::Empty> {
-    caller.hub.wipe().await.map(done).map_err(no)
+pub(super) async fn delete_hub(caller: &GrpcCaller, _: wire::Empty) -> Outcome<wire::Empty> {
+    caller.hub.wipe().await.map(done).map_err(to_status)
 }
 
 #[cfg(test)]

@@ -13,8 +13,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::Status;
 
-use super::refused::{denied, refused};
-use crate::access::{Access, Area, Demand, Denied, Follow, Pass, Proof, Right, Scope, is_for_area};
+use super::status::{denied, refused};
+use crate::access::{
+    AccessControl, AccessError, Demand, EntityScope, Principal, Proof, ProofWatch, Right,
+    ServiceArea, is_for_area,
+};
 
 /// The task hub of requests that name none.
 pub(super) const DEFAULT_HUB: &str = "default";
@@ -23,21 +26,21 @@ pub(super) const DEFAULT_HUB: &str = "default";
 pub struct Context {
     pub hubs: TaskHubs,
     /// `None` disables access control, for development on loopback.
-    pub access: Option<Arc<Access>>,
+    pub access: Option<Arc<AccessControl>>,
     pub clock: Arc<dyn Clock>,
     /// Cancelled when the node drains: waits fail with `UNAVAILABLE`, work streams end.
     pub leaving: CancellationToken,
-    pub counts: Arc<Counts>,
+    pub counts: Arc<TaskServiceCounts>,
 }
 
 /// Counters of the service.
 #[derive(Debug, Default)]
-pub struct Counts {
+pub struct TaskServiceCounts {
     open: TaskTracker,
     stale: AtomicU64,
 }
 
-impl Counts {
+impl TaskServiceCounts {
     /// Open work streams.
     pub fn open(&self) -> &TaskTracker {
         &self.open
@@ -54,7 +57,7 @@ impl Counts {
 }
 
 /// The caller of a method, its task hub and its deadline.
-pub(super) struct Caller {
+pub(super) struct GrpcCaller {
     pub(super) context: Arc<Context>,
     pub(super) hub: TaskHub,
     /// The name of the worker.
@@ -64,10 +67,10 @@ pub(super) struct Caller {
     /// The longest message that the worker accepts.
     pub(super) message_bytes: usize,
     /// Its verified pass, and the rights of which the method needs one.
-    proof: Option<(Pass, &'static [Right])>,
+    proof: Option<(Principal, &'static [Right])>,
 }
 
-impl Caller {
+impl GrpcCaller {
     /// The caller from these headers, if it has one of the rights.
     pub(super) fn new(
         context: &Arc<Context>,
@@ -99,10 +102,10 @@ impl Caller {
     }
 
     /// Watches the pass for revocation while a stream or a wait lasts.
-    pub(super) fn follow(&self, kind: &'static str) -> Option<Follow> {
+    pub(super) fn follow(&self, kind: &'static str) -> Option<ProofWatch> {
         let (access, (pass, rights)) = (self.context.access.as_ref()?, self.proof.as_ref()?);
         let hub = Some(self.hub.name());
-        Some(access.follow(kind, pass, rights, Area::Durable, hub))
+        Some(access.watch_proof(kind, pass, rights, ServiceArea::Durable, hub))
     }
 }
 
@@ -111,7 +114,7 @@ pub(super) const MESSAGE_BYTES: &str = "maxmessagebytes";
 
 fn message_bytes(text: &str) -> Result<usize, Status> {
     let bytes = text.parse().map_err(|_| {
-        super::refused::malformed(format!("the metadata '{MESSAGE_BYTES}' is no number"))
+        super::status::malformed(format!("the metadata '{MESSAGE_BYTES}' is no number"))
     });
     bytes.map(|bytes: usize| bytes.min(limits::GRPC_MESSAGE_BYTES))
 }
@@ -119,30 +122,30 @@ fn message_bytes(text: &str) -> Result<usize, Status> {
 /// Whether a proof lets its holder do this in a task hub: a key itself, a shared
 /// access signature, or a web token for this service that a key has signed.
 pub(super) fn allow(
-    access: &Access,
+    access: &AccessControl,
     header: Option<&str>,
     rights: &[Right],
     hub: &str,
-) -> Result<Pass, Denied> {
+) -> Result<Principal, AccessError> {
     let resource = "/TaskHubSidecarService";
     permit(access, Proof::Header { header, resource }, rights, hub)
 }
 
 /// The same for any proof.
 pub(super) fn permit(
-    access: &Access,
+    access: &AccessControl,
     proof: Proof<'_>,
     rights: &[Right],
     hub: &str,
-) -> Result<Pass, Denied> {
-    let is_ours = |audience: &str| is_for_area(Area::Durable, audience);
-    let demand = Demand::new(rights, Area::Durable, Scope::Entity(hub));
-    access.admit(proof, &demand.or_token(&is_ours))
+) -> Result<Principal, AccessError> {
+    let is_ours = |audience: &str| is_for_area(ServiceArea::Durable, audience);
+    let demand = Demand::new(rights, ServiceArea::Durable, EntityScope::Entity(hub));
+    access.authorize(proof, &demand.or_token(&is_ours))
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Status> {
     let value = headers.get(name).map(|value| value.to_str());
-    let bad = |_| super::refused::malformed(format!("the metadata '{name}' is no text"));
+    let bad = |_| super::status::malformed(format!("the metadata '{name}' is no text"));
     value.transpose().map_err(bad)
 }
 

@@ -1,44 +1,48 @@
 //! The entity methods of clients.
 
-use steadfast_durable::{EntityQuery, Error, Operation};
+use steadfast_durable::{EntityListQuery, EntityOperation, Error};
 use steadfast_wire::durabletask as wire;
 use tonic::Status;
 
 use super::clients::{limit, patience, shorter};
-use super::context::Caller;
-use super::convert::{entity_shown, failure_sent, moment, payload};
-use super::refused::{late, leaving, refused};
+use super::context::GrpcCaller;
+use super::convert::{encode_entity, encode_failure, moment, payload};
+use super::status::{late, leaving, refused};
 
-type Answer<T> = Result<T, Status>;
+type Outcome<T> = Result<T, Status>;
 
 #[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
-fn no(error: Error) -> Status {
+fn to_status(error: Error) -> Status {
     refused(&error)
 }
 
 pub(super) async fn signal(
-    caller: &Caller,
+    caller: &GrpcCaller,
     request: wire::SignalEntityRequest,
-) -> Answer<wire::Empty> {
-    caller.hub.signal(operation(request)?).await.map_err(no)?;
+) -> Outcome<wire::Empty> {
+    caller
+        .hub
+        .signal(operation(request)?)
+        .await
+        .map_err(to_status)?;
     Ok(wire::Empty {})
 }
 
 /// A call by a client, which waits for the response until its deadline or until the
 /// node drains.
 pub(super) async fn call(
-    caller: &Caller,
+    caller: &GrpcCaller,
     request: wire::SignalEntityRequest,
-) -> Answer<wire::CallEntityResponse> {
+) -> Outcome<wire::CallEntityResponse> {
     let called = caller.hub.call(operation(request)?);
     let answer = tokio::select! {
-        answer = called => answer.map_err(no)?,
+        answer = called => answer.map_err(to_status)?,
         () = caller.context.leaving.cancelled() => return Err(leaving()),
         () = patience(caller.patience) => return Err(late()),
     };
     let (output, failure) = match answer {
         Ok(output) => (output, None),
-        Err(failure) => (None, Some(failure_sent(&failure))),
+        Err(failure) => (None, Some(encode_failure(&failure))),
     };
     Ok(wire::CallEntityResponse {
         output,
@@ -46,37 +50,37 @@ pub(super) async fn call(
     })
 }
 
-fn operation(request: wire::SignalEntityRequest) -> Answer<Operation> {
-    Ok(Operation {
+fn operation(request: wire::SignalEntityRequest) -> Outcome<EntityOperation> {
+    Ok(EntityOperation {
         request: request.request_id,
         name: request.name,
         input: payload("the input", request.input)?,
         scheduled: request.scheduled_time.map(moment).transpose()?,
         target: request.instance_id,
-        ..Operation::default()
+        ..EntityOperation::default()
     })
 }
 
 pub(super) async fn get(
-    caller: &Caller,
+    caller: &GrpcCaller,
     request: wire::GetEntityRequest,
-) -> Answer<wire::GetEntityResponse> {
+) -> Outcome<wire::GetEntityResponse> {
     let found = caller
         .hub
         .entity(&request.instance_id, request.include_state);
-    let found = found.await.map_err(no)?.filter(|view| view.exists);
+    let found = found.await.map_err(to_status)?.filter(|view| view.exists);
     Ok(wire::GetEntityResponse {
         exists: found.is_some(),
-        entity: found.map(entity_shown),
+        entity: found.map(encode_entity),
     })
 }
 
 pub(super) async fn query(
-    caller: &Caller,
+    caller: &GrpcCaller,
     request: wire::QueryEntitiesRequest,
-) -> Answer<wire::QueryEntitiesResponse> {
+) -> Outcome<wire::QueryEntitiesResponse> {
     let query = request.query.unwrap_or_default();
-    let mut query = EntityQuery {
+    let mut query = EntityListQuery {
         prefix: query.instance_id_starts_with.unwrap_or_default(),
         from: query.last_modified_from.map(moment).transpose()?,
         to: query.last_modified_to.map(moment).transpose()?,
@@ -86,10 +90,10 @@ pub(super) async fn query(
         cursor: query.continuation_token.filter(|token| !token.is_empty()),
     };
     loop {
-        let page = caller.hub.entities(&query).await.map_err(no)?;
+        let page = caller.hub.entities(&query).await.map_err(to_status)?;
         let count = page.items.len();
         let response = wire::QueryEntitiesResponse {
-            entities: page.items.into_iter().map(entity_shown).collect(),
+            entities: page.items.into_iter().map(encode_entity).collect(),
             continuation_token: page.next,
         };
         match shorter(count, &response) {
@@ -100,10 +104,10 @@ pub(super) async fn query(
 }
 
 pub(super) async fn clean(
-    caller: &Caller,
+    caller: &GrpcCaller,
     _: wire::CleanEntityStorageRequest,
-) -> Answer<wire::CleanEntityStorageResponse> {
-    let (empty, orphaned) = caller.hub.clean().await.map_err(no)?;
+) -> Outcome<wire::CleanEntityStorageResponse> {
+    let (empty, orphaned) = caller.hub.clean().await.map_err(to_status)?;
     let count = |number: u64| i32::try_from(number).unwrap_or(i32::MAX);
     Ok(wire::CleanEntityStorageResponse {
         continuation_token: None,

@@ -6,12 +6,13 @@
 
 use prost::Message;
 use steadfast_durable::{
-    Action, BatchResult, Deed, Failure, Item, NO_ACTION, Status, TaskHub, TurnResult, Work,
+    ActionKind, BatchResult, FailureDetails, InstanceStatus, NO_ACTION, TaskHub, TurnAction,
+    TurnResult, WorkDelivery, WorkPayload,
 };
 use steadfast_wire::durabletask as wire;
 use steadfast_wire::durabletask::work_item_request::Request;
 
-use super::convert::event_sent;
+use super::convert::encode_event;
 
 /// How much of an item fits into a message.
 #[derive(Debug, PartialEq, Eq)]
@@ -68,30 +69,31 @@ fn placed(event: &wire::HistoryEvent) -> usize {
 }
 
 /// Whether every event of a history that the worker must fetch fits into a message.
-pub(super) fn is_fetchable(item: &Item, message: &wire::WorkItem, most: usize) -> bool {
-    let (Work::Turn(turn), Some(Request::Orchestrator(sent))) = (&item.work, &message.request)
+pub(super) fn is_fetchable(item: &WorkDelivery, message: &wire::WorkItem, most: usize) -> bool {
+    let (WorkPayload::Turn(turn), Some(Request::Orchestrator(sent))) =
+        (&item.work, &message.request)
     else {
         return true;
     };
     let mut events = turn.past.iter().flat_map(|events| events.iter());
     // Only long events need to be measured.
-    let fits = |event: &steadfast_durable::Event| {
-        event.size() < most / 4 || placed(&event_sent(event)) <= most
+    let fits = |event: &steadfast_durable::InstanceEvent| {
+        event.size() < most / 4 || placed(&encode_event(event)) <= most
     };
     !sent.requires_history_streaming || events.all(fits)
 }
 
 /// The instance or entity of an item.
-pub(super) fn instance(work: &Work) -> &str {
+pub(super) fn instance(work: &WorkPayload) -> &str {
     match work {
-        Work::Turn(turn) => &turn.instance,
-        Work::Activity(activity) => &activity.instance,
-        Work::Batch(batch) => &batch.entity,
+        WorkPayload::Turn(turn) => &turn.instance,
+        WorkPayload::Activity(activity) => &activity.instance,
+        WorkPayload::Batch(batch) => &batch.entity,
     }
 }
 
 /// A work item over the worker's limit, which is failed instead of sent.
-pub(super) struct Refusal {
+pub(super) struct OversizedItem {
     hub: TaskHub,
     token: String,
     instance: String,
@@ -110,12 +112,12 @@ enum Kind {
     Batch,
 }
 
-impl Refusal {
-    pub(super) fn new(hub: TaskHub, item: &Item, count: usize, most: usize) -> Self {
+impl OversizedItem {
+    pub(super) fn new(hub: TaskHub, item: &WorkDelivery, count: usize, most: usize) -> Self {
         let (kind, id) = match &item.work {
-            Work::Turn(_) => (Kind::Turn, 0),
-            Work::Activity(activity) => (Kind::Activity, activity.id),
-            Work::Batch(_) => (Kind::Batch, 0),
+            WorkPayload::Turn(_) => (Kind::Turn, 0),
+            WorkPayload::Activity(activity) => (Kind::Activity, activity.id),
+            WorkPayload::Batch(_) => (Kind::Batch, 0),
         };
         Self {
             hub,
@@ -129,7 +131,7 @@ impl Refusal {
     }
 
     /// Submits the failure as a worker would. If that fails, the item is dispatched again.
-    pub(super) async fn bring(self) {
+    pub(super) async fn submit_failure(self) {
         let instance = &self.instance;
         tracing::error!(
             event = "durable.item_too_large",
@@ -158,15 +160,15 @@ impl Refusal {
     }
 
     async fn turn(&self) -> steadfast_durable::Result<bool> {
-        let end = Deed::Complete {
-            status: Status::Failed,
+        let end = ActionKind::Complete {
+            status: InstanceStatus::Failed,
             result: None,
             failure: Some(self.failure("HistoryTooLarge")),
         };
         let result = TurnResult {
-            actions: vec![Action {
+            actions: vec![TurnAction {
                 id: NO_ACTION,
-                deed: end,
+                kind: end,
             }],
             ..TurnResult::default()
         };
@@ -188,9 +190,9 @@ impl Refusal {
             .await
     }
 
-    fn failure(&self, kind: &str) -> Failure {
+    fn failure(&self, kind: &str) -> FailureDetails {
         let most = self.most;
-        Failure::lasting(
+        FailureDetails::lasting(
             kind,
             format!(
                 "the worker takes messages of {most} bytes, and this work item has more; keep \

@@ -5,26 +5,26 @@ use std::sync::Arc;
 use futures_util::stream;
 use prost::Message;
 use steadfast_core::limits;
-use steadfast_durable::{Event, What};
+use steadfast_durable::{EventKind, InstanceEvent};
 use steadfast_wire::durabletask as wire;
 use tonic::Status;
 
-use super::context::Caller;
-use super::convert::event_sent;
-use super::refused::refused;
-use crate::grpc::Messages;
+use super::context::GrpcCaller;
+use super::convert::encode_event;
+use super::status::refused;
+use crate::grpc::GrpcStream;
 
 /// Sends the events of an execution in order.
 pub(super) async fn stream(
-    caller: &Caller,
+    caller: &GrpcCaller,
     request: wire::StreamInstanceHistoryRequest,
-) -> Result<Messages<wire::HistoryChunk>, Status> {
+) -> Result<GrpcStream<wire::HistoryChunk>, Status> {
     let execution = request.execution_id.filter(|id| !id.is_empty());
     let history = caller
         .hub
         .history(&request.instance_id, execution.as_deref());
     let history = history.await.map_err(|error| refused(&error))?;
-    let chunks = Chunks {
+    let chunks = HistoryChunks {
         history,
         turn: 0,
         event: 0,
@@ -34,8 +34,8 @@ pub(super) async fn stream(
 }
 
 /// A history in chunks that workers accept.
-struct Chunks {
-    history: Vec<Arc<Vec<Event>>>,
+struct HistoryChunks {
+    history: Vec<Arc<Vec<InstanceEvent>>>,
     turn: usize,
     event: usize,
     /// Workers get all events. Other readers do not get the ends of turns, like on the
@@ -43,7 +43,7 @@ struct Chunks {
     is_whole: bool,
 }
 
-impl Iterator for Chunks {
+impl Iterator for HistoryChunks {
     type Item = wire::HistoryChunk;
 
     fn next(&mut self) -> Option<wire::HistoryChunk> {
@@ -54,11 +54,11 @@ impl Iterator for Chunks {
                 (self.turn, self.event) = (self.turn + 1, 0);
                 continue;
             };
-            if !self.is_whole && event.what == What::TurnCompleted {
+            if !self.is_whole && event.what == EventKind::TurnCompleted {
                 self.event += 1;
                 continue;
             }
-            let event = event_sent(event);
+            let event = encode_event(event);
             // Tag and length precede an event.
             bytes += event.encoded_len() + 6;
             if bytes > limits::HISTORY_CHUNK_BYTES && !chunk.events.is_empty() {
@@ -82,11 +82,11 @@ mod tests {
         let event = |number: usize| {
             let input = Some("x".repeat(number * 700));
             let name = number.to_string();
-            Event::plain(Moment::default(), What::EventRaised { name, input })
+            InstanceEvent::plain(Moment::default(), EventKind::EventRaised { name, input })
         };
         let turns = [0..0, 0..120, 120..121, 121..400];
         let history = turns.map(|turn| Arc::new(turn.map(event).collect()));
-        let chunks = Chunks {
+        let chunks = HistoryChunks {
             history: history.into(),
             turn: 0,
             event: 0,
@@ -97,7 +97,7 @@ mod tests {
             let is_short = chunk.encoded_len() <= limits::HISTORY_CHUNK_BYTES;
             assert!(is_short || chunk.events.len() == 1);
             for found in &chunk.events {
-                assert_eq!(found, &event_sent(&event(number)));
+                assert_eq!(found, &encode_event(&event(number)));
                 number += 1;
             }
         }

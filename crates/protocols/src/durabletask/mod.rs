@@ -9,12 +9,12 @@ mod convert;
 mod entities;
 mod fit;
 mod history;
-mod refused;
 pub mod remote;
 pub mod rest;
 mod routes;
+mod status;
 mod stream;
 mod workers;
 
-pub use context::{Context, Counts};
+pub use context::{Context, TaskServiceCounts};
 pub use routes::{METHODS, no_service, routes};

@@ -8,10 +8,10 @@ use axum::http::Uri;
 use axum::response::Response;
 use axum::routing::any;
 
-use super::context::{Caller, Context};
-use super::{clients, entities, history, refused, stream, workers};
+use super::context::{Context, GrpcCaller};
+use super::{clients, entities, history, status, stream, workers};
 use crate::access::{Right, ended};
-use crate::grpc::{Answered, many, one, refuse, until};
+use crate::grpc::{GrpcResponseFuture, refuse, server_streaming, unary, until};
 
 /// All methods of `TaskHubSidecarService`.
 pub fn routes(context: Arc<Context>) -> Router {
@@ -22,7 +22,7 @@ pub fn routes(context: Arc<Context>) -> Router {
 
 /// The response to a call of an unknown service.
 pub async fn no_service(uri: Uri) -> Response {
-    refuse(refused::unknown(uri.path()))
+    refuse(status::unknown(uri.path()))
 }
 
 async fn handle(
@@ -31,9 +31,9 @@ async fn handle(
     request: Request,
 ) -> Response {
     let Some(rights) = rights(&method) else {
-        return refuse(refused::unknown(&method));
+        return refuse(status::unknown(&method));
     };
-    match Caller::new(&context, request.headers(), rights) {
+    match GrpcCaller::new(&context, request.headers(), rights) {
         Ok(caller) => {
             let mut follow = match method.as_str() {
                 "WaitForInstanceStart" | "WaitForInstanceCompletion" | "CallEntity" => {
@@ -43,7 +43,7 @@ async fn handle(
             };
             tokio::select! {
                 answer = answer(&method, Arc::new(caller), request) => answer,
-                why = ended(&mut follow) => refuse(refused::denied(&why)),
+                why = ended(&mut follow) => refuse(status::denied(&why)),
             }
         }
         Err(status) => {
@@ -103,7 +103,7 @@ fn rights(method: &str) -> Option<&'static [Right]> {
 /// Handles a unary method with a function of the caller and the message.
 macro_rules! by {
     ($caller:ident, $request:ident, $answer:path) => {
-        one($request, move |message| {
+        unary($request, move |message| {
             let caller = Arc::clone(&$caller);
             Box::pin(async move { $answer(&caller, message).await })
         })
@@ -113,19 +113,19 @@ macro_rules! by {
 /// Handles a streaming method; the stream ends when the caller's pass is revoked.
 macro_rules! streamed {
     ($caller:ident, $request:ident, $answer:path, $kind:literal) => {
-        many($request, move |message| {
+        server_streaming($request, move |message| {
             let caller = Arc::clone(&$caller);
             Box::pin(async move {
                 let messages = $answer(&caller, message).await?;
                 let mut follow = caller.follow($kind);
-                let end = async move { refused::denied(&ended(&mut follow).await) };
+                let end = async move { status::denied(&ended(&mut follow).await) };
                 Ok(until(messages, end))
             })
         })
     };
 }
 
-fn answer(method: &str, caller: Arc<Caller>, request: Request) -> Answered {
+fn answer(method: &str, caller: Arc<GrpcCaller>, request: Request) -> GrpcResponseFuture {
     match method {
         "Hello" => by!(caller, request, workers::hello),
         "GetWorkItems" => {
@@ -165,7 +165,7 @@ fn answer(method: &str, caller: Arc<Caller>, request: Request) -> Answered {
         "QueryEntities" => by!(caller, request, entities::query),
         "CleanEntityStorage" => by!(caller, request, entities::clean),
         other => {
-            let refused = refuse(refused::unknown(other));
+            let refused = refuse(status::unknown(other));
             Box::pin(std::future::ready(refused))
         }
     }

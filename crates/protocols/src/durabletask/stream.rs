@@ -9,23 +9,23 @@ use std::sync::Arc;
 use futures_util::stream;
 use prost::Message;
 use steadfast_core::limits;
-use steadfast_durable::{Item, TaskHub, Work, Worker};
+use steadfast_durable::{TaskHub, WorkDelivery, WorkPayload, WorkerStream};
 use steadfast_wire::durabletask as wire;
 use steadfast_wire::durabletask::work_item_request::Request;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tonic::Status;
 
-use super::context::{Caller, Context};
-use super::convert::{can, item_sent, terms};
-use super::fit::{Fit, Refusal, fit, instance, is_fetchable};
-use super::refused::leaving;
-use crate::grpc::Messages;
+use super::context::{Context, GrpcCaller};
+use super::convert::{can, encode_item, terms};
+use super::fit::{Fit, OversizedItem, fit, instance, is_fetchable};
+use super::status::leaving;
+use crate::grpc::GrpcStream;
 
 /// Opens a work stream.
 pub(super) async fn get_work_items(
-    caller: &Caller,
+    caller: &GrpcCaller,
     mut request: wire::GetWorkItemsRequest,
-) -> Result<Messages<wire::WorkItem>, Status> {
+) -> Result<GrpcStream<wire::WorkItem>, Status> {
     if caller.context.leaving.is_cancelled() {
         return Err(leaving());
     }
@@ -36,14 +36,14 @@ pub(super) async fn get_work_items(
     let name = named.into_iter().find(|name| !name.is_empty());
     let can_fetch = can(&request, wire::WorkerCapability::HistoryStreaming);
     let terms = terms(name.unwrap_or_default(), request);
-    let open = Open::new(caller, terms, can_fetch);
-    Ok(Box::pin(stream::unfold(open, Open::next)))
+    let open = WorkItemStream::new(caller, terms, can_fetch);
+    Ok(Box::pin(stream::unfold(open, WorkItemStream::next)))
 }
 
 /// An open work stream.
-struct Open {
+struct WorkItemStream {
     context: Arc<Context>,
-    worker: Worker,
+    worker: WorkerStream,
     /// Whether the worker fetches long histories itself.
     can_fetch: bool,
     /// Whether it requests a history only after it lost its cached one.
@@ -55,13 +55,13 @@ struct Open {
     _open: TaskTrackerToken,
 }
 
-impl Open {
-    fn new(caller: &Caller, terms: steadfast_durable::Terms, can_fetch: bool) -> Self {
+impl WorkItemStream {
+    fn new(caller: &GrpcCaller, terms: steadfast_durable::WorkerOptions, can_fetch: bool) -> Self {
         let context = Arc::clone(&caller.context);
         Self {
             _open: context.counts.open().token(),
             context,
-            is_mindful: terms.is_mindful,
+            is_mindful: terms.caches_instances,
             worker: caller.hub.worker(terms),
             hub: caller.hub.clone(),
             message_bytes: caller.message_bytes,
@@ -91,11 +91,12 @@ impl Open {
 
     /// The message for an item; `None` if it is not sent. A message over the worker's
     /// limit would end its stream repeatedly, with all its other work items.
-    async fn written(&self, item: &Item) -> Option<wire::WorkItem> {
+    async fn written(&self, item: &WorkDelivery) -> Option<wire::WorkItem> {
         let mut message = self.shortest(item);
-        let fit = match is_fetchable(item, &message, self.message_bytes) {
-            true => fit(&mut message, self.message_bytes),
-            false => Fit::Nothing { count: usize::MAX },
+        let fit = if is_fetchable(item, &message, self.message_bytes) {
+            fit(&mut message, self.message_bytes)
+        } else {
+            Fit::Nothing { count: usize::MAX }
         };
         match fit {
             Fit::Whole => {}
@@ -113,14 +114,14 @@ impl Open {
                 }
             }
             Fit::Nothing { count } => {
-                let refusal = Refusal::new(self.hub.clone(), item, count, self.message_bytes);
+                let refusal = OversizedItem::new(self.hub.clone(), item, count, self.message_bytes);
                 // In the background: it must not delay other items of this worker.
-                tokio::spawn(refusal.bring());
+                tokio::spawn(refusal.submit_failure());
                 return None;
             }
         }
         let bytes = message.encoded_len();
-        if let Work::Turn(turn) = &item.work
+        if let WorkPayload::Turn(turn) = &item.work
             && bytes > limits::LONG_TURN_BYTES
             && self.message_bytes <= limits::WORKER_MESSAGE_BYTES
         {
@@ -133,19 +134,20 @@ impl Open {
 
     /// Encodes an item. The history is left for the worker to fetch if the worker supports
     /// that and the history is long or exceeds the message.
-    fn shortest(&self, item: &Item) -> wire::WorkItem {
+    fn shortest(&self, item: &WorkDelivery) -> wire::WorkItem {
         let now = self.context.clock.now();
-        let Work::Turn(turn) = &item.work else {
-            return item_sent(item, now, false);
+        let WorkPayload::Turn(turn) = &item.work else {
+            return encode_item(item, now, false);
         };
         // Other workers that request the whole history expect it in the item.
         let may_fetch = self.can_fetch && (self.is_mindful || !turn.is_whole);
         let is_long = turn.past_bytes > limits::STREAMED_HISTORY_BYTES;
-        let message = item_sent(item, now, may_fetch && is_long);
+        let message = encode_item(item, now, may_fetch && is_long);
         let is_short = is_long || message.encoded_len() <= self.message_bytes;
-        match may_fetch && !is_short && !turn.past.is_empty() {
-            true => item_sent(item, now, true),
-            false => message,
+        if may_fetch && !is_short && !turn.past.is_empty() {
+            encode_item(item, now, true)
+        } else {
+            message
         }
     }
 }

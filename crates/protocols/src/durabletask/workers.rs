@@ -5,28 +5,30 @@
 
 use futures_util::future::join_all;
 use steadfast_core::limits;
-use steadfast_durable::{Action, Deed, Error, Failure, Status as State, TurnResult};
+use steadfast_durable::{
+    ActionKind, Error, FailureDetails, InstanceStatus as State, TurnAction, TurnResult,
+};
 use steadfast_wire::durabletask as wire;
 use steadfast_wire::durabletask::completed_task::Result as Completed;
 use tonic::Status;
 
-use super::context::Caller;
-use super::convert::{Malformed, action, batch_result, failure_taken, span, token_taken};
-use super::refused::{malformed, refused};
+use super::context::GrpcCaller;
+use super::convert::{ConvertError, action, batch_result, decode_failure, decode_token, span};
+use super::status::{malformed, refused};
 
-type Answer<T> = Result<T, Status>;
+type Outcome<T> = Result<T, Status>;
 
 /// The id of a completion action that the server has added.
 const OWN_ACTION: i32 = -1;
 
-pub(super) async fn hello(_: &Caller, _: wire::Empty) -> Answer<wire::Empty> {
+pub(super) async fn hello(_: &GrpcCaller, _: wire::Empty) -> Outcome<wire::Empty> {
     Ok(wire::Empty {})
 }
 
 pub(super) async fn complete_turn(
-    caller: &Caller,
+    caller: &GrpcCaller,
     response: wire::OrchestratorResponse,
-) -> Answer<wire::Empty> {
+) -> Outcome<wire::Empty> {
     let (token, instance) = (
         response.completion_token.clone(),
         response.instance_id.clone(),
@@ -54,7 +56,7 @@ fn turn_result(response: wire::OrchestratorResponse) -> TurnResult {
     let needs_history = response.requires_history;
     let span = response.orchestration_trace_context.map(span);
     let actions = response.actions.into_iter().map(action);
-    let actions = actions.collect::<Result<Vec<_>, Malformed>>();
+    let actions = actions.collect::<Result<Vec<_>, ConvertError>>();
     let actions =
         actions.and_then(|actions| Ok((actions, response.custom_status, span.transpose()?)));
     let (actions, custom_status, span) =
@@ -68,22 +70,22 @@ fn turn_result(response: wire::OrchestratorResponse) -> TurnResult {
     }
 }
 
-fn failed(why: Malformed) -> Action {
-    Action {
+fn failed(why: ConvertError) -> TurnAction {
+    TurnAction {
         id: OWN_ACTION,
-        deed: Deed::Complete {
+        kind: ActionKind::Complete {
             status: State::Failed,
             result: None,
-            failure: Some(Failure::lasting("InvalidAction", why.0)),
+            failure: Some(FailureDetails::lasting("InvalidAction", why.0)),
         },
     }
 }
 
 pub(super) async fn complete_activity(
-    caller: &Caller,
+    caller: &GrpcCaller,
     response: wire::ActivityResponse,
-) -> Answer<wire::Empty> {
-    let result = match response.failure_details.map(failure_taken) {
+) -> Outcome<wire::Empty> {
+    let result = match response.failure_details.map(decode_failure) {
         Some(failure) => Err(failure),
         // The engine fails one that is too large.
         None => Ok(response.result),
@@ -96,11 +98,11 @@ pub(super) async fn complete_activity(
 }
 
 pub(super) async fn complete_batch(
-    caller: &Caller,
+    caller: &GrpcCaller,
     result: wire::EntityBatchResult,
-) -> Answer<wire::Empty> {
+) -> Outcome<wire::Empty> {
     let token = result.completion_token.clone();
-    let (token, entity) = token_taken(&token);
+    let (token, entity) = decode_token(&token);
     let done = caller
         .hub
         .complete_batch(token, entity, batch_result(result));
@@ -109,9 +111,9 @@ pub(super) async fn complete_batch(
 
 /// Steadfast's own method: several results, each accepted or refused by itself.
 pub(super) async fn complete_many(
-    caller: &Caller,
+    caller: &GrpcCaller,
     request: wire::CompleteTasksRequest,
-) -> Answer<wire::CompleteTasksResponse> {
+) -> Outcome<wire::CompleteTasksResponse> {
     if request.tasks.len() > limits::RESULTS_AT_ONCE {
         let most = limits::RESULTS_AT_ONCE;
         return Err(malformed(format_args!("more than {most} results at once")));
@@ -124,7 +126,7 @@ pub(super) async fn complete_many(
             None => Err(malformed("a result is missing")),
         };
         let status = answer.err().unwrap_or_else(|| Status::ok(""));
-        wire::TaskAnswer {
+        wire::CompletedTaskStatus {
             code: status.code().into(),
             message: status.message().to_owned(),
         }
@@ -134,12 +136,15 @@ pub(super) async fn complete_many(
     })
 }
 
-pub(super) async fn abandon(caller: &Caller, request: wire::AbandonRequest) -> Answer<wire::Empty> {
-    let (token, _) = token_taken(&request.completion_token);
+pub(super) async fn abandon(
+    caller: &GrpcCaller,
+    request: wire::AbandonRequest,
+) -> Outcome<wire::Empty> {
+    let (token, _) = decode_token(&request.completion_token);
     taken(caller, caller.hub.abandon(token).await)
 }
 
-fn taken(caller: &Caller, taken: Result<bool, Error>) -> Answer<wire::Empty> {
+fn taken(caller: &GrpcCaller, taken: Result<bool, Error>) -> Outcome<wire::Empty> {
     let is_fresh = taken.map_err(|error| refused(&error))?;
     if !is_fresh {
         caller.context.counts.add_stale();

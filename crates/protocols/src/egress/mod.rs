@@ -1,7 +1,7 @@
 //! Which addresses the server may call.
 
+mod network_kind;
 mod policy;
-mod reach;
 mod rule;
 
 pub use policy::EgressPolicy;

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use reqwest::Url;
 
-use super::reach::{Reach, meanings, reach};
+use super::network_kind::{NetworkKind, meanings, network_kind};
 use super::rule::EgressRule;
 
 /// The code of a refused call.
@@ -57,13 +57,13 @@ impl EgressPolicy {
         if self.deny.iter().any(EgressRule::is_all) {
             return closed("the setting jobs.deny closes all that jobs.allow does not name");
         }
-        match reach(to.ip()) {
-            Reach::Public => Ok(()),
-            Reach::Private if self.is_private_open => Ok(()),
-            Reach::Private => closed(
+        match network_kind(to.ip()) {
+            NetworkKind::Public => Ok(()),
+            NetworkKind::Private if self.is_private_open => Ok(()),
+            NetworkKind::Private => closed(
                 "private networks and loopback are closed unless the setting jobs.allow names them",
             ),
-            Reach::Reserved => closed(
+            NetworkKind::Reserved => closed(
                 "metadata services are closed unless the setting jobs.allow names the single \
                  address, link-local and group addresses unless it names their network",
             ),

@@ -4,22 +4,22 @@ use std::net::IpAddr;
 use std::num::NonZeroU16;
 use std::str::FromStr;
 
-use super::reach::{Reach, is_metadata, is_reserved, reach};
-use crate::network::Network;
+use super::network_kind::{NetworkKind, is_metadata, is_reserved, network_kind};
+use crate::network::IpNetwork;
 
 /// Addresses, at all ports or at one: `10.0.0.0/8`, `10.1.2.3:8443`, `[fd00::/8]:443`,
 /// `private`, `*:25`, `*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EgressRule {
-    hosts: Hosts,
+    hosts: RuleHosts,
     port: Option<NonZeroU16>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Hosts {
+enum RuleHosts {
     All,
     Private,
-    Network(Network),
+    Network(IpNetwork),
 }
 
 impl FromStr for EgressRule {
@@ -49,9 +49,9 @@ impl FromStr for EgressRule {
         };
         let port = port.map(str::parse).transpose().map_err(|_| bad())?;
         let hosts = match hosts {
-            "*" => Hosts::All,
-            "private" => Hosts::Private,
-            network => Hosts::Network(network.parse().map_err(|_| bad())?),
+            "*" => RuleHosts::All,
+            "private" => RuleHosts::Private,
+            network => RuleHosts::Network(network.parse().map_err(|_| bad())?),
         };
         Ok(Self { hosts, port })
     }
@@ -60,7 +60,7 @@ impl FromStr for EgressRule {
 impl EgressRule {
     /// Whether it is `*`, every address at every port.
     pub(super) fn is_all(&self) -> bool {
-        self.hosts == Hosts::All && self.port.is_none()
+        self.hosts == RuleHosts::All && self.port.is_none()
     }
 
     /// Whether it opens an address at a port. A metadata service needs an entry with exactly
@@ -69,10 +69,10 @@ impl EgressRule {
     pub(super) fn opens(&self, address: IpAddr, port: u16) -> bool {
         self.holds(address, port)
             && match self.hosts {
-                _ if reach(address) != Reach::Reserved => true,
-                Hosts::All | Hosts::Private => false,
-                Hosts::Network(network) if is_metadata(address) => network.is_single(),
-                Hosts::Network(network) => network.is_single() || is_reserved(&network),
+                _ if network_kind(address) != NetworkKind::Reserved => true,
+                RuleHosts::All | RuleHosts::Private => false,
+                RuleHosts::Network(network) if is_metadata(address) => network.is_single(),
+                RuleHosts::Network(network) => network.is_single() || is_reserved(&network),
             }
     }
 
@@ -80,9 +80,9 @@ impl EgressRule {
     pub(super) fn holds(&self, address: IpAddr, port: u16) -> bool {
         let is_port = self.port.is_none_or(|own| own.get() == port);
         let is_host = match self.hosts {
-            Hosts::All => true,
-            Hosts::Private => reach(address) == Reach::Private,
-            Hosts::Network(network) => network.holds(address),
+            RuleHosts::All => true,
+            RuleHosts::Private => network_kind(address) == NetworkKind::Private,
+            RuleHosts::Network(network) => network.holds(address),
         };
         is_port && is_host
     }

@@ -24,9 +24,9 @@ use parking_lot::Mutex;
 use steadfast_core::limits;
 use tokio::time::{Instant, Sleep};
 
-use super::forwarded::Client;
-use super::room::{Held, Room, Sender};
-use crate::access::Prover;
+use super::body_pool::{BodyPool, BodyReservation, BodySender};
+use super::forwarded::ForwardedClient;
+use crate::access::RequestKey;
 use crate::listen::network;
 
 /// `Retry-After` when there is no room for a body, in seconds.
@@ -34,11 +34,11 @@ pub(crate) const RETRY_SECONDS: &str = "1";
 
 /// The memory budget for the bodies of all requests of a node.
 #[derive(Clone, Debug)]
-pub struct Bodies(Arc<Room>);
+pub struct BodyBudget(Arc<BodyPool>);
 
 /// Why a body was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unread {
+pub(crate) enum BodyError {
     TooLarge,
     TooSlow,
     /// The bodies of other requests leave no room for it.
@@ -48,17 +48,17 @@ pub(crate) enum Unread {
 
 /// The part of the budget that a request holds.
 #[derive(Clone)]
-struct Charge {
-    room: Arc<Room>,
-    prover: Prover,
+struct BodyCharge {
+    room: Arc<BodyPool>,
+    prover: RequestKey,
     address: Option<IpAddr>,
-    held: Arc<Mutex<Option<Held>>>,
+    held: Arc<Mutex<Option<BodyReservation>>>,
 }
 
 /// The chunks of a body, charged and in time.
-pub(crate) struct Chunks {
+pub(crate) struct BodyChunks {
     source: BodyDataStream,
-    charge: Option<Charge>,
+    charge: Option<BodyCharge>,
     began: Instant,
     deadline: Pin<Box<Sleep>>,
     read: usize,
@@ -66,19 +66,19 @@ pub(crate) struct Chunks {
     most: usize,
 }
 
-impl Bodies {
+impl BodyBudget {
     /// The whole budget.
     pub fn new() -> Self {
-        Self(Arc::new(Room::new(limits::BODIES_BYTES)))
+        Self(Arc::new(BodyPool::new(limits::BODIES_BYTES)))
     }
 
     /// Charges the bodies of these routes to this budget instead of any other.
-    pub fn around(self, routes: Router) -> Router {
+    pub fn wrap(self, routes: Router) -> Router {
         routes.layer(middleware::from_fn_with_state(self, account))
     }
 }
 
-impl Default for Bodies {
+impl Default for BodyBudget {
     fn default() -> Self {
         Self::new()
     }
@@ -86,13 +86,13 @@ impl Default for Bodies {
 
 /// Adds a charge to a request, which lasts until it is answered.
 pub(super) async fn account(
-    State(bodies): State<Bodies>,
+    State(bodies): State<BodyBudget>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    let client = request.extensions().get::<Client>();
-    let prover = Prover::default();
-    let charge = Charge {
+    let client = request.extensions().get::<ForwardedClient>();
+    let prover = RequestKey::default();
+    let charge = BodyCharge {
         room: bodies.0,
         prover: prover.clone(),
         address: client.map(|client| network(client.address)),
@@ -104,25 +104,25 @@ pub(super) async fn account(
     response
 }
 
-impl Charge {
+impl BodyCharge {
     /// Reserves room for received bytes: more than they need, so that a body waits a few
     /// times only, but not more than all of it will need. Announced bytes reserve nothing.
-    async fn reserve(&self, bytes: usize, most: usize) -> Result<(), Unread> {
+    async fn reserve(&self, bytes: usize, most: usize) -> Result<(), BodyError> {
         let needed = bytes.saturating_sub(limits::BODY_FREE_BYTES);
-        let reserved = self.held.lock().as_ref().map_or(0, Held::bytes);
+        let reserved = self.held.lock().as_ref().map_or(0, BodyReservation::bytes);
         if needed <= reserved {
             return Ok(());
         }
         let least = needed - reserved;
         let due = least.max(reserved).max(limits::BODY_STEP_BYTES);
         let due = due.min(most.saturating_sub(reserved)).max(least);
-        let sender = Sender {
+        let sender = BodySender {
             key: self.prover.name().map(str::to_owned),
             address: self.address,
         };
         let waiting = self.room.take(&sender, reserved, least, due);
         let Ok(more) = tokio::time::timeout(limits::BODY_WAIT, waiting).await else {
-            return Err(Unread::Busy);
+            return Err(BodyError::Busy);
         };
         let mut held = self.held.lock();
         match &mut *held {
@@ -137,7 +137,7 @@ impl Charge {
     }
 }
 
-impl Chunks {
+impl BodyChunks {
     /// The body of a request with these extensions. Without the middleware around its route
     /// nothing is charged.
     pub(crate) fn new(extensions: &Extensions, body: Body) -> Self {
@@ -160,13 +160,13 @@ impl Chunks {
     }
 
     /// The next chunk, already charged.
-    pub(crate) async fn next(&mut self) -> Option<Result<Bytes, Unread>> {
+    pub(crate) async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
         let chunk = match self.receive().await? {
             Ok(chunk) => chunk,
             Err(unread) => return Some(Err(unread)),
         };
         if self.read > self.most {
-            return Some(Err(Unread::TooLarge));
+            return Some(Err(BodyError::TooLarge));
         }
         match self.reserve().await {
             Ok(()) => Some(Ok(chunk)),
@@ -174,7 +174,7 @@ impl Chunks {
         }
     }
 
-    async fn reserve(&mut self) -> Result<(), Unread> {
+    async fn reserve(&mut self) -> Result<(), BodyError> {
         match &self.charge {
             Some(charge) => charge.reserve(self.read, self.most).await,
             None => Ok(()),
@@ -182,14 +182,14 @@ impl Chunks {
     }
 
     /// The next chunk. Received bytes extend the deadline of the following ones.
-    async fn receive(&mut self) -> Option<Result<Bytes, Unread>> {
+    async fn receive(&mut self) -> Option<Result<Bytes, BodyError>> {
         let chunk = tokio::select! {
             biased;
             chunk = self.source.next() => chunk?,
-            () = &mut self.deadline => return Some(Err(Unread::TooSlow)),
+            () = &mut self.deadline => return Some(Err(BodyError::TooSlow)),
         };
         let Ok(chunk) = chunk else {
-            return Some(Err(Unread::Broken));
+            return Some(Err(BodyError::Broken));
         };
         self.read += chunk.len();
         let earned = Duration::from_secs((self.read / limits::BODY_RATE_BYTES) as u64);
@@ -217,15 +217,15 @@ pub(crate) async fn read(
     extensions: &Extensions,
     body: Body,
     most: usize,
-) -> Result<Bytes, Unread> {
+) -> Result<Bytes, BodyError> {
     let declared = body.size_hint().lower();
     if declared > (most + limits::BODY_REST_BYTES) as u64 {
-        return Err(Unread::TooLarge);
+        return Err(BodyError::TooLarge);
     }
-    let mut chunks = Chunks::new(extensions, body);
+    let mut chunks = BodyChunks::new(extensions, body);
     if declared > most as u64 {
         chunks.discard(most).await;
-        return Err(Unread::TooLarge);
+        return Err(BodyError::TooLarge);
     }
     let mut first = Bytes::new();
     let mut whole = BytesMut::new();
@@ -234,7 +234,7 @@ pub(crate) async fn read(
         if chunks.read > most {
             drop((first, whole, chunk));
             chunks.discard(most).await;
-            return Err(Unread::TooLarge);
+            return Err(BodyError::TooLarge);
         }
         match (first.is_empty(), whole.is_empty()) {
             (true, true) => first = chunk,
@@ -246,9 +246,10 @@ pub(crate) async fn read(
             }
         }
     }
-    match whole.is_empty() {
-        true => Ok(first),
-        false => Ok(whole.freeze()),
+    if whole.is_empty() {
+        Ok(first)
+    } else {
+        Ok(whole.freeze())
     }
 }
 
@@ -266,7 +267,7 @@ mod tests {
         Body::from_stream(stream::iter(vec![piece; count]))
     }
 
-    async fn length(body: Body) -> Result<usize, Unread> {
+    async fn length(body: Body) -> Result<usize, BodyError> {
         let whole = read(&Extensions::new(), body, 100).await;
         whole.map(|whole| whole.len())
     }
@@ -276,10 +277,10 @@ mod tests {
         assert_eq!(length(Body::from(vec![7; 100])).await, Ok(100));
         assert_eq!(
             length(Body::from(vec![7; 101])).await,
-            Err(Unread::TooLarge)
+            Err(BodyError::TooLarge)
         );
         assert_eq!(length(pieces(10)).await, Ok(100));
-        assert_eq!(length(pieces(11)).await, Err(Unread::TooLarge));
+        assert_eq!(length(pieces(11)).await, Err(BodyError::TooLarge));
     }
 
     #[tokio::test(start_paused = true)]
@@ -287,6 +288,6 @@ mod tests {
         let body = pieces(3).into_data_stream().chain(stream::pending());
         let body = length(Body::from_stream(body));
         let read = tokio::time::timeout(2 * limits::BODY_TIME, body).await;
-        assert_eq!(read.expect("an end"), Err(Unread::TooSlow));
+        assert_eq!(read.expect("an end"), Err(BodyError::TooSlow));
     }
 }

@@ -28,9 +28,9 @@ pub struct Cors {
 
 /// How a page may call the server.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Allowed {
+enum CorsMode {
     /// Without credentials.
-    Anybody,
+    WithoutCredentials,
     ByName,
 }
 
@@ -62,7 +62,7 @@ impl Cors {
         self.allowed(origin).is_some()
     }
 
-    fn allowed(&self, origin: &str) -> Option<Allowed> {
+    fn allowed(&self, origin: &str) -> Option<CorsMode> {
         let mut origins = self.origins.iter();
         let is_named = origins.any(|own| own.eq_ignore_ascii_case(origin));
         let is_near = || {
@@ -70,10 +70,10 @@ impl Cors {
             authority.is_some_and(|(authority, _)| is_loopback(authority.host()))
         };
         if is_named && origin != "*" || self.has_loopback && is_near() {
-            return Some(Allowed::ByName);
+            return Some(CorsMode::ByName);
         }
         let is_open = self.origins.iter().any(|own| own == "*");
-        is_open.then_some(Allowed::Anybody)
+        is_open.then_some(CorsMode::WithoutCredentials)
     }
 }
 
@@ -88,12 +88,13 @@ pub(super) async fn apply(State(cors): State<Arc<Cors>>, request: Request, next:
     let asked = request.headers();
     let is_question =
         request.method() == Method::OPTIONS && asked.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
-    let mut response = match is_question {
-        true => preflight(asked),
-        false => next.run(request).await,
+    let mut response = if is_question {
+        preflight(asked)
+    } else {
+        next.run(request).await
     };
     let headers = response.headers_mut();
-    if allowed == Allowed::Anybody {
+    if allowed == CorsMode::WithoutCredentials {
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     } else {
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);

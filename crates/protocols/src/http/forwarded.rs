@@ -12,16 +12,16 @@ use axum::http::HeaderMap;
 use axum::middleware::Next;
 use axum::response::Response;
 
-use crate::access::Asker;
-use crate::network::Network;
+use crate::access::AuditClient;
+use crate::network::IpNetwork;
 
 /// The peer address of the connection.
 #[derive(Clone, Copy)]
-pub(super) struct Peer(pub(super) SocketAddr);
+pub(super) struct PeerAddress(pub(super) SocketAddr);
 
 /// The client of a request, and how it reached the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Client {
+pub struct ForwardedClient {
     pub address: IpAddr,
     /// The scheme of the client's request, as a trusted proxy reports it.
     pub scheme: Option<String>,
@@ -31,9 +31,9 @@ pub struct Client {
 
 /// Networks of trusted proxies.
 #[derive(Clone, Debug, Default)]
-pub struct Proxies(Vec<Network>);
+pub struct TrustedProxies(Vec<IpNetwork>);
 
-impl Proxies {
+impl TrustedProxies {
     /// Trusts these addresses and networks.
     pub fn new<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         let networks = texts
@@ -48,9 +48,9 @@ impl Proxies {
         self.0.iter().any(|network| network.holds(address))
     }
 
-    fn client(&self, peer: IpAddr, headers: &HeaderMap) -> Client {
+    fn client(&self, peer: IpAddr, headers: &HeaderMap) -> ForwardedClient {
         if !self.trusts(peer) {
-            return Client {
+            return ForwardedClient {
                 address: peer,
                 scheme: None,
                 host: None,
@@ -72,7 +72,7 @@ impl Proxies {
                 break;
             }
         }
-        Client {
+        ForwardedClient {
             address,
             scheme: text("x-forwarded-proto"),
             host: text("x-forwarded-host"),
@@ -80,13 +80,13 @@ impl Proxies {
     }
 }
 
-/// Adds a [`Client`] to the request, and removes untrusted headers.
+/// Adds a [`ForwardedClient`] to the request, and removes untrusted headers.
 pub(super) async fn apply(
-    State(proxies): State<Arc<Proxies>>,
+    State(proxies): State<Arc<TrustedProxies>>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    if let Some(Peer(peer)) = request.extensions().get::<Peer>().copied() {
+    if let Some(PeerAddress(peer)) = request.extensions().get::<PeerAddress>().copied() {
         let client = proxies.client(peer.ip().to_canonical(), request.headers());
         let headers = request.headers_mut();
         for name in [
@@ -97,7 +97,7 @@ pub(super) async fn apply(
         ] {
             headers.remove(name);
         }
-        let asker = Asker::at(client.address);
+        let asker = AuditClient::at(client.address);
         request.extensions_mut().insert(client);
         return asker.scope(next.run(request)).await;
     }
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     fn client(proxies: &[&str], peer: &str, hops: &str) -> String {
-        let proxies = Proxies::new(proxies.iter().copied()).unwrap();
+        let proxies = TrustedProxies::new(proxies.iter().copied()).unwrap();
         let mut headers = HeaderMap::new();
         headers.insert("x-forwarded-for", hops.parse().unwrap());
         let client = proxies.client(peer.parse().unwrap(), &headers);
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_line_that_a_client_has_brought_does_not_hide_the_one_of_the_proxy() {
-        let proxies = Proxies::new(["10.0.0.0/8"]).unwrap();
+        let proxies = TrustedProxies::new(["10.0.0.0/8"]).unwrap();
         let mut headers = HeaderMap::new();
         for line in ["6.6.6.6", "1.2.3.4, 10.0.0.2"] {
             headers.append("x-forwarded-for", line.parse().unwrap());
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(client(&["::1"], "::1", "2001:db8::7"), "2001:db8::7");
         assert_eq!(client(&["0.0.0.0/0"], "9.9.9.9", "1.2.3.4"), "1.2.3.4");
         for text in ["10.0.0.0/33", "host", "10.0.0.0/x", ""] {
-            assert!(Proxies::new([text]).is_err(), "{text}");
+            assert!(TrustedProxies::new([text]).is_err(), "{text}");
         }
     }
 }

@@ -21,23 +21,23 @@ pub enum State {
 
 /// The result of one health check.
 #[derive(Clone, Debug)]
-pub struct Check {
+pub struct HealthCheck {
     pub name: &'static str,
     /// Why the check fails; `None` if it passes.
     pub ailment: Option<String>,
 }
 
-type Checks = Box<dyn Fn() -> Vec<Check> + Send + Sync>;
+type Checks = Box<dyn Fn() -> Vec<HealthCheck> + Send + Sync>;
 
 /// The health of the node, served by HTTP.
-pub struct Health {
+pub struct NodeHealth {
     state: AtomicU8,
     checks: Checks,
 }
 
-impl Health {
+impl NodeHealth {
     /// A node that is starting.
-    pub fn new(checks: impl Fn() -> Vec<Check> + Send + Sync + 'static) -> Self {
+    pub fn new(checks: impl Fn() -> Vec<HealthCheck> + Send + Sync + 'static) -> Self {
         Self {
             state: AtomicU8::new(State::Starting as u8),
             checks: Box::new(checks),
@@ -87,9 +87,10 @@ impl Health {
             .iter()
             .map(|check| json!({"name": check.name, "ok": check.ailment.is_none(), "ailment": check.ailment}))
             .collect();
-        let status = match is_well {
-            true => StatusCode::OK,
-            false => StatusCode::SERVICE_UNAVAILABLE,
+        let status = if is_well {
+            StatusCode::OK
+        } else {
+            StatusCode::SERVICE_UNAVAILABLE
         };
         (
             status,

@@ -19,11 +19,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::digest;
 
-use super::forwarded::Client;
+use super::forwarded::ForwardedClient;
 use crate::connection_string::ConnectionString;
 
 /// The content of the page.
-pub struct Page {
+pub struct LandingPage {
     /// The ports of the server: name and address.
     pub addresses: Vec<(String, String)>,
     /// Connection strings, in development only.
@@ -34,7 +34,7 @@ pub struct Page {
 pub struct Landing {
     scheme: &'static str,
     /// Evaluated for each request: ports open one after the other.
-    page: Box<dyn Fn() -> Page + Send + Sync>,
+    page: Box<dyn Fn() -> LandingPage + Send + Sync>,
     policy: String,
 }
 
@@ -73,7 +73,10 @@ const COMMANDS: [(&str, &str); 7] = [
 
 impl Landing {
     /// The page of a server whose HTTP port has this scheme.
-    pub fn new(scheme: &'static str, page: impl Fn() -> Page + Send + Sync + 'static) -> Self {
+    pub fn new(
+        scheme: &'static str,
+        page: impl Fn() -> LandingPage + Send + Sync + 'static,
+    ) -> Self {
         let style = digest::digest(&digest::SHA256, STYLE.as_bytes());
         let style = STANDARD.encode(style);
         Self {
@@ -89,7 +92,9 @@ impl Landing {
     /// `/`, which needs no key.
     pub fn routes(self) -> Router {
         let own = Arc::new(self);
-        let page = async move |uri: Uri, headers: HeaderMap, client: Option<Extension<Client>>| {
+        let page = async move |uri: Uri,
+                               headers: HeaderMap,
+                               client: Option<Extension<ForwardedClient>>| {
             let client = client.map(|Extension(client)| client);
             let reached = reached(own.scheme, &uri, &headers, client.as_ref());
             own.answer(&reached)
@@ -109,7 +114,7 @@ impl Landing {
     }
 }
 
-impl Page {
+impl LandingPage {
     /// The page for a client that reached the server by this address.
     fn html(&self, reached: &str) -> String {
         let version = env!("CARGO_PKG_VERSION");
@@ -138,9 +143,10 @@ impl Page {
         let rows = self.addresses.iter().map(|(name, url)| {
             let known = SPOKEN.iter().find(|(known, _)| known == name);
             let spoken = escaped(known.map_or("", |(_, spoken)| spoken));
-            let spoken = match is_shown {
-                true => format!("<code>{}</code><br>{spoken}", escaped(url)),
-                false => spoken,
+            let spoken = if is_shown {
+                format!("<code>{}</code><br>{spoken}", escaped(url))
+            } else {
+                spoken
             };
             (escaped(name), spoken)
         });
@@ -193,7 +199,12 @@ fn code(text: &str) -> String {
 
 /// The address by which a client reached the server. Anything but a plain host is not
 /// repeated.
-fn reached(scheme: &str, uri: &Uri, headers: &HeaderMap, client: Option<&Client>) -> String {
+fn reached(
+    scheme: &str,
+    uri: &Uri,
+    headers: &HeaderMap,
+    client: Option<&ForwardedClient>,
+) -> String {
     let forwarded = client.and_then(|client| client.scheme.as_deref());
     let scheme = match forwarded {
         Some("http") => "http",
@@ -242,7 +253,7 @@ mod tests {
         ];
         let addresses = addresses.map(|(name, url)| (name.to_owned(), url.to_owned()));
         let addresses = addresses.to_vec();
-        Page { addresses, strings }.html("https://hub.example")
+        LandingPage { addresses, strings }.html("https://hub.example")
     }
 
     #[test]
@@ -283,7 +294,7 @@ mod tests {
         for other in ["", "a$(b)", "a;b", "<b>", "a@b", &"a".repeat(300)] {
             assert_eq!(reached(other), "https://HOST:PORT", "{other}");
         }
-        let client = Client {
+        let client = ForwardedClient {
             address: [10, 0, 0, 1].into(),
             scheme: Some("https".to_owned()),
             host: Some("proxy.example".to_owned()),

@@ -24,7 +24,7 @@ use steadfast_core::clock::Clock;
 
 /// A metric of another layer: name, help and value.
 #[derive(Clone, Debug)]
-pub enum Reading {
+pub enum MetricSample {
     /// A counter. The name gets `_total`.
     Counter(&'static str, &'static str, u64),
     /// A gauge.
@@ -36,43 +36,43 @@ pub enum Reading {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Answered {
+struct RequestLabels {
     status: u16,
 }
 
-type Source = Box<dyn Fn() -> Vec<Reading> + Send + Sync>;
+type MetricSource = Box<dyn Fn() -> Vec<MetricSample> + Send + Sync>;
 
 /// All metrics of a node.
-pub struct Registry {
+pub struct MetricRegistry {
     names: Mutex<Names>,
-    requests: Family<Answered, Counter>,
+    requests: Family<RequestLabels, Counter>,
     seconds: Histogram,
     clock: Arc<dyn Clock>,
 }
 
-struct Readings(Source);
+struct SampleCollector(MetricSource);
 
-impl fmt::Debug for Readings {
+impl fmt::Debug for SampleCollector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Readings")
     }
 }
 
-impl Collector for Readings {
+impl Collector for SampleCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         for reading in (self.0)() {
             match reading {
-                Reading::Counter(name, help, value) => {
+                MetricSample::Counter(name, help, value) => {
                     let metric = ConstCounter::new(value);
                     let kind = metric.metric_type();
                     metric.encode(encoder.encode_descriptor(name, help, None, kind)?)?;
                 }
-                Reading::Gauge(name, help, value) => {
+                MetricSample::Gauge(name, help, value) => {
                     let metric = ConstGauge::new(value);
                     let kind = metric.metric_type();
                     metric.encode(encoder.encode_descriptor(name, help, None, kind)?)?;
                 }
-                Reading::Counters(name, help, label, values) if !values.is_empty() => {
+                MetricSample::Counters(name, help, label, values) if !values.is_empty() => {
                     let kind = ConstCounter::new(0_u64).metric_type();
                     let mut family = encoder.encode_descriptor(name, help, None, kind)?;
                     for (of, value) in values {
@@ -80,7 +80,7 @@ impl Collector for Readings {
                         ConstCounter::new(value).encode(family.encode_family(&one)?)?;
                     }
                 }
-                Reading::Gauges(name, help, label, values) if !values.is_empty() => {
+                MetricSample::Gauges(name, help, label, values) if !values.is_empty() => {
                     let kind = ConstGauge::new(0.0).metric_type();
                     let mut family = encoder.encode_descriptor(name, help, None, kind)?;
                     for (of, value) in values {
@@ -88,14 +88,14 @@ impl Collector for Readings {
                         ConstGauge::new(value).encode(family.encode_family(&one)?)?;
                     }
                 }
-                Reading::Counters(..) | Reading::Gauges(..) => {}
+                MetricSample::Counters(..) | MetricSample::Gauges(..) => {}
             }
         }
         Ok(())
     }
 }
 
-impl Registry {
+impl MetricRegistry {
     /// A registry with the metrics of HTTP requests.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let requests = Family::default();
@@ -116,8 +116,8 @@ impl Registry {
     }
 
     /// Adds a source of samples.
-    pub fn read(&self, source: impl Fn() -> Vec<Reading> + Send + Sync + 'static) {
-        let readings = Readings(Box::new(source));
+    pub fn add_source(&self, source: impl Fn() -> Vec<MetricSample> + Send + Sync + 'static) {
+        let readings = SampleCollector(Box::new(source));
         self.names.lock().register_collector(Box::new(readings));
     }
 
@@ -137,7 +137,7 @@ impl Registry {
 
 /// Counts a request and measures its duration.
 pub(super) async fn measure(
-    State(registry): State<Arc<Registry>>,
+    State(registry): State<Arc<MetricRegistry>>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -145,7 +145,10 @@ pub(super) async fn measure(
     let response = next.run(request).await;
     let took = registry.clock.monotonic().saturating_sub(began);
     let status = response.status().as_u16();
-    registry.requests.get_or_create(&Answered { status }).inc();
+    registry
+        .requests
+        .get_or_create(&RequestLabels { status })
+        .inc();
     registry.seconds.observe(took.as_secs_f64());
     response
 }

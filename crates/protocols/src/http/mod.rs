@@ -1,29 +1,29 @@
 //! HTTP: connections and middleware of all routes.
 
-mod answer;
 mod body;
+mod body_pool;
 mod cors;
 mod forwarded;
 mod health;
 mod landing;
 mod metrics;
 mod origin;
+mod origin_check;
 mod problem;
-mod room;
+mod response;
 mod serve;
-mod shield;
 mod span;
-mod unread;
+mod tracked_body;
 
-pub use body::Bodies;
-pub(crate) use body::{Chunks, RETRY_SECONDS, Unread, read};
+pub use body::BodyBudget;
+pub(crate) use body::{BodyChunks, BodyError, RETRY_SECONDS, read};
 pub use cors::Cors;
-pub use forwarded::{Client, Proxies};
-pub use health::{Check, Health, State};
-pub use landing::{Landing, Page};
-pub use metrics::{Reading, Registry};
+pub use forwarded::{ForwardedClient, TrustedProxies};
+pub use health::{HealthCheck, NodeHealth, State};
+pub use landing::{Landing, LandingPage};
+pub use metrics::{MetricRegistry, MetricSample};
+pub use origin_check::KnownHosts;
 pub use problem::Problem;
 pub(crate) use problem::audited;
-pub use serve::{Frame, serve};
-pub use shield::Hosts;
+pub use serve::{Middleware, serve};
 pub use span::propagate;

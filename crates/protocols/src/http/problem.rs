@@ -19,8 +19,8 @@ use steadfast_core::limits;
 use steadfast_events::Error as EventError;
 use steadfast_partition::Error as PartitionError;
 
-use super::body::{RETRY_SECONDS, Unread};
-use crate::access::{Access, Denied};
+use super::body::{BodyError, RETRY_SECONDS};
+use crate::access::{AccessControl, AccessError};
 
 /// Why a request failed.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub struct Problem {
     code: Code,
     message: String,
     /// The denial that it reports.
-    denied: Option<Denied>,
+    denied: Option<AccessError>,
 }
 
 /// The request itself is wrong: it cannot be parsed, or its resource does not exist.
@@ -90,12 +90,12 @@ impl Problem {
     }
 
     /// A body with this maximum length was not read.
-    pub(crate) fn unread(why: Unread, most: usize) -> Self {
+    pub(crate) fn unread(why: BodyError, most: usize) -> Self {
         match why {
-            Unread::TooLarge => Self::too_large(most),
-            Unread::TooSlow => Self::too_slow(limits::BODY_TIME),
-            Unread::Busy => Self::no_room(),
-            Unread::Broken => Self::bad_request("the body has broken off"),
+            BodyError::TooLarge => Self::too_large(most),
+            BodyError::TooSlow => Self::too_slow(limits::BODY_TIME),
+            BodyError::Busy => Self::no_room(),
+            BodyError::Broken => Self::bad_request("the body has broken off"),
         }
     }
 
@@ -115,7 +115,7 @@ impl Problem {
     }
 
     /// The denial that it reports, if it is one.
-    pub(crate) fn denied(&self) -> Option<&Denied> {
+    pub(crate) fn denied(&self) -> Option<&AccessError> {
         self.denied.as_ref()
     }
 
@@ -164,8 +164,8 @@ impl fmt::Display for Problem {
     }
 }
 
-impl From<Denied> for Problem {
-    fn from(denied: Denied) -> Self {
+impl From<AccessError> for Problem {
+    fn from(denied: AccessError) -> Self {
         Self {
             denied: Some(denied.clone()),
             ..Self::new(denied.code(), denied.message())
@@ -207,12 +207,12 @@ impl IntoResponse for Problem {
 
 /// Records denials among the responses of some routes.
 pub(crate) async fn audited(
-    State(access): State<Arc<Access>>,
+    State(access): State<Arc<AccessControl>>,
     request: Request,
     next: Next,
 ) -> Response {
     let response = next.run(request).await;
-    if let Some(denied) = response.extensions().get::<Denied>() {
+    if let Some(denied) = response.extensions().get::<AccessError>() {
         access.audit().refused(denied);
     }
     response

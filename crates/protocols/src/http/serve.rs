@@ -17,33 +17,33 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tower::Service as _;
 
-use super::answer::Answers;
-use super::body::{self, Bodies};
+use super::body::{self, BodyBudget};
 use super::cors::{self, Cors};
-use super::forwarded::{self, Proxies};
-use super::metrics::{self, Registry};
-use super::shield::{self, Hosts, Shield};
+use super::forwarded::{self, TrustedProxies};
+use super::metrics::{self, MetricRegistry};
+use super::origin_check::{self, KnownHosts, OriginCheck};
+use super::response::ConnectionResponses;
 use super::span;
-use super::unread::track;
-use crate::listen::{Admission, Stream, current};
+use super::tracked_body::track;
+use crate::listen::{Admission, ConnectionStream, current};
 
 /// How long a client that has sent no request may take to disconnect.
 const GOODBYE: Duration = Duration::from_secs(1);
 
 /// The middleware of all routes of a port.
 #[derive(Clone)]
-pub struct Frame {
-    pub bodies: Bodies,
+pub struct Middleware {
+    pub bodies: BodyBudget,
     pub cors: Arc<Cors>,
-    pub hosts: Arc<Hosts>,
-    pub proxies: Arc<Proxies>,
-    pub metrics: Arc<Registry>,
+    pub hosts: Arc<KnownHosts>,
+    pub proxies: Arc<TrustedProxies>,
+    pub metrics: Arc<MetricRegistry>,
 }
 
-impl Frame {
+impl Middleware {
     /// Wraps some routes.
-    pub fn around(&self, routes: Router) -> Router {
-        let shield = Shield {
+    pub fn wrap(&self, routes: Router) -> Router {
+        let shield = OriginCheck {
             hosts: Arc::clone(&self.hosts),
             cors: Arc::clone(&self.cors),
         };
@@ -57,7 +57,7 @@ impl Frame {
                 Arc::clone(&self.cors),
                 cors::apply,
             ))
-            .layer(middleware::from_fn_with_state(shield, shield::apply))
+            .layer(middleware::from_fn_with_state(shield, origin_check::apply))
             .layer(middleware::from_fn_with_state(
                 Arc::clone(&self.metrics),
                 metrics::measure,
@@ -75,7 +75,12 @@ impl Frame {
 ///
 /// A proof on one of its requests proves the connection; without one it is closed at the
 /// deadline.
-pub async fn serve(mut stream: Stream, peer: SocketAddr, routes: Router, stop: CancellationToken) {
+pub async fn serve(
+    mut stream: ConnectionStream,
+    peer: SocketAddr,
+    routes: Router,
+    stop: CancellationToken,
+) {
     stream.limit_writes(limits::HTTP_WRITE_TIME);
     let admission = current();
     if let Some(admission) = &admission {
@@ -84,12 +89,14 @@ pub async fn serve(mut stream: Stream, peer: SocketAddr, routes: Router, stop: C
     let asked = Arc::new(Notify::new());
     let first = Arc::clone(&asked);
     let served = admission.clone();
-    let answers = Answers::new(admission.clone());
+    let answers = ConnectionResponses::new(admission.clone());
     let counted = Arc::clone(&answers);
     let unread = stream.unread();
     let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
         first.notify_one();
-        request.extensions_mut().insert(forwarded::Peer(peer));
+        request
+            .extensions_mut()
+            .insert(forwarded::PeerAddress(peer));
         let (mut routes, answers) = (routes.clone(), Arc::clone(&counted));
         // Count the request before its task runs.
         let unproven = served.as_ref().filter(|own| !own.is_proven());
@@ -175,9 +182,9 @@ async fn silence(asked: &Notify) {
 /// Spawns the tasks of an HTTP/2 connection. Their futures are boxed, as those of
 /// connections are.
 #[derive(Clone)]
-struct Boxed;
+struct BoxedExecutor;
 
-impl<F> hyper::rt::Executor<F> for Boxed
+impl<F> hyper::rt::Executor<F> for BoxedExecutor
 where
     F: Future<Output: Send> + Send + 'static,
 {
@@ -188,8 +195,8 @@ where
 
 /// The limits of a connection. Streams that a client resets before they are accepted are
 /// bounded by the library.
-fn builder() -> Builder<Boxed> {
-    let mut builder = Builder::new(Boxed);
+fn builder() -> Builder<BoxedExecutor> {
+    let mut builder = Builder::new(BoxedExecutor);
     builder
         .http1()
         .timer(TokioTimer::new())

@@ -11,11 +11,11 @@ use opentelemetry::propagation::{Extractor, Injector};
 use tracing::{Instrument, Span};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-use super::forwarded::Client;
+use super::forwarded::ForwardedClient;
 
-struct Headers<'a>(&'a axum::http::HeaderMap);
+struct IncomingHeaders<'a>(&'a axum::http::HeaderMap);
 
-impl Extractor for Headers<'_> {
+impl Extractor for IncomingHeaders<'_> {
     fn get(&self, key: &str) -> Option<&str> {
         self.0.get(key)?.to_str().ok()
     }
@@ -26,9 +26,9 @@ impl Extractor for Headers<'_> {
 }
 
 /// The headers of an outgoing request.
-struct Outgoing<'a>(&'a mut axum::http::HeaderMap);
+struct OutgoingHeaders<'a>(&'a mut axum::http::HeaderMap);
 
-impl Injector for Outgoing<'_> {
+impl Injector for OutgoingHeaders<'_> {
     fn set(&mut self, key: &str, value: String) {
         let name = axum::http::HeaderName::try_from(key);
         if let (Ok(name), Ok(value)) = (name, axum::http::HeaderValue::try_from(value)) {
@@ -41,7 +41,7 @@ impl Injector for Outgoing<'_> {
 /// a collector the headers stay unchanged.
 pub fn propagate(headers: &mut axum::http::HeaderMap) {
     let context = Span::current().context();
-    let mut outgoing = Outgoing(headers);
+    let mut outgoing = OutgoingHeaders(headers);
     global::get_text_map_propagator(|propagator| {
         propagator.inject_context(&context, &mut outgoing);
     });
@@ -58,12 +58,12 @@ pub(super) async fn enter(request: Request, next: Next) -> Response {
         http.response.status_code = tracing::field::Empty,
     );
     if !span.is_disabled() {
-        let headers = Headers(request.headers());
+        let headers = IncomingHeaders(request.headers());
         let parent = global::get_text_map_propagator(|propagator| propagator.extract(&headers));
         // It fails only without an exporting layer, which needs no parent.
         let _ = span.set_parent(parent);
     }
-    if let Some(client) = request.extensions().get::<Client>() {
+    if let Some(client) = request.extensions().get::<ForwardedClient>() {
         span.record("client.address", client.address.to_string());
     }
     let response = next.run(request).instrument(span.clone()).await;

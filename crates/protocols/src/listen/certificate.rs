@@ -11,7 +11,7 @@ use rustls::sign::CertifiedKey;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::error::{Error, Kind};
+use super::error::{Error, ErrorKind};
 
 /// A chain of certificates and its key, from two PEM files.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl ResolvesServerCert for Certificate {
 fn read(chain: &Path, key: &Path, provider: &CryptoProvider) -> Result<CertifiedKey, Error> {
     let bad = |file: &Path, why: String| {
         let file = file.to_owned();
-        Error::new(Kind::Certificate { file, why }, None)
+        Error::new(ErrorKind::Certificate { file, why }, None)
     };
     let chain_error = |error: rustls_pki_types::pem::Error| bad(chain, error.to_string());
     let certificates = CertificateDer::pem_file_iter(chain).map_err(chain_error)?;

@@ -8,23 +8,23 @@ use std::path::PathBuf;
 
 use steadfast_core::error::Code;
 
-use super::holder::Holder;
+use super::port_holder::PortHolder;
 
 /// The failure, its subject, and the underlying cause.
 #[derive(Debug)]
 pub struct Error {
-    pub kind: Kind,
+    pub kind: ErrorKind,
     source: Option<io::Error>,
 }
 
 /// The kinds of failure; each has its own code.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum ErrorKind {
     /// Another process listens on the port.
-    Taken {
+    PortInUse {
         address: SocketAddr,
-        holder: Option<Holder>,
+        holder: Option<PortHolder>,
     },
     /// The address cannot be listened on.
     Address { address: SocketAddr },
@@ -33,16 +33,16 @@ pub enum Kind {
 }
 
 impl Error {
-    pub(super) fn new(kind: Kind, source: Option<io::Error>) -> Self {
+    pub(super) fn new(kind: ErrorKind, source: Option<io::Error>) -> Self {
         Self { kind, source }
     }
 
     /// The stable code, the name of its page in `docs/errors/`.
     pub fn code(&self) -> Code {
         Code(match self.kind {
-            Kind::Taken { .. } => "STF-6010",
-            Kind::Address { .. } => "STF-6011",
-            Kind::Certificate { .. } => "STF-6012",
+            ErrorKind::PortInUse { .. } => "STF-6010",
+            ErrorKind::Address { .. } => "STF-6011",
+            ErrorKind::Certificate { .. } => "STF-6012",
         })
     }
 }
@@ -51,7 +51,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.code())?;
         match &self.kind {
-            Kind::Taken { address, holder } => {
+            ErrorKind::PortInUse { address, holder } => {
                 let port = address.port();
                 match holder {
                     Some(holder) => write!(
@@ -65,12 +65,12 @@ impl fmt::Display for Error {
                     ),
                 }
             }
-            Kind::Address { address } => {
+            ErrorKind::Address { address } => {
                 let cause = self.source.as_ref().map(ToString::to_string);
                 let cause = cause.unwrap_or_default();
                 write!(f, "cannot listen on {address}: {cause}")
             }
-            Kind::Certificate { file, why } => {
+            ErrorKind::Certificate { file, why } => {
                 write!(f, "the TLS file {} cannot be used: {why}", file.display())
             }
         }

@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::asked::Asked;
+use super::pending_requests::PendingRequests;
 
 /// The limits of all connections that share a governor.
 #[derive(Clone, Copy, Debug)]
@@ -97,9 +97,10 @@ impl Governor {
     /// Admits a connection as unproven. If there are too many, the oldest one is closed.
     pub fn admit(self: &Arc<Self>, peer: IpAddr, port: u16) -> Admission {
         let address = network(peer);
-        let most_of_one = match (self.is_proxy)(peer) {
-            true => self.caps.unproven,
-            false => (self.caps.unproven / limits::UNPROVEN_ADDRESSES).max(1),
+        let most_of_one = if (self.is_proxy)(peer) {
+            self.caps.unproven
+        } else {
+            (self.caps.unproven / limits::UNPROVEN_ADDRESSES).max(1)
         };
         let mut state = self.state.lock();
         let same = state.addresses.get(&address);
@@ -109,7 +110,7 @@ impl Governor {
             None => None,
         };
         if let Some(oldest) = oldest {
-            state.close(oldest, Cause::Displaced);
+            state.close(oldest, CloseCause::Displaced);
         }
         state.next += 1;
         let number = state.next;
@@ -131,7 +132,7 @@ impl Governor {
         let mut all = state.unproven.iter();
         let oldest = all.find(|(_, own)| own.port() == port);
         if let Some(oldest) = oldest.map(|(number, _)| *number) {
-            state.close(oldest, Cause::Displaced);
+            state.close(oldest, CloseCause::Displaced);
         }
     }
 
@@ -162,11 +163,11 @@ impl Governor {
             && oldest.end() <= now
         {
             let number = *number;
-            state.close(number, Cause::Late);
+            state.close(number, CloseCause::Late);
         }
     }
 
-    fn proven(&self, admission: &Admission) {
+    fn mark_proven(&self, admission: &Admission) {
         let mut state = self.state.lock();
         if let Some(own) = state.take(admission.number()) {
             state.proven.insert(admission.number(), own);
@@ -175,7 +176,7 @@ impl Governor {
 
     /// Waits until few closed connections still hold memory. Under an attack new ones arrive
     /// faster than the tasks of closed ones end.
-    pub(super) async fn emptied(&self) {
+    pub(super) async fn wait_for_capacity(&self) {
         loop {
             let left = self.left.notified();
             if self.state.lock().leaving < limits::LEAVING_CONNECTIONS {
@@ -203,14 +204,14 @@ impl Governor {
     }
 
     /// Closes the connection of a class that holds the most memory.
-    fn close_largest(&self, ledger: Ledger) {
+    fn close_largest(&self, ledger: ConnectionClass) {
         let mut state = self.state.lock();
         let largest = match ledger {
-            Ledger::Unproven => largest(state.unproven.values(), ledger),
-            Ledger::Proven => largest(state.proven.values(), ledger),
+            ConnectionClass::Unproven => largest(state.unproven.values(), ledger),
+            ConnectionClass::Proven => largest(state.proven.values(), ledger),
         };
         if let Some(number) = largest {
-            state.close(number, Cause::Memory);
+            state.close(number, CloseCause::Memory);
         }
     }
 }
@@ -234,7 +235,7 @@ impl State {
         largest.and_then(|same| same.first().copied())
     }
 
-    fn close(&mut self, number: u64, cause: Cause) {
+    fn close(&mut self, number: u64, cause: CloseCause) {
         let own = match self.take(number) {
             Some(own) => {
                 self.leaving += 1;
@@ -259,11 +260,11 @@ impl State {
 /// Unproven connections that differ by less count as equal; the oldest of them is closed.
 const UNPROVEN_STEP: usize = 32 * 1024;
 
-fn largest<'a>(all: impl Iterator<Item = &'a Admission>, ledger: Ledger) -> Option<u64> {
+fn largest<'a>(all: impl Iterator<Item = &'a Admission>, ledger: ConnectionClass) -> Option<u64> {
     // A new connection is not closed for a few bytes more than others.
     let step = match ledger {
-        Ledger::Unproven => UNPROVEN_STEP,
-        Ledger::Proven => 1,
+        ConnectionClass::Unproven => UNPROVEN_STEP,
+        ConnectionClass::Proven => 1,
     };
     let all = all.filter(|own| own.bytes(ledger) > 0);
     let largest = all.max_by_key(|own| (own.bytes(ledger) / step, Reverse(own.number())));
@@ -293,12 +294,12 @@ pub fn current() -> Option<Admission> {
 
 /// Marks the connection that the current task serves as proven.
 pub fn proven() {
-    let _ = CURRENT.try_with(Admission::proven);
+    let _ = CURRENT.try_with(Admission::mark_proven);
 }
 
 /// Why a governor closes a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum CloseCause {
     /// Displaced by another connection before its proof.
     Displaced,
     /// No proof before the deadline.
@@ -311,11 +312,11 @@ pub enum Cause {
 
 /// The connection has reached its memory limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exhausted;
+pub struct ConnectionLimitError;
 
 /// Which connections are counted together.
 #[derive(Clone, Copy, Debug)]
-enum Ledger {
+enum ConnectionClass {
     Unproven,
     Proven,
 }
@@ -336,13 +337,13 @@ struct Inner {
     /// Bytes it sent before its proof, and memory it holds.
     brought: AtomicUsize,
     /// Its pending HTTP requests, if nothing else counts what it sends.
-    asked: Mutex<Asked>,
+    pending: Mutex<PendingRequests>,
     /// How often its task was polled.
     turns: AtomicUsize,
     /// Memory it holds after its proof, in bytes.
     kept: AtomicUsize,
     is_gone: AtomicBool,
-    cause: OnceLock<Cause>,
+    cause: OnceLock<CloseCause>,
     closed: CancellationToken,
     shown: CancellationToken,
     /// Wakes the reader at the proof, or at the end.
@@ -362,7 +363,7 @@ impl Admission {
             is_proven: AtomicBool::new(false),
             is_metered: AtomicBool::new(true),
             brought: AtomicUsize::new(0),
-            asked: Mutex::default(),
+            pending: Mutex::default(),
             turns: AtomicUsize::new(0),
             kept: AtomicUsize::new(0),
             is_gone: AtomicBool::new(false),
@@ -387,10 +388,10 @@ impl Admission {
     }
 
     /// Bytes that count in a class at present.
-    fn bytes(&self, ledger: Ledger) -> usize {
+    fn bytes(&self, ledger: ConnectionClass) -> usize {
         let own = match ledger {
-            Ledger::Unproven => &self.0.brought,
-            Ledger::Proven => &self.0.kept,
+            ConnectionClass::Unproven => &self.0.brought,
+            ConnectionClass::Proven => &self.0.kept,
         };
         own.load(Ordering::SeqCst)
     }
@@ -415,20 +416,20 @@ impl Admission {
     }
 
     /// Marks it as proven.
-    pub fn proven(&self) {
+    pub fn mark_proven(&self) {
         if self.0.is_proven.swap(true, Ordering::SeqCst) {
             return;
         }
         let brought = self.0.brought.swap(0, Ordering::SeqCst);
         let all = &self.0.governor.unproven_bytes;
         all.fetch_sub(brought, Ordering::SeqCst);
-        self.0.governor.proven(self);
+        self.0.governor.mark_proven(self);
         self.0.shown.cancel();
         self.0.reader.wake();
     }
 
     /// Waits for its proof.
-    pub async fn shown(&self) {
+    pub async fn wait_for_proof(&self) {
         self.0.shown.cancelled().await;
     }
 
@@ -439,14 +440,14 @@ impl Admission {
 
     /// Charges bytes that it sent. They count until its proof; those of HTTP until their
     /// requests are answered.
-    pub fn charge(&self, bytes: usize) -> Result<(), Exhausted> {
+    pub fn charge(&self, bytes: usize) -> Result<(), ConnectionLimitError> {
         if self.is_proven() {
             return Ok(());
         }
         if self.is_metered() {
             return self.hold(bytes);
         }
-        let mut asked = self.0.asked.lock();
+        let mut asked = self.0.pending.lock();
         let counted = asked.read(bytes);
         self.hold(counted)
     }
@@ -454,7 +455,7 @@ impl Admission {
     /// Counts a pending HTTP request with its head until its response.
     pub fn wait(&self, head: usize) -> WaitingRequest {
         let bytes = limits::REQUEST_UNPROVEN_BYTES + head;
-        let mut asked = self.0.asked.lock();
+        let mut asked = self.0.pending.lock();
         let head = asked.wait(bytes);
         let _ = self.hold(bytes);
         self.release(head);
@@ -466,7 +467,7 @@ impl Admission {
     }
 
     /// Charges memory that it holds. It counts until it is released, or until its proof.
-    pub fn hold(&self, bytes: usize) -> Result<(), Exhausted> {
+    pub fn hold(&self, bytes: usize) -> Result<(), ConnectionLimitError> {
         let is_over = self.0.is_gone.load(Ordering::SeqCst) || self.closed_for().is_some();
         if self.is_proven() || is_over {
             return Ok(());
@@ -482,11 +483,12 @@ impl Admission {
             return Ok(());
         }
         if all_bytes > limits::UNPROVEN_ALL_BYTES {
-            self.0.governor.close_largest(Ledger::Unproven);
+            self.0.governor.close_largest(ConnectionClass::Unproven);
         }
-        match own > limits::UNPROVEN_BYTES {
-            true => Err(Exhausted),
-            false => Ok(()),
+        if own > limits::UNPROVEN_BYTES {
+            Err(ConnectionLimitError)
+        } else {
+            Ok(())
         }
     }
 
@@ -519,9 +521,10 @@ impl Admission {
 
     /// How many bytes may be read at once. Requests count after they were read.
     pub(super) fn most_read(&self) -> usize {
-        match self.is_proven() || self.is_metered() {
-            true => usize::MAX,
-            false => limits::HTTP_UNPROVEN_READ_BYTES,
+        if self.is_proven() || self.is_metered() {
+            usize::MAX
+        } else {
+            limits::HTTP_UNPROVEN_READ_BYTES
         }
     }
 
@@ -532,9 +535,10 @@ impl Admission {
         if self.is_proven() {
             return false;
         }
-        let bytes = match self.is_metered() {
-            true => self.bytes(Ledger::Unproven),
-            false => self.0.asked.lock().bytes(),
+        let bytes = if self.is_metered() {
+            self.bytes(ConnectionClass::Unproven)
+        } else {
+            self.0.pending.lock().bytes()
         };
         bytes >= limits::UNPROVEN_BYTES
     }
@@ -550,7 +554,7 @@ impl Admission {
 
     /// Sets the memory it holds now, after its proof. If all connections together exceed
     /// the limit, the largest is closed.
-    pub fn keep(&self, bytes: usize) -> Result<(), Exhausted> {
+    pub fn keep(&self, bytes: usize) -> Result<(), ConnectionLimitError> {
         let is_over = self.0.is_gone.load(Ordering::SeqCst) || self.closed_for().is_some();
         if !self.is_proven() || is_over {
             return Ok(());
@@ -562,11 +566,12 @@ impl Admission {
         let all = governor.kept_bytes.fetch_sub(before, Ordering::SeqCst) - before;
         let caps = governor.caps();
         if bytes > before && all > caps.bytes {
-            governor.close_largest(Ledger::Proven);
+            governor.close_largest(ConnectionClass::Proven);
         }
-        match bytes > caps.connection_bytes {
-            true => Err(Exhausted),
-            false => Ok(()),
+        if bytes > caps.connection_bytes {
+            Err(ConnectionLimitError)
+        } else {
+            Ok(())
         }
     }
 
@@ -577,14 +582,14 @@ impl Admission {
         governor.kept_bytes.load(Ordering::SeqCst) > governor.caps.bytes / 4 * 3
     }
 
-    fn close(&self, cause: Cause) {
+    fn close(&self, cause: CloseCause) {
         let _ = self.0.cause.set(cause);
         self.0.closed.cancel();
         self.0.reader.wake();
     }
 
     /// Why the governor closed it, if it did.
-    pub fn closed_for(&self) -> Option<Cause> {
+    pub fn closed_for(&self) -> Option<CloseCause> {
         self.0.cause.get().copied()
     }
 
@@ -600,7 +605,7 @@ impl Admission {
 
     /// Waits until it is cut off. After its proof the protocol has a grace period to report
     /// the reason.
-    pub(super) async fn over(&self) {
+    pub(super) async fn wait_until_over(&self) {
         self.closed().await;
         if self.is_proven() {
             tokio::time::sleep(limits::PROOF_GRACE).await;
@@ -655,7 +660,7 @@ impl WaitingRequest {
 
 impl Drop for WaitingRequest {
     fn drop(&mut self) {
-        let mut asked = self.admission.0.asked.lock();
+        let mut asked = self.admission.0.pending.lock();
         self.admission.release(asked.end(self.bytes));
         if self.is_answered || self.admission.is_proven() {
             return;
@@ -663,7 +668,7 @@ impl Drop for WaitingRequest {
         if asked.cancel() {
             let governor = &self.admission.0.governor;
             let mut state = governor.state.lock();
-            state.close(self.admission.number(), Cause::Cancelled);
+            state.close(self.admission.number(), CloseCause::Cancelled);
         }
     }
 }

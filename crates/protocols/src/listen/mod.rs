@@ -1,22 +1,24 @@
 //! Sockets: bind, accept, encrypt.
 
-mod accept;
-mod asked;
 mod certificate;
 mod error;
 mod governor;
-mod holder;
 mod linger;
+mod listener;
+mod pending_requests;
+mod port_holder;
 mod stream;
 mod tls;
 mod websocket;
 
-pub use accept::{Bind, Listener, serve_pipe};
 pub use certificate::Certificate;
-pub use error::{Error, Kind};
+pub use error::{Error, ErrorKind};
 pub(crate) use governor::network;
-pub use governor::{Admission, Caps, Cause, Exhausted, Governor, WaitingRequest, current, proven};
-pub use holder::{Holder, holder_of};
+pub use governor::{
+    Admission, Caps, CloseCause, ConnectionLimitError, Governor, WaitingRequest, current, proven,
+};
 pub(crate) use linger::UnreadRequest;
-pub use stream::Stream;
-pub use websocket::{Socket, SocketLimit, Upgrade};
+pub use listener::{Listener, ListenerOptions, serve_pipe};
+pub use port_holder::{PortHolder, holder_of};
+pub use stream::ConnectionStream;
+pub use websocket::{ServerWebSocket, SocketLimit, Upgrade};

@@ -18,9 +18,9 @@ use super::tls::TlsSocket;
 
 /// A connection, encrypted or not. It holds its permit of the port also after HTTP has
 /// handed it on, as with WebSockets. Before its proof it is read only within its budget.
-pub struct Stream {
-    connection: Connection,
-    place: Place,
+pub struct ConnectionStream {
+    connection: StreamTransport,
+    place: ConnectionPermit,
     /// The turn of the last read before its proof.
     read_in: Option<usize>,
     /// How long a write may make no progress, and the deadline of a stalled one.
@@ -32,12 +32,12 @@ pub struct Stream {
 }
 
 /// The permit of a connection at its port, and its admission at the governor.
-pub(super) struct Place {
+pub(super) struct ConnectionPermit {
     admission: Admission,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Place {
+impl ConnectionPermit {
     pub(super) fn new(admission: Admission, permit: Option<OwnedSemaphorePermit>) -> Self {
         Self {
             admission,
@@ -50,7 +50,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.admission.leave();
     }
@@ -58,10 +58,11 @@ impl Drop for Place {
 
 /// The TLS state is boxed: most futures hold a connection several times. Tests use a
 /// pipe in place of a socket.
-pub(super) type Connection = Either<TcpStream, Either<Box<TlsStream<TlsSocket>>, DuplexStream>>;
+pub(super) type StreamTransport =
+    Either<TcpStream, Either<Box<TlsStream<TlsSocket>>, DuplexStream>>;
 
-impl Stream {
-    pub(super) fn new(connection: Connection, place: Place) -> Self {
+impl ConnectionStream {
+    pub(super) fn new(connection: StreamTransport, place: ConnectionPermit) -> Self {
         Self {
             connection,
             place,
@@ -85,7 +86,7 @@ impl Stream {
         self.write_time = Some(time);
     }
 
-    fn connection(self: Pin<&mut Self>) -> Pin<&mut Connection> {
+    fn connection(self: Pin<&mut Self>) -> Pin<&mut StreamTransport> {
         Pin::new(&mut self.get_mut().connection)
     }
 
@@ -132,7 +133,7 @@ impl Stream {
     }
 }
 
-impl AsyncRead for Stream {
+impl AsyncRead for ConnectionStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -161,7 +162,7 @@ impl AsyncRead for Stream {
     }
 }
 
-impl AsyncWrite for Stream {
+impl AsyncWrite for ConnectionStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

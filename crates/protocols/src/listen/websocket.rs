@@ -29,14 +29,14 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use super::governor::{Admission, current};
 
 /// An open WebSocket.
-pub type Socket = WebSocketStream<Gate>;
+pub type ServerWebSocket = WebSocketStream<FrameGate>;
 
 /// The current maximum message length of a WebSocket.
 #[derive(Clone, Default)]
-pub struct SocketLimit(Arc<Limit>);
+pub struct SocketLimit(Arc<MessageLimit>);
 
 #[derive(Default)]
-struct Limit {
+struct MessageLimit {
     bytes: AtomicUsize,
     is_counted: AtomicBool,
     reader: AtomicWaker,
@@ -123,7 +123,7 @@ impl Upgrade {
         serve: S,
     ) -> Response
     where
-        S: FnOnce(Result<Socket, hyper::Error>) -> F + Send + 'static,
+        S: FnOnce(Result<ServerWebSocket, hyper::Error>) -> F + Send + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
         let mut response = Response::new(Body::empty());
@@ -146,9 +146,9 @@ impl Upgrade {
         let work = Box::pin(async move {
             let socket = match upgraded.await {
                 Ok(upgraded) => {
-                    let mut gate = Gate::new(TokioIo::new(upgraded), limit);
+                    let mut gate = FrameGate::new(TokioIo::new(upgraded), limit);
                     gate.counted = current().filter(|_| counts);
-                    Ok(Socket::from_raw_socket(gate, Role::Server, Some(config)).await)
+                    Ok(ServerWebSocket::from_raw_socket(gate, Role::Server, Some(config)).await)
                 }
                 Err(error) => Err(error),
             };
@@ -160,7 +160,7 @@ impl Upgrade {
                 let serving = admission.clone().serve(work);
                 tokio::select! {
                     () = serving => {}
-                    () = admission.over() => {}
+                    () = admission.wait_until_over() => {}
                 }
             }),
             None => tokio::spawn(work),
@@ -185,9 +185,9 @@ const KEPT_STEP: u64 = 64 * 1024;
 const HEADER_BYTES: usize = 14;
 
 /// Lets frames through whose messages are within the limit.
-pub struct Gate {
+pub struct FrameGate {
     inner: TokioIo<Upgraded>,
-    frames: Frames,
+    frames: FrameTracker,
     limit: SocketLimit,
     /// Held-back bytes, from the end of the header of a frame over the limit.
     held: Vec<u8>,
@@ -196,11 +196,11 @@ pub struct Gate {
     kept: usize,
 }
 
-impl Gate {
+impl FrameGate {
     fn new(inner: TokioIo<Upgraded>, limit: SocketLimit) -> Self {
         Self {
             inner,
-            frames: Frames::default(),
+            frames: FrameTracker::default(),
             limit,
             held: Vec::new(),
             counted: None,
@@ -223,7 +223,7 @@ impl Gate {
 
 /// Follows the frames that a client sends.
 #[derive(Default)]
-struct Frames {
+struct FrameTracker {
     header: [u8; HEADER_BYTES],
     known: usize,
     /// Bytes of the present frame that are still to come.
@@ -236,7 +236,7 @@ struct Frames {
     is_last: bool,
 }
 
-impl Frames {
+impl FrameTracker {
     /// How many bytes may pass: all, or those up to the end of the header of a frame whose
     /// message is over the limit.
     fn pass(&mut self, bytes: &[u8], limit: &SocketLimit) -> io::Result<usize> {
@@ -308,7 +308,7 @@ fn length(header: &[u8]) -> Option<u64> {
     (header.len() == end + mask).then_some(length)
 }
 
-impl AsyncRead for Gate {
+impl AsyncRead for FrameGate {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -344,7 +344,7 @@ impl AsyncRead for Gate {
     }
 }
 
-impl AsyncWrite for Gate {
+impl AsyncWrite for FrameGate {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -377,7 +377,7 @@ mod tests {
     #[test]
     fn a_message_over_the_limit_waits_at_the_end_of_its_header() {
         let limit = SocketLimit::new(10);
-        let mut frames = Frames::default();
+        let mut frames = FrameTracker::default();
         let mut bytes = header(0x82, 10);
         bytes.extend([0; 10]);
         // In two frames, with a ping between them.
@@ -404,9 +404,9 @@ mod tests {
     #[test]
     fn a_long_control_frame_is_refused_before_there_is_room_for_it() {
         let limit = SocketLimit::new(10);
-        let mut frames = Frames::default();
+        let mut frames = FrameTracker::default();
         assert!(frames.pass(&header(0x89, 1 << 22), &limit).is_err());
-        let mut frames = Frames::default();
+        let mut frames = FrameTracker::default();
         assert!(frames.pass(&header(0x89, 125), &limit).is_ok());
     }
 }

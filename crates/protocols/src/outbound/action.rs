@@ -11,7 +11,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
 use serde_json::Value;
 
-use super::caller::Options;
+use super::client_pool::Options;
 use super::queue::endpoint;
 use super::{bus, queue};
 
@@ -20,14 +20,14 @@ const KEPT: usize = 1024;
 const KEPT_BYTES: u64 = 1024 * 1024;
 
 /// The action of a job, ready to be executed.
-pub(crate) struct Action {
+pub(crate) struct OutboundAction {
     /// Target host and port: attempts at the same one share a lane.
     pub(crate) lane: String,
-    pub(crate) goal: Goal,
+    pub(crate) goal: ActionTarget,
 }
 
 /// The target of an action. Documents are unchanged.
-pub(crate) enum Goal {
+pub(crate) enum ActionTarget {
     Http(Box<Request>),
     StorageQueue(Value),
     ServiceBus(Value),
@@ -43,40 +43,40 @@ pub(crate) struct Request {
 }
 
 /// The most recently used actions.
-pub(crate) struct Actions {
+pub(crate) struct ActionCache {
     options: Arc<Options>,
-    known: Cache<String, Arc<Action>, Bytes>,
+    known: Cache<String, Arc<OutboundAction>, DocumentWeighter>,
 }
 
 #[derive(Clone)]
-struct Bytes;
+struct DocumentWeighter;
 
-impl Weighter<String, Arc<Action>> for Bytes {
-    fn weight(&self, document: &String, _: &Arc<Action>) -> u64 {
+impl Weighter<String, Arc<OutboundAction>> for DocumentWeighter {
+    fn weight(&self, document: &String, _: &Arc<OutboundAction>) -> u64 {
         document.len() as u64
     }
 }
 
-impl Actions {
+impl ActionCache {
     pub(crate) fn new(options: Arc<Options>) -> Self {
         Self {
             options,
-            known: Cache::with_weighter(KEPT, KEPT_BYTES, Bytes),
+            known: Cache::with_weighter(KEPT, KEPT_BYTES, DocumentWeighter),
         }
     }
 
     /// The action of a document.
-    pub(crate) fn get(&self, document: &str) -> Result<Arc<Action>, &'static str> {
+    pub(crate) fn get(&self, document: &str) -> Result<Arc<OutboundAction>, &'static str> {
         if let Some(action) = self.known.get(document) {
             return Ok(action);
         }
-        let action = Arc::new(Action::read(document, &self.options)?);
+        let action = Arc::new(OutboundAction::read(document, &self.options)?);
         self.known.insert(document.to_owned(), Arc::clone(&action));
         Ok(action)
     }
 }
 
-impl Action {
+impl OutboundAction {
     fn read(document: &str, options: &Options) -> Result<Self, &'static str> {
         let action = serde_json::from_str(document);
         let mut action: Value = action.map_err(|_| "the stored action cannot be read")?;
@@ -89,21 +89,21 @@ impl Action {
         let (lane, goal) = match action["type"].as_str() {
             Some("StorageQueue") => {
                 let lane = lane("queueMessage", "storageAccount", queue::DOMAIN);
-                (lane, Goal::StorageQueue(action))
+                (lane, ActionTarget::StorageQueue(action))
             }
             Some("ServiceBusQueue") => {
                 let lane = lane("serviceBusQueueMessage", "namespace", bus::DOMAIN);
-                (lane, Goal::ServiceBus(action))
+                (lane, ActionTarget::ServiceBus(action))
             }
             Some("ServiceBusTopic") => {
                 let lane = lane("serviceBusTopicMessage", "namespace", bus::DOMAIN);
-                (lane, Goal::ServiceBus(action))
+                (lane, ActionTarget::ServiceBus(action))
             }
             _ => {
                 let request = action.get_mut("request").map(Value::take);
                 let request = Request::read(request.unwrap_or_default())?;
                 let lane = host_and_port(&request.url);
-                (lane, Goal::Http(Box::new(request)))
+                (lane, ActionTarget::Http(Box::new(request)))
             }
         };
         Ok(Self { lane, goal })
@@ -150,12 +150,12 @@ mod tests {
     use super::*;
     use crate::scheduler::SecretKey;
 
-    fn actions() -> Actions {
+    fn actions() -> ActionCache {
         let mut options = Options::new(SecretKey::new("a key for tests"));
         for (name, url) in [("a", "http://h.test:81/a"), ("b", "http://h.test:81/b/")] {
             options.endpoints.insert(name.into(), url.into());
         }
-        Actions::new(Arc::new(options))
+        ActionCache::new(Arc::new(options))
     }
 
     fn lane(document: &str) -> Option<String> {

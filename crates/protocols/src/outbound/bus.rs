@@ -4,13 +4,13 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, Header
 use reqwest::{Method, Url};
 use serde_json::{Map, Value};
 use steadfast_core::clock::Timestamp;
-use steadfast_jobs::{Order, iso};
+use steadfast_jobs::{DeliveryRequest, iso};
 use steadfast_wire::sas;
 
-use super::caller::Options;
-use super::http::Call;
+use super::attempt_ids::AttemptIds;
+use super::client_pool::Options;
+use super::http::OutboundCall;
 use super::queue::endpoint;
-use super::stamp::Stamp;
 use crate::scheduler::SecretOwner;
 
 /// Default domain of namespaces.
@@ -38,15 +38,16 @@ const PROPERTIES: [(&str, &str); 12] = [
 /// The request that sends a message to a queue or topic.
 pub(crate) fn call(
     options: &Options,
-    order: &Order,
+    order: &DeliveryRequest,
     action: &Value,
-    stamp: &Stamp,
+    stamp: &AttemptIds,
     now: Timestamp,
-) -> Result<Call, String> {
+) -> Result<OutboundCall, String> {
     let is_queue = action["type"] == "ServiceBusQueue";
-    let (name, member, place) = match is_queue {
-        true => ("ServiceBusQueue", "serviceBusQueueMessage", "queueName"),
-        false => ("ServiceBusTopic", "serviceBusTopicMessage", "topicPath"),
+    let (name, member, place) = if is_queue {
+        ("ServiceBusQueue", "serviceBusQueueMessage", "queueName")
+    } else {
+        ("ServiceBusTopic", "serviceBusTopicMessage", "topicPath")
     };
     let message = &action[member];
     let text = |name: &str| message[name].as_str().unwrap_or_default();
@@ -85,7 +86,7 @@ pub(crate) fn call(
         let token = sas::token(&resource, expiry, key_name, &key);
         put(&mut headers, AUTHORIZATION, &token);
     }
-    Ok(Call {
+    Ok(OutboundCall {
         name,
         method: Method::POST,
         url,
@@ -103,7 +104,7 @@ fn put(headers: &mut HeaderMap, name: HeaderName, value: &str) {
 
 /// The broker properties. A message without an id gets the tag of its occurrence, by
 /// which the bus can drop duplicates.
-fn properties(brokered: &Value, stamp: &Stamp) -> String {
+fn properties(brokered: &Value, stamp: &AttemptIds) -> String {
     let mut out = Map::new();
     for (own, theirs) in PROPERTIES {
         let value = &brokered[own];

@@ -29,7 +29,7 @@ pub struct Guard {
 
 impl Guard {
     /// Resolves the host of a URL, and keeps the addresses that may be called.
-    pub(crate) async fn resolve(&self, url: &Url) -> Result<Judged, String> {
+    pub(crate) async fn resolve(&self, url: &Url) -> Result<AllowedHost, String> {
         let host = url.host_str().unwrap_or_default();
         let port = url.port_or_known_default().unwrap_or(0);
         let found = match literal(url) {
@@ -49,23 +49,24 @@ impl Guard {
                 Err(why) => refusal = why,
             }
         }
-        match open.is_empty() {
-            true => Err(refusal),
-            false => Ok(Judged {
+        if open.is_empty() {
+            Err(refusal)
+        } else {
+            Ok(AllowedHost {
                 host: host.to_owned(),
                 addresses: open,
-            }),
+            })
         }
     }
 
     /// Checks a name that the proxy resolves. Loopback names mean the proxy's own machine.
-    fn proxied(&self, host: &str, port: u16) -> Result<Judged, String> {
+    fn proxied(&self, host: &str, port: u16) -> Result<AllowedHost, String> {
         let name = host.trim_end_matches('.').to_ascii_lowercase();
         if name == "localhost" || name.ends_with(".localhost") {
             self.policy
                 .judge(SocketAddr::from(([127, 0, 0, 1], port)))?;
         }
-        Ok(Judged::default())
+        Ok(AllowedHost::default())
     }
 
     fn judge(&self, host: &str, address: SocketAddr) -> Result<(), String> {
@@ -98,17 +99,17 @@ fn is_of_this_machine(address: IpAddr) -> bool {
 
 tokio::task_local! {
     /// The addresses that the current request may connect to.
-    static JUDGED: Judged;
+    static JUDGED: AllowedHost;
 }
 
 /// A host and its permitted addresses.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Judged {
+pub(crate) struct AllowedHost {
     host: String,
     addresses: Vec<SocketAddr>,
 }
 
-impl Judged {
+impl AllowedHost {
     /// Runs a request that connects to these addresses only.
     ///
     /// Connecting starts in the task of the request, where the resolver finds them.
@@ -119,12 +120,12 @@ impl Judged {
 
 /// The resolver of connections. It does no lookup: it returns the permitted addresses.
 #[derive(Clone)]
-pub(crate) struct JudgedResolver {
+pub(crate) struct AllowedHostResolver {
     /// The proxy, which the configuration names.
     proxy: Option<String>,
 }
 
-impl JudgedResolver {
+impl AllowedHostResolver {
     pub(crate) fn new(proxy: Option<&str>) -> Self {
         let host = |text: &str| Some(Url::parse(text).ok()?.host_str()?.to_owned());
         // A proxy may be written without a scheme; then http is used.
@@ -133,7 +134,7 @@ impl JudgedResolver {
     }
 }
 
-impl Resolve for JudgedResolver {
+impl Resolve for AllowedHostResolver {
     fn resolve(&self, name: Name) -> Resolving {
         if self.proxy.as_deref() == Some(name.as_str()) {
             return Box::pin(async move {
@@ -244,22 +245,22 @@ mod tests {
             "proxy.corp",
             "user:secret@proxy.corp:3128",
         ] {
-            let resolver = JudgedResolver::new(Some(text));
+            let resolver = AllowedHostResolver::new(Some(text));
             assert_eq!(resolver.proxy.as_deref(), Some("proxy.corp"), "{text}");
         }
-        assert_eq!(JudgedResolver::new(None).proxy, None);
+        assert_eq!(AllowedHostResolver::new(None).proxy, None);
     }
 
     #[tokio::test]
     async fn a_connection_goes_to_what_was_judged_without_a_second_lookup() {
-        let resolver = JudgedResolver::new(None);
+        let resolver = AllowedHostResolver::new(None);
         let resolve = async |name: &str| {
             let found = resolver.resolve(name.parse().unwrap()).await;
             found.map(|found| found.collect::<Vec<_>>()).ok()
         };
         assert_eq!(resolve("localhost").await, None, "nothing was judged");
         // A name that no resolver knows, with a permitted address.
-        let judged = Judged {
+        let judged = AllowedHost {
             host: "a.invalid".to_owned(),
             addresses: vec!["127.0.0.9:81".parse().unwrap()],
         };

@@ -10,9 +10,9 @@ use reqwest::{Client, Method, Response, StatusCode, Url};
 use steadfast_jobs::Outcome;
 use tracing::Instrument;
 
-use super::caller::Options;
-use super::guard::Judged;
-use super::stamp;
+use super::attempt_ids;
+use super::client_pool::Options;
+use super::guard::AllowedHost;
 use crate::http::propagate;
 
 const REDIRECTS: usize = 5;
@@ -33,7 +33,7 @@ const READ_BYTES: usize = 1024 * 1024;
 
 /// A request that is ready to go.
 #[derive(Clone)]
-pub(crate) struct Call {
+pub(crate) struct OutboundCall {
     /// Its name in history items.
     pub(crate) name: &'static str,
     pub(crate) method: Method,
@@ -45,19 +45,19 @@ pub(crate) struct Call {
 }
 
 /// The result of a call.
-pub(crate) struct Reply {
+pub(crate) struct CallResult {
     pub(crate) status: Option<StatusCode>,
     pub(crate) outcome: Outcome,
 }
 
-impl Call {
+impl OutboundCall {
     /// Executes the call. `plain` is used after a redirect to another origin.
     pub(crate) async fn make(
         mut self,
         options: &Options,
         client: &Client,
         plain: &Client,
-    ) -> Reply {
+    ) -> CallResult {
         let mut client = client;
         for _ in 0..=REDIRECTS {
             let judged = match options.guard.resolve(&self.url).await {
@@ -86,7 +86,7 @@ impl Call {
         self.failed(format!("there were more than {REDIRECTS} redirects"))
     }
 
-    async fn send(&self, client: &Client, judged: Judged) -> Result<Response, String> {
+    async fn send(&self, client: &Client, judged: AllowedHost) -> Result<Response, String> {
         let span = tracing::info_span!(
             "attempt",
             otel.name = %self.method,
@@ -145,7 +145,7 @@ impl Call {
         Ok(Some(place))
     }
 
-    async fn answered(self, response: Response) -> Reply {
+    async fn answered(self, response: Response) -> CallResult {
         let status = response.status();
         let headers = show_headers(response.headers());
         let body = match read(response).await {
@@ -157,7 +157,7 @@ impl Call {
         let message = format!(
             "{name} Action - Response from host '{host}': '{reason}' Response Headers: {headers} Body: {body}"
         );
-        Reply {
+        CallResult {
             status: Some(status),
             outcome: Outcome {
                 is_success: status.is_success(),
@@ -166,13 +166,13 @@ impl Call {
         }
     }
 
-    fn failed(&self, why: impl AsRef<str>) -> Reply {
+    fn failed(&self, why: impl AsRef<str>) -> CallResult {
         let (name, host) = (self.name, self.url.host_str().unwrap_or_default());
         let message = format!(
             "{name} Action - Request to host '{host}' failed: {}",
             why.as_ref()
         );
-        Reply {
+        CallResult {
             status: None,
             outcome: Outcome {
                 is_success: false,
@@ -184,7 +184,9 @@ impl Call {
 
 /// The headers that may be sent to another origin.
 fn crossing(headers: &HeaderMap) -> HeaderMap {
-    let may_cross = |name: &HeaderName| CROSSING.contains(&name.as_str()) || stamp::is_stamp(name);
+    let may_cross = |name: &HeaderName| {
+        CROSSING.contains(&name.as_str()) || attempt_ids::is_attempt_header(name)
+    };
     let kept = headers.iter().filter(|(name, _)| may_cross(name));
     kept.map(|(name, value)| (name.clone(), value.clone()))
         .collect()
@@ -226,9 +228,10 @@ pub(crate) async fn read_bounded(response: Response, most: usize) -> Result<Vec<
 
 fn show_headers(headers: &HeaderMap) -> String {
     let show = |(name, value): (&HeaderName, &HeaderValue)| {
-        let value = match name == SET_COOKIE {
-            true => "(redacted)",
-            false => value.to_str().unwrap_or("(not text)"),
+        let value = if name == SET_COOKIE {
+            "(redacted)"
+        } else {
+            value.to_str().unwrap_or("(not text)")
         };
         format!("{name}: {value}")
     };

@@ -1,19 +1,19 @@
 //! Outbound calls of jobs, checked by a guard.
 
 mod action;
+mod attempt_ids;
 mod bus;
-mod caller;
-mod deliver;
+mod call_permit;
+mod client_pool;
+mod delivery;
 mod guard;
 mod http;
-mod permit;
 mod queue;
-mod stamp;
 mod token;
 
-pub(crate) use caller::Caller;
-pub use caller::Options;
-pub use deliver::Outbound;
+pub use call_permit::CallPermit;
+pub(crate) use client_pool::ClientPool;
+pub use client_pool::Options;
+pub use delivery::OutboundDelivery;
 pub use guard::Guard;
 pub(crate) use http::cause;
-pub use permit::Permit;

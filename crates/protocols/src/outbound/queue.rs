@@ -6,11 +6,11 @@ use quick_xml::escape::escape;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Method, Url};
 use serde_json::Value;
-use steadfast_jobs::Order;
+use steadfast_jobs::DeliveryRequest;
 
-use super::caller::Options;
-use super::http::Call;
-use super::stamp::Stamp;
+use super::attempt_ids::AttemptIds;
+use super::client_pool::Options;
+use super::http::OutboundCall;
 use crate::scheduler::SecretOwner;
 
 /// Default domain of storage accounts.
@@ -19,10 +19,10 @@ pub(crate) const DOMAIN: &str = "queue.core.windows.net";
 /// The request that puts a message into a queue.
 pub(crate) fn call(
     options: &Options,
-    order: &Order,
+    order: &DeliveryRequest,
     action: &Value,
-    stamp: &Stamp,
-) -> Result<Call, String> {
+    stamp: &AttemptIds,
+) -> Result<OutboundCall, String> {
     let message = &action["queueMessage"];
     let text = |name: &str| message[name].as_str().unwrap_or_default();
     let owner = SecretOwner::entity(&order.job, text("storageAccount"), text("queueName"));
@@ -42,7 +42,7 @@ pub(crate) fn call(
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
     headers.insert("x-ms-version", HeaderValue::from_static("2019-12-12"));
-    Ok(Call {
+    Ok(OutboundCall {
         name: "StorageQueue",
         method: Method::POST,
         url,
@@ -61,7 +61,7 @@ pub(crate) fn endpoint(options: &Options, name: &str, domain: &str) -> String {
 }
 
 /// The message in the form that consumers of Azure Scheduler expect.
-fn payload(stamp: &Stamp, region: &str, message: &str) -> String {
+fn payload(stamp: &AttemptIds, region: &str, message: &str) -> String {
     let fields = [
         ("ExecutionTag", stamp.tag.as_str()),
         ("ClientRequestId", &stamp.request),

@@ -11,7 +11,7 @@ use serde_json::Value;
 use steadfast_core::clock::Clock;
 use steadfast_core::limits;
 
-use super::caller::Options;
+use super::client_pool::Options;
 use super::http::{cause, read_bounded};
 use crate::scheduler::encode;
 
@@ -22,7 +22,7 @@ const MARGIN: Duration = Duration::from_secs(60);
 
 /// The client and the resource of a token.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Applicant {
+pub(crate) struct OauthTokenRequest {
     pub(crate) tenant: String,
     pub(crate) audience: String,
     pub(crate) client: String,
@@ -30,13 +30,13 @@ pub(crate) struct Applicant {
 }
 
 /// Requests tokens and caches them until they expire.
-pub(crate) struct Tokens {
+pub(crate) struct TokenCache {
     options: Arc<Options>,
     clock: Arc<dyn Clock>,
-    kept: Mutex<HashMap<Applicant, (String, Duration)>>,
+    kept: Mutex<HashMap<OauthTokenRequest, (String, Duration)>>,
 }
 
-impl Tokens {
+impl TokenCache {
     pub(crate) fn new(options: Arc<Options>, clock: Arc<dyn Clock>) -> Self {
         Self {
             options,
@@ -49,7 +49,7 @@ impl Tokens {
     pub(crate) async fn get(
         &self,
         client: &Client,
-        applicant: &Applicant,
+        applicant: &OauthTokenRequest,
     ) -> Result<String, String> {
         let now = self.clock.monotonic();
         let kept = self.kept.lock().get(applicant).cloned();
@@ -66,14 +66,14 @@ impl Tokens {
     }
 
     /// Removes a token that was rejected.
-    pub(crate) fn forget(&self, applicant: &Applicant) {
+    pub(crate) fn forget(&self, applicant: &OauthTokenRequest) {
         self.kept.lock().remove(applicant);
     }
 
     async fn ask(
         &self,
         client: &Client,
-        applicant: &Applicant,
+        applicant: &OauthTokenRequest,
     ) -> Result<(String, Duration), String> {
         let authority = self.options.authority.trim_end_matches('/');
         let url = format!("{authority}/{}/oauth2/token", encode(&applicant.tenant));

@@ -2,12 +2,12 @@
 
 use axum::http::HeaderMap;
 use serde_json::{Map, Value};
-use steadfast_events::Batch;
-use steadfast_wire::amqp::compose::{Parts, Simple, compose};
+use steadfast_events::EventDataBatch;
+use steadfast_wire::amqp::compose::{MessageParts, PropertyValue, compose};
 
+use super::error::PublishError;
 use super::headers;
 use super::property::simple;
-use super::refused::Refused;
 
 /// The content type of a body that holds many events.
 const MANY: &str = "application/vnd.microsoft.servicebus.json";
@@ -18,7 +18,7 @@ pub(super) fn publication(
     headers: &HeaderMap,
     body: &[u8],
     publisher: Option<&str>,
-) -> Result<Batch, Refused> {
+) -> Result<EventDataBatch, PublishError> {
     let content_type = headers::text(headers, "content-type");
     let key = match publisher {
         Some(name) => Some(name.to_owned()),
@@ -33,7 +33,7 @@ pub(super) fn publication(
     }
     let properties = headers::properties(headers)?;
     let mut batch = empty(key.as_deref())?;
-    let parts = Parts {
+    let parts = MessageParts {
         key: key.as_deref(),
         content_type,
         message_id: None,
@@ -43,18 +43,18 @@ pub(super) fn publication(
     Ok(batch)
 }
 
-fn empty(key: Option<&str>) -> Result<Batch, Refused> {
+fn empty(key: Option<&str>) -> Result<EventDataBatch, PublishError> {
     Ok(match key {
-        Some(key) => Batch::keyed(key)?,
-        None => Batch::new(),
+        Some(key) => EventDataBatch::keyed(key)?,
+        None => EventDataBatch::new(),
     })
 }
 
 fn push(
-    batch: &mut Batch,
-    parts: &Parts<'_>,
-    properties: &[(String, Simple)],
-) -> Result<(), Refused> {
+    batch: &mut EventDataBatch,
+    parts: &MessageParts<'_>,
+    properties: &[(String, PropertyValue)],
+) -> Result<(), PublishError> {
     let mut message = Vec::with_capacity(parts.body.len() + 128);
     let properties = properties
         .iter()
@@ -66,9 +66,9 @@ fn push(
 
 /// `[{"Body": "..", "UserProperties": {..}, "BrokerProperties": {..}}]`: all events
 /// go to one partition, so they have one key.
-fn many(body: &[u8], mut key: Option<String>) -> Result<Batch, Refused> {
+fn many(body: &[u8], mut key: Option<String>) -> Result<EventDataBatch, PublishError> {
     let items: Vec<Map<String, Value>> = serde_json::from_slice(body).map_err(|error| {
-        Refused::malformed(format!("the batch is not a list of objects: {error}"))
+        PublishError::malformed(format!("the batch is not a list of objects: {error}"))
     })?;
     for item in &items {
         let Some(properties) = item
@@ -79,7 +79,7 @@ fn many(body: &[u8], mut key: Option<String>) -> Result<Batch, Refused> {
         };
         match (&key, headers::key_of(properties)?) {
             (Some(key), Some(other)) if *key != other => {
-                return Err(Refused::malformed(
+                return Err(PublishError::malformed(
                     "a batch has one PartitionKey; send the rest apart",
                 ));
             }
@@ -90,31 +90,33 @@ fn many(body: &[u8], mut key: Option<String>) -> Result<Batch, Refused> {
     let mut batch = empty(key.as_deref())?;
     for item in &items {
         let Some(Value::String(text)) = item.get("Body") else {
-            return Err(Refused::malformed(
+            return Err(PublishError::malformed(
                 "every event of a batch has a Body, a string",
             ));
         };
-        let parts = Parts {
+        let parts = MessageParts {
             key: key.as_deref(),
             body: text.as_bytes(),
-            ..Parts::default()
+            ..MessageParts::default()
         };
         push(&mut batch, &parts, &user_properties(item)?)?;
     }
     Ok(batch)
 }
 
-fn user_properties(item: &Map<String, Value>) -> Result<Vec<(String, Simple)>, Refused> {
+fn user_properties(
+    item: &Map<String, Value>,
+) -> Result<Vec<(String, PropertyValue)>, PublishError> {
     let map = match item.get("UserProperties") {
         Some(Value::Object(map)) => map,
         None | Some(Value::Null) => return Ok(Vec::new()),
-        Some(_) => return Err(Refused::malformed("UserProperties is an object")),
+        Some(_) => return Err(PublishError::malformed("UserProperties is an object")),
     };
     let mut properties = Vec::with_capacity(map.len());
     for (name, value) in map {
         let Some(value) = simple(value) else {
             let words = format!("the property '{name}' is not a string, number or boolean");
-            return Err(Refused::malformed(words));
+            return Err(PublishError::malformed(words));
         };
         properties.push((name.clone(), value));
     }

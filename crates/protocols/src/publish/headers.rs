@@ -2,9 +2,9 @@
 
 use axum::http::HeaderMap;
 use serde_json::Value;
-use steadfast_wire::amqp::compose::Simple;
+use steadfast_wire::amqp::compose::PropertyValue;
 
-use super::refused::Refused;
+use super::error::PublishError;
 
 /// Headers that belong to the request and not to the event; and every header that
 /// begins with one of the prefixes.
@@ -42,7 +42,9 @@ const OWN: [&str; 29] = [
 const OWN_PREFIXES: [&str; 4] = ["sec-", "proxy-", "x-forwarded-", "access-control-"];
 
 /// Custom headers, as properties of the event.
-pub(super) fn properties(headers: &HeaderMap) -> Result<Vec<(String, Simple)>, Refused> {
+pub(super) fn properties(
+    headers: &HeaderMap,
+) -> Result<Vec<(String, PropertyValue)>, PublishError> {
     let mut properties = Vec::new();
     for (name, value) in headers {
         let name = name.as_str();
@@ -50,12 +52,12 @@ pub(super) fn properties(headers: &HeaderMap) -> Result<Vec<(String, Simple)>, R
             continue;
         }
         let text = std::str::from_utf8(value.as_bytes())
-            .map_err(|_| Refused::malformed(format!("the header '{name}' is not UTF-8")))?;
+            .map_err(|_| PublishError::malformed(format!("the header '{name}' is not UTF-8")))?;
         let bare = text
             .strip_prefix('"')
             .and_then(|text| text.strip_suffix('"'));
         let text = bare.unwrap_or(text).to_owned();
-        properties.push((name.to_owned(), Simple::String(text)));
+        properties.push((name.to_owned(), PropertyValue::String(text)));
     }
     Ok(properties)
 }
@@ -66,11 +68,11 @@ pub(super) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 /// The partition key in `BrokerProperties`, if there is one.
-pub(super) fn key(headers: &HeaderMap) -> Result<Option<String>, Refused> {
+pub(super) fn key(headers: &HeaderMap) -> Result<Option<String>, PublishError> {
     match text(headers, "brokerproperties") {
         Some(text) => {
             let value = serde_json::from_str(text)
-                .map_err(|error| Refused::malformed(format!("BrokerProperties: {error}")))?;
+                .map_err(|error| PublishError::malformed(format!("BrokerProperties: {error}")))?;
             key_of(&value)
         }
         None => Ok(None),
@@ -78,8 +80,8 @@ pub(super) fn key(headers: &HeaderMap) -> Result<Option<String>, Refused> {
 }
 
 /// The partition key among broker properties.
-pub(super) fn key_of(properties: &Value) -> Result<Option<String>, Refused> {
-    let bad = || Refused::malformed("BrokerProperties is an object; PartitionKey is a string");
+pub(super) fn key_of(properties: &Value) -> Result<Option<String>, PublishError> {
+    let bad = || PublishError::malformed("BrokerProperties is an object; PartitionKey is a string");
     let map = properties.as_object().ok_or_else(bad)?;
     match map.get("PartitionKey") {
         Some(Value::String(key)) => Ok(Some(key.clone())),

@@ -1,9 +1,9 @@
 //! Events by plain HTTP: one request, one publication.
 
 mod body;
+mod error;
 mod headers;
 pub(crate) mod property;
-mod refused;
 mod routes;
 
 pub use routes::{ROUTES, routes};

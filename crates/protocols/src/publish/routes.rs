@@ -11,16 +11,16 @@ use axum::routing::post;
 use steadfast_core::limits;
 
 use super::body;
+use super::error::PublishError;
 use super::headers;
-use super::refused::Refused;
-use crate::access::{Area, Demand, Denied, Proof, Reason, Right, Scope};
+use crate::access::{AccessError, AccessErrorKind, Demand, EntityScope, Proof, Right, ServiceArea};
 use crate::amqp::{Context, verify};
 use crate::http::read;
 
 /// A JSON batch is longer than its events: texts are escaped.
 const BODY_BYTES: usize = 4 * limits::PUBLICATION_BYTES;
 
-type Hubs = State<Arc<Context>>;
+type PublishState = State<Arc<Context>>;
 
 /// The `POST` routes that publish events; all need the right to send to the event hub.
 pub const ROUTES: [&str; 3] = [
@@ -40,29 +40,29 @@ pub fn routes(context: Arc<Context>) -> Router {
 }
 
 async fn to_hub(
-    State(context): Hubs,
+    State(context): PublishState,
     Path(hub): Path<String>,
     request: Request,
-) -> Result<StatusCode, Refused> {
+) -> Result<StatusCode, PublishError> {
     publish(&context, &hub, None, None, request).await
 }
 
 async fn to_partition(
-    State(context): Hubs,
+    State(context): PublishState,
     Path((hub, partition)): Path<(String, String)>,
     request: Request,
-) -> Result<StatusCode, Refused> {
+) -> Result<StatusCode, PublishError> {
     let Ok(number) = partition.parse() else {
-        return Err(Refused::malformed("a partition is a number"));
+        return Err(PublishError::malformed("a partition is a number"));
     };
     publish(&context, &hub, Some(number), None, request).await
 }
 
 async fn as_publisher(
-    State(context): Hubs,
+    State(context): PublishState,
     Path((hub, publisher)): Path<(String, String)>,
     request: Request,
-) -> Result<StatusCode, Refused> {
+) -> Result<StatusCode, PublishError> {
     publish(&context, &hub, None, Some(&publisher), request).await
 }
 
@@ -72,7 +72,7 @@ async fn publish(
     partition: Option<u32>,
     publisher: Option<&str>,
     request: Request<Body>,
-) -> Result<StatusCode, Refused> {
+) -> Result<StatusCode, PublishError> {
     let (parts, body) = request.into_parts();
     let allowed = allow(context, hub, &parts).await;
     allowed.inspect_err(|denied| context.refused(denied))?;
@@ -84,7 +84,7 @@ async fn publish(
 }
 
 /// Whether the request may send to the event hub.
-async fn allow(context: &Context, hub: &str, parts: &Parts) -> Result<(), Denied> {
+async fn allow(context: &Context, hub: &str, parts: &Parts) -> Result<(), AccessError> {
     let Some(access) = &context.access else {
         crate::listen::proven();
         return Ok(());
@@ -97,13 +97,17 @@ async fn allow(context: &Context, hub: &str, parts: &Parts) -> Result<(), Denied
             permit.allows(Right::Send, hub)
         }
         Some(_) => {
-            let demand = Demand::new(&[Right::Send], Area::Events, Scope::Entity(hub));
+            let demand = Demand::new(
+                &[Right::Send],
+                ServiceArea::Events,
+                EntityScope::Entity(hub),
+            );
             let resource = &path;
             let proof = Proof::Header { header, resource };
-            access.admit(proof, &demand).map(drop)
+            access.authorize(proof, &demand).map(drop)
         }
-        None => Err(Denied::new(
-            Reason::Missing,
+        None => Err(AccessError::new(
+            AccessErrorKind::Missing,
             "no token was given: send 'Authorization: SharedAccessSignature ..'",
         )),
     }

@@ -9,31 +9,34 @@ use axum::http::header::{
 };
 use axum::http::request::Parts;
 use serde_json::{Map, Value};
-use steadfast_realtime::{Caller, Client, Transport, Wishes};
+use steadfast_realtime::{ClientConnection, ClientIdentity, ClientOptions, ClientTransport};
 
 use super::context::Context;
-use super::query::Query;
-use super::refusal::Refusal;
+use super::error::ClientRequestError;
+use super::query::QueryString;
 use super::token;
-use crate::access::{Area, Demand, Denied, Follow, Pass, Proof, Reason, Right, Scope, ended};
-use crate::http::Client as Forwarded;
+use crate::access::{
+    AccessError, AccessErrorKind, Demand, EntityScope, Principal, Proof, ProofWatch, Right,
+    ServiceArea, ended,
+};
+use crate::http::ForwardedClient as Forwarded;
 
 /// A client that is authorised for a hub.
-pub(super) struct Admitted {
-    pub(super) caller: Caller,
-    pub(super) wishes: Wishes,
+pub(super) struct AuthorizedClient {
+    pub(super) caller: ClientIdentity,
+    pub(super) wishes: ClientOptions,
     /// Watches the key that has signed the token; none if the hub is open.
-    pub(super) follow: Option<Follow>,
+    pub(super) follow: Option<ProofWatch>,
     /// A bit per transport: 1, 2, 4.
     transports: u64,
 }
 
-impl Admitted {
-    pub(super) fn may_use(&self, transport: Transport) -> bool {
+impl AuthorizedClient {
+    pub(super) fn may_use(&self, transport: ClientTransport) -> bool {
         let bit = match transport {
-            Transport::WebSockets => 1,
-            Transport::ServerSentEvents => 2,
-            Transport::LongPolling => 4,
+            ClientTransport::WebSockets => 1,
+            ClientTransport::ServerSentEvents => 2,
+            ClientTransport::LongPolling => 4,
         };
         self.transports & bit != 0
     }
@@ -49,7 +52,7 @@ const RIGHTS: &[Right] = &[Right::Listen];
 const REVOKED: &str = "Connection closed: the key behind its token no longer counts.";
 
 /// Closes a client when its key is revoked. Never completes.
-pub(super) async fn close_revoked(client: &Arc<Client>, mut follow: Option<Follow>) {
+pub(super) async fn close_revoked(client: &Arc<ClientConnection>, mut follow: Option<ProofWatch>) {
     ended(&mut follow).await;
     client.close(Some(REVOKED), true);
     std::future::pending().await
@@ -60,10 +63,10 @@ pub(super) fn admit(
     context: &Context,
     hub: &str,
     parts: &Parts,
-    query: &Query,
-) -> Result<Admitted, Refusal> {
+    query: &QueryString,
+) -> Result<AuthorizedClient, ClientRequestError> {
     let is_open = context.realtime.options(hub).is_open;
-    let (claims, pass) = match shown(parts, query) {
+    let (claims, pass) = match bearer_token(parts, query) {
         Some(shown) => {
             let (claims, pass) = verify(context, hub, parts, shown)?;
             (claims, Some(pass))
@@ -74,7 +77,7 @@ pub(super) fn admit(
         }
         None => {
             let words = "no token was given: send 'Authorization: Bearer <token>', or access_token";
-            return Err(Denied::new(Reason::Missing, words).into());
+            return Err(AccessError::new(AccessErrorKind::Missing, words).into());
         }
     };
     let number = |name: &str| number(&claims, name);
@@ -82,18 +85,18 @@ pub(super) fn admit(
         .iter()
         .find_map(|name| claims.get(*name).and_then(Value::as_str));
     let is_stateful = query.get("useStatefulReconnect");
-    Ok(Admitted {
-        wishes: Wishes {
+    Ok(AuthorizedClient {
+        wishes: ClientOptions {
             is_stateful: is_stateful.is_some_and(|own| own.eq_ignore_ascii_case("true")),
             expires: expires(context, &claims),
             handshake: number("asrs.s.cht").map(|own| Duration::from_secs(own.clamp(1, 30))),
         },
         transports: number("asrs.s.htt").unwrap_or(7),
         follow: pass.map(|pass| {
-            let (access, area) = (&context.access, Area::Realtime);
-            access.follow(KIND, &pass, RIGHTS, area, Some(hub))
+            let (access, area) = (&context.access, ServiceArea::Realtime);
+            access.watch_proof(KIND, &pass, RIGHTS, area, Some(hub))
         }),
-        caller: Caller {
+        caller: ClientIdentity {
             user: user.map(str::to_owned),
             claims: token::texts(&claims),
             headers: headers(parts),
@@ -103,7 +106,7 @@ pub(super) fn admit(
 }
 
 /// The bearer token from the header, or from the query, which is all browsers can set.
-pub(super) fn shown<'a>(parts: &'a Parts, query: &'a Query) -> Option<&'a str> {
+pub(super) fn bearer_token<'a>(parts: &'a Parts, query: &'a QueryString) -> Option<&'a str> {
     let header = parts.headers.get(AUTHORIZATION);
     let header = header.and_then(|own| own.to_str().ok());
     let bearer = header.and_then(|own| own.split_once(' '));
@@ -119,15 +122,15 @@ fn verify(
     hub: &str,
     parts: &Parts,
     shown: &str,
-) -> Result<(Map<String, Value>, Pass), Refusal> {
+) -> Result<(Map<String, Value>, Principal), ClientRequestError> {
     let host = token::host(parts);
     let path = parts.uri.path();
     let is_ours = |audience: &str| token::is_for(audience, hub, path, host);
-    let demand = Demand::new(RIGHTS, Area::Realtime, Scope::Entity(hub));
+    let demand = Demand::new(RIGHTS, ServiceArea::Realtime, EntityScope::Entity(hub));
     let proof = Proof::Token(shown);
     let admitted = context
         .access
-        .admit_claims(proof, &demand.or_token(&is_ours));
+        .authorize_claims(proof, &demand.or_token(&is_ours));
     Ok(admitted.map(|(pass, claims)| (claims, pass))?)
 }
 

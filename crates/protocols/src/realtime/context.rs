@@ -5,12 +5,12 @@ use std::sync::Arc;
 use steadfast_core::clock::Clock;
 use steadfast_realtime::Realtime;
 
-use crate::access::Access;
+use crate::access::AccessControl;
 
 /// The hubs and who may access them.
 #[derive(Clone)]
 pub struct Context {
     pub realtime: Realtime,
-    pub access: Arc<Access>,
+    pub access: Arc<AccessControl>,
     pub clock: Arc<dyn Clock>,
 }

@@ -8,7 +8,7 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use rustls::ClientConfig;
 use steadfast_core::clock::Clock;
 use steadfast_core::limits;
-use steadfast_realtime::{Clients, Hub, HubOptions, Office, OfficeLink, ShutdownMode};
+use steadfast_realtime::{AppServerHub, AppServerHubLink, Clients, Hub, HubOptions, ShutdownMode};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_tungstenite::tungstenite::Message;
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::server::AGENT;
 use super::token::server_token;
-use super::trust::{Carrier, connect, trust};
+use super::trust::{ByteStream, connect, trust};
 
 /// How an app server reaches its service.
 #[derive(Clone)]
@@ -41,8 +41,8 @@ pub struct DialOptions {
 }
 
 /// A hub of this process, linked to a service. It reconnects lost links.
-pub struct Dialed<H: Hub> {
-    office: Arc<Office<H>>,
+pub struct AppServerRuntime<H: Hub> {
+    office: Arc<AppServerHub<H>>,
     mode: ShutdownMode,
     links: usize,
     up: watch::Receiver<usize>,
@@ -52,7 +52,7 @@ pub struct Dialed<H: Hub> {
 
 /// State shared by all links of a hub.
 struct Dialer<H: Hub> {
-    office: Arc<Office<H>>,
+    office: Arc<AppServerHub<H>>,
     options: DialOptions,
     trusted: Option<Arc<ClientConfig>>,
     clock: Arc<dyn Clock>,
@@ -65,7 +65,7 @@ struct Dialer<H: Hub> {
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-impl<H: Hub> Dialed<H> {
+impl<H: Hub> AppServerRuntime<H> {
     /// Starts to connect. Fails if the authorities are invalid.
     pub fn start(
         hub: H,
@@ -73,11 +73,12 @@ impl<H: Hub> Dialed<H> {
         hosting: HubOptions,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, String> {
-        let trusted = match options.is_encrypted {
-            true => Some(trust(options.authorities.as_deref())?),
-            false => None,
+        let trusted = if options.is_encrypted {
+            Some(trust(options.authorities.as_deref())?)
+        } else {
+            None
         };
-        let office = Office::new(&options.server, hub, hosting);
+        let office = AppServerHub::new(&options.server, hub, hosting);
         let (told, up) = watch::channel(0);
         let stop = CancellationToken::new();
         let links = options.links.clamp(1, limits::SERVER_LINKS);
@@ -182,9 +183,10 @@ impl<H: Hub> Dialer<H> {
             if self.stop.is_cancelled() {
                 return;
             }
-            pause = match is_up {
-                true => FIRST_PAUSE,
-                false => (pause * 2).min(LONGEST_PAUSE),
+            pause = if is_up {
+                FIRST_PAUSE
+            } else {
+                (pause * 2).min(LONGEST_PAUSE)
             };
             let server = &self.options.server;
             let why = why.unwrap_or_default();
@@ -244,7 +246,7 @@ impl<H: Hub> Dialer<H> {
     /// Sends the server's handshake; returns only on failure.
     async fn greet(
         &self,
-        link: &OfficeLink<H>,
+        link: &AppServerHubLink<H>,
         target: Option<&str>,
         is_up: &mut bool,
     ) -> Option<String> {
@@ -261,7 +263,7 @@ impl<H: Hub> Dialer<H> {
     async fn open(
         &self,
         target: Option<&str>,
-    ) -> Result<WebSocketStream<Box<dyn Carrier>>, String> {
+    ) -> Result<WebSocketStream<Box<dyn ByteStream>>, String> {
         let DialOptions {
             address,
             secret,

@@ -6,18 +6,30 @@ use axum::http::header::CACHE_CONTROL;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
-use steadfast_realtime::Transport;
+use steadfast_realtime::ClientTransport;
 
-use super::admit::{Admitted, admit};
+use super::admit::{AuthorizedClient, admit};
 use super::context::Context;
-use super::query::Query;
-use super::refusal::Refusal;
+use super::error::ClientRequestError;
+use super::query::QueryString;
 
 /// Transports by their protocol names, with their transfer formats.
-const TRANSPORTS: [(Transport, &str, &[&str]); 3] = [
-    (Transport::WebSockets, "WebSockets", &["Text", "Binary"]),
-    (Transport::ServerSentEvents, "ServerSentEvents", &["Text"]),
-    (Transport::LongPolling, "LongPolling", &["Text", "Binary"]),
+const TRANSPORTS: [(ClientTransport, &str, &[&str]); 3] = [
+    (
+        ClientTransport::WebSockets,
+        "WebSockets",
+        &["Text", "Binary"],
+    ),
+    (
+        ClientTransport::ServerSentEvents,
+        "ServerSentEvents",
+        &["Text"],
+    ),
+    (
+        ClientTransport::LongPolling,
+        "LongPolling",
+        &["Text", "Binary"],
+    ),
 ];
 
 /// Answers a negotiation. Errors have status 200, as clients expect, except for an
@@ -26,12 +38,15 @@ pub(super) fn negotiate(
     context: &Context,
     hub: &str,
     parts: &Parts,
-    query: &Query,
-) -> Result<Response, Refusal> {
+    query: &QueryString,
+) -> Result<Response, ClientRequestError> {
     let admitted = admit(context, hub, parts, query)?;
     if context.realtime.is_leaving() {
         let text = "The server is going away.";
-        return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, text));
+        return Err(ClientRequestError::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            text,
+        ));
     }
     let version = match query.get("negotiateVersion").map(str::parse::<i64>) {
         None => 0,
@@ -43,7 +58,7 @@ pub(super) fn negotiate(
     };
     let wants_state = admitted.wishes.is_stateful;
     let transports = transports(&admitted);
-    let Admitted { caller, wishes, .. } = admitted;
+    let AuthorizedClient { caller, wishes, .. } = admitted;
     let may_return = wants_state && context.realtime.options(hub).is_stateful;
     let ticket = context
         .realtime
@@ -63,7 +78,7 @@ pub(super) fn negotiate(
     Ok(answer(told))
 }
 
-fn transports(admitted: &Admitted) -> Vec<Value> {
+fn transports(admitted: &AuthorizedClient) -> Vec<Value> {
     let allowed = TRANSPORTS.iter().filter(|(own, ..)| admitted.may_use(*own));
     allowed
         .map(|(_, name, formats)| json!({"transport": name, "transferFormats": formats}))

@@ -6,14 +6,14 @@ use crate::access::Right;
 
 /// The versions of the API: dated ones, and the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Version {
+pub(super) enum ApiVersion {
     Dated,
     First,
 }
 
 /// An operation of the REST API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operation {
+pub(super) enum HubRestOperation {
     SendToAll,
     SendToUser,
     SendToGroup,
@@ -34,16 +34,16 @@ pub(super) enum Operation {
     RemoveUser,
 }
 
-use Operation::*;
-use Version::{Dated, First};
+use ApiVersion::{Dated, First};
+use HubRestOperation::*;
 
-const BOTH: &[Version] = &[Dated, First];
-const DATED: &[Version] = &[Dated];
-const FIRST: &[Version] = &[First];
+const BOTH: &[ApiVersion] = &[Dated, First];
+const DATED: &[ApiVersion] = &[Dated];
+const FIRST: &[ApiVersion] = &[First];
 
 /// By versions, method and path below the name of a hub. Other operations are not
 /// offered. The first version has user and group in the opposite order.
-static OPERATIONS: [(&[Version], Method, &str, Operation); 30] = [
+static OPERATIONS: [(&[ApiVersion], Method, &str, HubRestOperation); 30] = [
     (DATED, Method::POST, ":send", SendToAll),
     (DATED, Method::POST, "users/{user}/:send", SendToUser),
     (DATED, Method::POST, "groups/{group}/:send", SendToGroup),
@@ -143,14 +143,14 @@ static OPERATIONS: [(&[Version], Method, &str, Operation); 30] = [
 
 /// An operation with the names in its path.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Named<'a> {
-    pub(super) operation: Operation,
+pub(super) struct MatchedOperation<'a> {
+    pub(super) operation: HubRestOperation,
     pub(super) user: &'a str,
     pub(super) group: Option<&'a str>,
     pub(super) connection: &'a str,
 }
 
-impl Version {
+impl ApiVersion {
     /// The root path of its operations.
     pub(super) const fn root(self) -> &'static str {
         match self {
@@ -160,7 +160,7 @@ impl Version {
     }
 }
 
-impl Operation {
+impl HubRestOperation {
     /// The rights of which the caller needs one.
     pub(super) const fn rights(self) -> &'static [Right] {
         match self {
@@ -189,10 +189,10 @@ pub fn sends() -> impl Iterator<Item = (Method, String, &'static [Right])> {
 
 /// The operation that a version offers for a method at these segments below a hub.
 pub(super) fn find<'a>(
-    version: Version,
+    version: ApiVersion,
     method: &Method,
     segments: &[&'a str],
-) -> Option<Named<'a>> {
+) -> Option<MatchedOperation<'a>> {
     let mut rows = OPERATIONS.iter();
     rows.find_map(|(versions, own, path, operation)| {
         let is_it = own == method && versions.contains(&version);
@@ -201,19 +201,23 @@ pub(super) fn find<'a>(
 }
 
 /// Whether a version offers another method there.
-pub(super) fn is_known(version: Version, segments: &[&str]) -> bool {
+pub(super) fn is_known(version: ApiVersion, segments: &[&str]) -> bool {
     let mut rows = OPERATIONS.iter();
     rows.any(|(versions, _, path, operation)| {
         versions.contains(&version) && named(*operation, path, segments).is_some()
     })
 }
 
-fn named<'a>(operation: Operation, path: &str, segments: &[&'a str]) -> Option<Named<'a>> {
+fn named<'a>(
+    operation: HubRestOperation,
+    path: &str,
+    segments: &[&'a str],
+) -> Option<MatchedOperation<'a>> {
     let parts = path.split('/').filter(|part| !part.is_empty());
     if parts.clone().count() != segments.len() {
         return None;
     }
-    let mut named = Named {
+    let mut named = MatchedOperation {
         operation,
         user: "",
         group: None,

@@ -8,29 +8,31 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use steadfast_core::limits;
-use steadfast_realtime::{Open, Outgoing, Pulse, Ticket, Transport};
+use steadfast_realtime::{
+    ClientOutput, ClientTransport, ConnectionTicket, KeepAlive, TicketConnection,
+};
 use steadfast_wire::signalr::Protocol;
 
 use super::admit::close_revoked;
-use super::refusal::Refusal;
-use crate::access::Follow;
+use super::error::ClientRequestError;
+use crate::access::ProofWatch;
 
 /// One poll: the first opens the connection and returns at once, later ones wait.
 pub(super) async fn poll(
-    ticket: &Arc<Ticket>,
+    ticket: &Arc<ConnectionTicket>,
     wait: Option<Duration>,
-    follow: Option<Follow>,
-) -> Result<Response, Refusal> {
+    follow: Option<ProofWatch>,
+) -> Result<Response, ClientRequestError> {
     let open = match ticket.opened() {
-        Some(open) if open.transport == Transport::LongPolling => open,
-        Some(_) => return Err(Refusal::other_transport()),
+        Some(open) if open.transport == ClientTransport::LongPolling => open,
+        Some(_) => return Err(ClientRequestError::other_transport()),
         None => return Ok(answer(&*begin(ticket, follow)?, Bytes::new())),
     };
     // An older poll ends now without a message.
     open.poll
         .send_modify(|number| *number += if *number % 2 == 0 { 1 } else { 2 });
     let number = *open.poll.borrow();
-    let polling = Polling {
+    let polling = PollGuard {
         open: Arc::clone(&open),
         number,
     };
@@ -39,13 +41,13 @@ pub(super) async fn poll(
     let taken = tokio::select! {
         biased;
         _ = newest.wait_for(|newest| *newest != number) => return Ok(over()),
-        taken = open.client.outgoing(0, Pulse::Requests) => taken,
-        () = tokio::time::sleep(wait) => Outgoing::Data(Bytes::new()),
+        taken = open.client.outgoing(0, KeepAlive::Requests) => taken,
+        () = tokio::time::sleep(wait) => ClientOutput::Data(Bytes::new()),
     };
     drop(polling);
     match taken {
-        Outgoing::Data(bytes) => Ok(answer(&open, bytes)),
-        Outgoing::Over | Outgoing::Displaced => {
+        ClientOutput::Data(bytes) => Ok(answer(&open, bytes)),
+        ClientOutput::Over | ClientOutput::Displaced => {
             open.client.leave(None);
             Ok(over())
         }
@@ -53,15 +55,18 @@ pub(super) async fn poll(
 }
 
 /// Opens the connection: on the first poll, or on a post before it.
-fn begin(ticket: &Arc<Ticket>, follow: Option<Follow>) -> Result<Arc<Open>, Refusal> {
-    let open = ticket.open(Transport::LongPolling, limits::CLIENT_POST_BYTES)?;
+fn begin(
+    ticket: &Arc<ConnectionTicket>,
+    follow: Option<ProofWatch>,
+) -> Result<Arc<TicketConnection>, ClientRequestError> {
+    let open = ticket.open(ClientTransport::LongPolling, limits::CLIENT_POST_BYTES)?;
     tokio::spawn(keep(Arc::clone(&open), gap(ticket), follow));
     Ok(open)
 }
 
 /// How long the client may be absent between two polls: its token may set it
 /// (`MaxPollIntervalInSeconds` of the SDK).
-fn gap(ticket: &Ticket) -> Duration {
+fn gap(ticket: &ConnectionTicket) -> Duration {
     let said = ticket.caller().claim("asrs.s.ttl");
     let seconds = said.and_then(|own| own.parse().ok());
     seconds.map_or(limits::POLL_GAP, |seconds: u64| {
@@ -71,18 +76,21 @@ fn gap(ticket: &Ticket) -> Duration {
 
 /// Handles a message of the client.
 pub(super) async fn post(
-    ticket: &Arc<Ticket>,
+    ticket: &Arc<ConnectionTicket>,
     bytes: Bytes,
-    follow: Option<Follow>,
-) -> Result<Response, Refusal> {
+    follow: Option<ProofWatch>,
+) -> Result<Response, ClientRequestError> {
     let open = match ticket.opened() {
         Some(open) => open,
         // Some clients send their handshake before they poll.
         None => begin(ticket, follow)?,
     };
-    if open.transport == Transport::WebSockets {
+    if open.transport == ClientTransport::WebSockets {
         let text = "POST requests are not allowed for WebSocket connections.";
-        return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, text));
+        return Err(ClientRequestError::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            text,
+        ));
     }
     let mut inlet = open.inlet.lock().await;
     // The next poll reports an ended connection.
@@ -91,26 +99,26 @@ pub(super) async fn post(
 }
 
 /// The client closes the connection.
-pub(super) fn end(ticket: &Ticket) -> Result<Response, Refusal> {
+pub(super) fn end(ticket: &ConnectionTicket) -> Result<Response, ClientRequestError> {
     match ticket.opened() {
-        Some(open) if open.transport == Transport::LongPolling => {
+        Some(open) if open.transport == ClientTransport::LongPolling => {
             open.client.leave(None);
             Ok(StatusCode::ACCEPTED.into_response())
         }
         _ => {
             let text = "Cannot terminate this connection via the DELETE endpoint.";
-            Err(Refusal::new(StatusCode::BAD_REQUEST, text))
+            Err(ClientRequestError::new(StatusCode::BAD_REQUEST, text))
         }
     }
 }
 
 /// A poll in progress. Dropping it starts the time-out for the next poll.
-struct Polling {
-    open: Arc<Open>,
+struct PollGuard {
+    open: Arc<TicketConnection>,
     number: u64,
 }
 
-impl Drop for Polling {
+impl Drop for PollGuard {
     fn drop(&mut self) {
         let number = self.number;
         self.open.poll.send_if_modified(|newest| {
@@ -125,7 +133,7 @@ impl Drop for Polling {
 
 /// Closes a client that stops polling or whose key is revoked. The count is odd while a
 /// poll is in progress.
-async fn keep(open: Arc<Open>, gap: Duration, follow: Option<Follow>) {
+async fn keep(open: Arc<TicketConnection>, gap: Duration, follow: Option<ProofWatch>) {
     let mut polls = open.poll.subscribe();
     let revoked = close_revoked(&open.client, follow);
     tokio::pin!(revoked);
@@ -144,11 +152,12 @@ async fn keep(open: Arc<Open>, gap: Duration, follow: Option<Follow>) {
     }
 }
 
-fn answer(open: &Open, bytes: Bytes) -> Response {
+fn answer(open: &TicketConnection, bytes: Bytes) -> Response {
     let is_binary = open.client.protocol().is_some_and(Protocol::is_binary);
-    let kind = match is_binary {
-        true => "application/octet-stream",
-        false => "text/plain",
+    let kind = if is_binary {
+        "application/octet-stream"
+    } else {
+        "text/plain"
     };
     let headers = [(CONTENT_TYPE, kind), (CACHE_CONTROL, "no-cache, no-store")];
     (headers, bytes).into_response()
@@ -163,7 +172,10 @@ fn over() -> Response {
 mod tests {
     use axum::body::to_bytes;
     use futures_util::future::BoxFuture;
-    use steadfast_realtime::{Answer, Caller, Event, Mode, Realtime, Upstream, Wishes};
+    use steadfast_realtime::{
+        ClientIdentity, ClientOptions, Realtime, ServiceMode, Upstream, UpstreamEvent,
+        UpstreamResponse,
+    };
 
     use super::*;
 
@@ -175,26 +187,26 @@ mod tests {
             false
         }
 
-        fn tell(&self, _: Event) -> BoxFuture<'_, Result<Answer, String>> {
+        fn tell(&self, _: UpstreamEvent) -> BoxFuture<'_, Result<UpstreamResponse, String>> {
             Box::pin(std::future::pending())
         }
     }
 
     /// A service that handles handshakes itself, and a ticket of it.
-    fn ticket(claims: &[(&str, &str)]) -> (Realtime, Arc<Ticket>) {
+    fn ticket(claims: &[(&str, &str)]) -> (Realtime, Arc<ConnectionTicket>) {
         let claims = claims.iter();
         let claims = claims.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        let caller = Caller {
+        let caller = ClientIdentity {
             claims: claims.collect(),
-            ..Caller::default()
+            ..ClientIdentity::default()
         };
         let realtime = Realtime::new("here");
-        realtime.set_mode(Mode::Serverless, Arc::new(Deaf));
-        let ticket = realtime.negotiate("hub", caller, Wishes::default(), true);
+        realtime.set_mode(ServiceMode::Serverless, Arc::new(Deaf));
+        let ticket = realtime.negotiate("hub", caller, ClientOptions::default(), true);
         (realtime, ticket.expect("a ticket"))
     }
 
-    async fn said(ticket: &Arc<Ticket>) -> Bytes {
+    async fn said(ticket: &Arc<ConnectionTicket>) -> Bytes {
         let Ok(answer) = poll(ticket, None, None).await else {
             panic!("no answer");
         };

@@ -4,7 +4,7 @@ use percent_encoding::percent_decode_str;
 
 /// Parameters in their order, decoded.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Query {
+pub(super) struct QueryString {
     pairs: Vec<(String, String)>,
     /// The application's parameters, undecoded.
     rest: String,
@@ -18,7 +18,7 @@ const OWN: [&str; 4] = [
     "useStatefulReconnect",
 ];
 
-impl Query {
+impl QueryString {
     pub(super) fn read(text: Option<&str>) -> Self {
         let mut query = Self::default();
         for part in text.unwrap_or_default().split('&') {
@@ -69,10 +69,10 @@ mod tests {
 
     #[test]
     fn the_application_sees_its_own_parameters_as_they_came() {
-        let query = Query::read(Some("hub=chat&id=s%20e&a=%C3%A4&access_token=x&b"));
+        let query = QueryString::read(Some("hub=chat&id=s%20e&a=%C3%A4&access_token=x&b"));
         assert_eq!(query.get("ID"), Some("s e"));
         assert_eq!(query.get("a"), Some("ä"));
         assert_eq!(query.rest(), "?hub=chat&a=%C3%A4&b");
-        assert_eq!(Query::read(None).rest(), "");
+        assert_eq!(QueryString::read(None).rest(), "");
     }
 }

@@ -16,19 +16,19 @@ use axum::{Json, Router, routing::any};
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 use steadfast_core::limits;
-use steadfast_realtime::reach::To;
-use steadfast_realtime::{Everywhere, Payload, Protocols, is_name};
+use steadfast_realtime::gateway::Recipients;
+use steadfast_realtime::{ClusterConnections, HubPayload, ProtocolSet, is_name};
 use steadfast_wire::signalr::Protocol;
-use steadfast_wire::signalr::pack::Reader;
-use steadfast_wire::signalr::service::{Check, CloseMany};
+use steadfast_wire::signalr::pack::PackReader;
+use steadfast_wire::signalr::service::{CloseConnections, ExistenceCheck};
 
-use super::admit::shown;
+use super::admit::bearer_token;
 use super::context::Context;
-use super::operations::{self, Named, Operation, Version};
-use super::query::Query;
+use super::operations::{self, ApiVersion, HubRestOperation, MatchedOperation};
+use super::query::QueryString;
 use super::token;
-use crate::access::{Area, Demand, Denied, Proof, Reason, Right, Scope};
-use crate::http::{Problem, RETRY_SECONDS, Unread, read};
+use crate::access::{AccessError, AccessErrorKind, Demand, EntityScope, Proof, Right, ServiceArea};
+use crate::http::{BodyError, Problem, RETRY_SECONDS, read};
 
 /// Every path below these needs a token with its own URL as the audience.
 pub const SENDS: [&str; 2] = ["/api/hubs/{*rest}", "/api/v1/hubs/{*rest}"];
@@ -47,9 +47,10 @@ pub(super) fn routes(context: &Arc<Context>) -> Router {
 }
 
 async fn health(State(context): State<Arc<Context>>) -> StatusCode {
-    match context.realtime.is_leaving() {
-        true => StatusCode::SERVICE_UNAVAILABLE,
-        false => StatusCode::OK,
+    if context.realtime.is_leaving() {
+        StatusCode::SERVICE_UNAVAILABLE
+    } else {
+        StatusCode::OK
     }
 }
 
@@ -62,39 +63,39 @@ async fn serve(State(context): State<Arc<Context>>, request: Request) -> Respons
 }
 
 /// A parsed request.
-struct Asked {
+struct HubRestRequest {
     /// The clients of the hub at all nodes.
-    all: Everywhere,
-    query: Query,
-    version: Version,
+    all: ClusterConnections,
+    query: QueryString,
+    version: ApiVersion,
 }
 
 /// The result of an operation.
-enum Done {
+enum Outcome {
     Status(u16),
     /// Not found, with the error code that the SDKs expect.
     Absent(&'static str),
 }
 
 /// Why an operation failed.
-enum Failure {
-    Denied(Denied),
+enum HubRestError {
+    Denied(AccessError),
     Wrong(StatusCode, &'static str, String),
 }
 
-impl From<Denied> for Failure {
-    fn from(denied: Denied) -> Self {
+impl From<AccessError> for HubRestError {
+    fn from(denied: AccessError) -> Self {
         Self::Denied(denied)
     }
 }
 
-impl Failure {
+impl HubRestError {
     fn bad(why: impl Into<String>) -> Self {
         Self::Wrong(StatusCode::BAD_REQUEST, "BadRequest", why.into())
     }
 }
 
-impl IntoResponse for Done {
+impl IntoResponse for Outcome {
     fn into_response(self) -> Response {
         match self {
             Self::Status(status) => {
@@ -111,7 +112,7 @@ impl IntoResponse for Done {
     }
 }
 
-impl IntoResponse for Failure {
+impl IntoResponse for HubRestError {
     fn into_response(self) -> Response {
         match self {
             Self::Denied(denied) => Problem::from(denied).into_response(),
@@ -128,16 +129,16 @@ impl IntoResponse for Failure {
     }
 }
 
-async fn operate(context: &Context, parts: &Parts, body: Body) -> Result<Done, Failure> {
+async fn operate(context: &Context, parts: &Parts, body: Body) -> Result<Outcome, HubRestError> {
     let path = parts.uri.path();
-    let (rest, version) = match path.strip_prefix(Version::First.root()) {
-        Some(rest) => (rest, Version::First),
+    let (rest, version) = match path.strip_prefix(ApiVersion::First.root()) {
+        Some(rest) => (rest, ApiVersion::First),
         None => {
-            let rest = path.strip_prefix(Version::Dated.root());
-            (rest.unwrap_or_default(), Version::Dated)
+            let rest = path.strip_prefix(ApiVersion::Dated.root());
+            (rest.unwrap_or_default(), ApiVersion::Dated)
         }
     };
-    let query = Query::read(parts.uri.query());
+    let query = QueryString::read(parts.uri.query());
     let mut segments: Vec<_> = rest.trim_end_matches('/').split('/').map(decoded).collect();
     let name = segments.remove(0);
     let hub = match query.get("application").filter(|own| !own.is_empty()) {
@@ -149,35 +150,36 @@ async fn operate(context: &Context, parts: &Parts, body: Body) -> Result<Done, F
     let rights = named.map_or(SEND, |named| named.operation.rights());
     verify(context, &hub, parts, &query, rights)?;
     if !is_hub_name(&name) {
-        return Err(Failure::bad(format!("'{name}' is no name of a hub")));
+        return Err(HubRestError::bad(format!("'{name}' is no name of a hub")));
     }
     let named = named.ok_or_else(|| not_offered(version, &segments))?;
     if let Some(group) = named.group {
         group_name(group)?;
     }
     let lobby = context.realtime.hub(&hub);
-    let lobby = lobby.map_err(|error| Failure::bad(error.to_string()))?;
-    let asked = Asked {
-        all: lobby.everywhere(),
+    let lobby = lobby.map_err(|error| HubRestError::bad(error.to_string()))?;
+    let asked = HubRestRequest {
+        all: lobby.cluster(),
         query,
         version,
     };
     asked.run(&named, parts, body).await
 }
 
-fn not_offered(version: Version, segments: &[&str]) -> Failure {
+fn not_offered(version: ApiVersion, segments: &[&str]) -> HubRestError {
     let is_user_in_group = segments.contains(&"users") && segments.contains(&"groups");
-    match is_user_in_group && operations::is_known(version, segments) {
-        true => Failure::Wrong(
+    if is_user_in_group && operations::is_known(version, segments) {
+        HubRestError::Wrong(
             StatusCode::METHOD_NOT_ALLOWED,
             "MethodNotAllowed",
             "PUT, DELETE and HEAD are known here.".to_owned(),
-        ),
-        false => Failure::Wrong(
+        )
+    } else {
+        HubRestError::Wrong(
             StatusCode::NOT_FOUND,
             "NotFound",
             "There is no such operation.".to_owned(),
-        ),
+        )
     }
 }
 
@@ -197,210 +199,232 @@ fn verify(
     context: &Context,
     hub: &str,
     parts: &Parts,
-    query: &Query,
+    query: &QueryString,
     rights: &[Right],
-) -> Result<(), Denied> {
-    let Some(shown) = shown(parts, query) else {
+) -> Result<(), AccessError> {
+    let Some(shown) = bearer_token(parts, query) else {
         let words = "no token was given: send 'Authorization: Bearer <token>'";
-        return Err(Denied::new(Reason::Missing, words));
+        return Err(AccessError::new(AccessErrorKind::Missing, words));
     };
     let host = token::host(parts);
     let path = parts.uri.path();
     let is_ours = |audience: &str| token::is_for_path(audience, path, host);
-    let demand = Demand::new(rights, Area::Realtime, Scope::Entity(hub));
+    let demand = Demand::new(rights, ServiceArea::Realtime, EntityScope::Entity(hub));
     let proof = Proof::Token(shown);
-    context.access.admit(proof, &demand.or_token(&is_ours))?;
+    context
+        .access
+        .authorize(proof, &demand.or_token(&is_ours))?;
     Ok(())
 }
 
-impl Asked {
-    async fn send(&self, to: To, parts: &Parts, body: Body) -> Result<Done, Failure> {
+impl HubRestRequest {
+    async fn send(
+        &self,
+        to: Recipients,
+        parts: &Parts,
+        body: Body,
+    ) -> Result<Outcome, HubRestError> {
         let payload = payload(parts, body).await?;
         self.all.room().await;
         self.all.send(&to, &payload);
-        Ok(Done::Status(202))
+        Ok(Outcome::Status(202))
     }
 
-    async fn run(&self, named: &Named<'_>, parts: &Parts, body: Body) -> Result<Done, Failure> {
+    async fn run(
+        &self,
+        named: &MatchedOperation<'_>,
+        parts: &Parts,
+        body: Body,
+    ) -> Result<Outcome, HubRestError> {
         let (user, id) = (named.user, named.connection);
         let group = named.group.unwrap_or_default();
         let owned = str::to_owned;
-        let is_old = self.version == Version::First;
+        let is_old = self.version == ApiVersion::First;
         match named.operation {
-            Operation::SendToAll => {
+            HubRestOperation::SendToAll => {
                 let except = self.query.all("excluded");
-                self.send(To::All { except }, parts, body).await
+                self.send(Recipients::All { except }, parts, body).await
             }
-            Operation::SendToUser => {
-                let to = To::Users(vec![owned(user)]);
+            HubRestOperation::SendToUser => {
+                let to = Recipients::Users(vec![owned(user)]);
                 self.send(to, parts, body).await
             }
-            Operation::SendToGroup => {
+            HubRestOperation::SendToGroup => {
                 let (name, except) = (owned(group), self.query.all("excluded"));
-                self.send(To::Group { name, except }, parts, body).await
+                self.send(Recipients::Group { name, except }, parts, body)
+                    .await
             }
-            Operation::SendToConnection => {
-                let to = To::Connections(vec![owned(id)]);
+            HubRestOperation::SendToConnection => {
+                let to = Recipients::Connections(vec![owned(id)]);
                 self.send(to, parts, body).await
             }
-            Operation::CloseAll | Operation::CloseGroup | Operation::CloseUser => {
-                self.close(named).await
-            }
-            Operation::CloseConnection => self.close_one(id).await,
-            Operation::FindConnection => {
+            HubRestOperation::CloseAll
+            | HubRestOperation::CloseGroup
+            | HubRestOperation::CloseUser => self.close(named).await,
+            HubRestOperation::CloseConnection => self.close_one(id).await,
+            HubRestOperation::FindConnection => {
                 let absent = "Warning.Connection.NotExisted";
-                self.find(Check::Connection(owned(id)), absent).await
+                self.find(ExistenceCheck::Connection(owned(id)), absent)
+                    .await
             }
-            Operation::FindUser => {
+            HubRestOperation::FindUser => {
                 let absent = "Warning.User.NotExisted";
-                self.find(Check::User(owned(user)), absent).await
+                self.find(ExistenceCheck::User(owned(user)), absent).await
             }
-            Operation::FindGroup => {
+            HubRestOperation::FindGroup => {
                 let absent = "Warning.Group.NotExisted";
-                self.find(Check::Group(owned(group)), absent).await
+                self.find(ExistenceCheck::Group(owned(group)), absent).await
             }
-            Operation::FindUserInGroup => {
+            HubRestOperation::FindUserInGroup => {
                 let (user, group) = (owned(user), owned(group));
-                let of = Check::UserInGroup { user, group };
+                let of = ExistenceCheck::UserInGroup { user, group };
                 self.find(of, "Info.User.NotInGroup").await
             }
-            Operation::AddConnection => {
+            HubRestOperation::AddConnection => {
                 let is_in = self.all.join(id, group).await.is_ok();
                 Ok(known(is_in, "Error.Connection.NotExisted"))
             }
             // A missing connection is in no group: the SDK expects success.
-            Operation::RemoveConnection => {
+            HubRestOperation::RemoveConnection => {
                 self.all.leave(id, Some(group)).await;
-                Ok(Done::Status(200))
+                Ok(Outcome::Status(200))
             }
-            Operation::RemoveConnectionFromAll => {
+            HubRestOperation::RemoveConnectionFromAll => {
                 self.all.leave(id, None).await;
-                Ok(Done::Status(200))
+                Ok(Outcome::Status(200))
             }
-            Operation::RemoveUserFromAll => {
+            HubRestOperation::RemoveUserFromAll => {
                 self.all.leave_user(user, None);
-                Ok(Done::Status(if is_old { 200 } else { 204 }))
+                Ok(Outcome::Status(if is_old { 200 } else { 204 }))
             }
-            Operation::AddUser => self.add_user(user, group),
-            Operation::RemoveUser => {
+            HubRestOperation::AddUser => self.add_user(user, group),
+            HubRestOperation::RemoveUser => {
                 self.all.leave_user(user, Some(group));
-                Ok(Done::Status(if is_old { 202 } else { 204 }))
+                Ok(Outcome::Status(if is_old { 202 } else { 204 }))
             }
         }
     }
 
-    async fn find(&self, of: Check, absent: &'static str) -> Result<Done, Failure> {
+    async fn find(
+        &self,
+        of: ExistenceCheck,
+        absent: &'static str,
+    ) -> Result<Outcome, HubRestError> {
         Ok(known(self.all.check(of).await, absent))
     }
 
-    async fn close(&self, named: &Named<'_>) -> Result<Done, Failure> {
-        let is_user = named.operation == Operation::CloseUser;
-        let closing = self.all.close(CloseMany {
+    async fn close(&self, named: &MatchedOperation<'_>) -> Result<Outcome, HubRestError> {
+        let is_user = named.operation == HubRestOperation::CloseUser;
+        let closing = self.all.close(CloseConnections {
             user: is_user.then(|| named.user.to_owned()),
             group: named.group.map(str::to_owned),
             reason: self.reason(),
             except: self.query.all("excluded"),
-            ..CloseMany::default()
+            ..CloseConnections::default()
         });
         closing.await;
-        Ok(Done::Status(204))
+        Ok(Outcome::Status(204))
     }
 
     fn reason(&self) -> String {
         self.query.get("reason").unwrap_or_default().to_owned()
     }
 
-    async fn close_one(&self, id: &str) -> Result<Done, Failure> {
-        let closing = self.all.close(CloseMany {
+    async fn close_one(&self, id: &str) -> Result<Outcome, HubRestError> {
+        let closing = self.all.close(CloseConnections {
             connection: Some(id.to_owned()),
             reason: self.reason(),
-            ..CloseMany::default()
+            ..CloseConnections::default()
         });
         closing.await;
-        let is_old = self.version == Version::First;
-        Ok(Done::Status(if is_old { 202 } else { 200 }))
+        let is_old = self.version == ApiVersion::First;
+        Ok(Outcome::Status(if is_old { 202 } else { 200 }))
     }
 
-    fn add_user(&self, user: &str, group: &str) -> Result<Done, Failure> {
+    fn add_user(&self, user: &str, group: &str) -> Result<Outcome, HubRestError> {
         let ttl = self.query.get("ttl").map(str::parse::<u64>).transpose();
         let most = limits::GROUP_SECONDS;
         let ttl = ttl.ok().filter(|ttl| ttl.is_none_or(|s| s <= most));
         let bad = || format!("ttl is a number of seconds, {most} at most");
-        let ttl = ttl.ok_or_else(|| Failure::bad(bad()))?;
+        let ttl = ttl.ok_or_else(|| HubRestError::bad(bad()))?;
         let ttl = ttl.map(Duration::from_secs);
         let joined = self.all.join_user(user, group, ttl);
-        joined.map_err(|error| Failure::bad(error.to_string()))?;
-        let is_old = self.version == Version::First;
-        Ok(Done::Status(if is_old { 202 } else { 200 }))
+        joined.map_err(|error| HubRestError::bad(error.to_string()))?;
+        let is_old = self.version == ApiVersion::First;
+        Ok(Outcome::Status(if is_old { 202 } else { 200 }))
     }
 }
 
-fn known(is_there: bool, absent: &'static str) -> Done {
-    match is_there {
-        true => Done::Status(200),
-        false => Done::Absent(absent),
+fn known(is_there: bool, absent: &'static str) -> Outcome {
+    if is_there {
+        Outcome::Status(200)
+    } else {
+        Outcome::Absent(absent)
     }
 }
 
-fn group_name(name: &str) -> Result<(), Failure> {
-    match is_name(name) {
-        true => Ok(()),
-        false => Err(Failure::bad(
+fn group_name(name: &str) -> Result<(), HubRestError> {
+    if is_name(name) {
+        Ok(())
+    } else {
+        Err(HubRestError::bad(
             "the name of a group has 1 to 1024 characters, and is not blank",
-        )),
+        ))
     }
 }
 
 /// The payload of a message: JSON that is encoded per protocol, or encoded already.
-async fn payload(parts: &Parts, body: Body) -> Result<Payload, Failure> {
+async fn payload(parts: &Parts, body: Body) -> Result<HubPayload, HubRestError> {
     let most = limits::CLIENT_POST_BYTES;
     let read = read(&parts.extensions, body, most).await;
     let bytes = read.map_err(|why| match why {
-        Unread::TooLarge => {
+        BodyError::TooLarge => {
             let words = format!("a message has {most} bytes at most");
-            Failure::Wrong(StatusCode::PAYLOAD_TOO_LARGE, "PayloadTooLarge", words)
+            HubRestError::Wrong(StatusCode::PAYLOAD_TOO_LARGE, "PayloadTooLarge", words)
         }
-        Unread::TooSlow => {
+        BodyError::TooSlow => {
             let words = "the body did not come in time".to_owned();
-            Failure::Wrong(StatusCode::REQUEST_TIMEOUT, "Timeout", words)
+            HubRestError::Wrong(StatusCode::REQUEST_TIMEOUT, "Timeout", words)
         }
-        Unread::Busy => {
+        BodyError::Busy => {
             let words = "the server has no room for the body; try again later".to_owned();
-            Failure::Wrong(StatusCode::SERVICE_UNAVAILABLE, "ServerBusy", words)
+            HubRestError::Wrong(StatusCode::SERVICE_UNAVAILABLE, "ServerBusy", words)
         }
-        Unread::Broken => Failure::bad("the body broke off"),
+        BodyError::Broken => HubRestError::bad("the body broke off"),
     })?;
     let kind = parts.headers.get(CONTENT_TYPE);
     let kind = kind.and_then(|own| own.to_str().ok()).unwrap_or_default();
     if kind.starts_with("application/octet-stream") || kind.starts_with("application/x-msgpack") {
-        return forms(&bytes).ok_or_else(|| Failure::bad("the body is no map of payloads"));
+        return forms(&bytes).ok_or_else(|| HubRestError::bad("the body is no map of payloads"));
     }
     let (target, arguments) = call(&bytes)?;
-    let payload = Payload::call(Protocols::BOTH, None, &target, &arguments);
-    payload.map_err(|error| Failure::bad(error.to_string()))
+    let payload = HubPayload::call(ProtocolSet::BOTH, None, &target, &arguments);
+    payload.map_err(|error| HubRestError::bad(error.to_string()))
 }
 
 /// Parses a call from JSON. SDKs differ in the case of its member names.
-fn call(bytes: &[u8]) -> Result<(String, Vec<Value>), Failure> {
+fn call(bytes: &[u8]) -> Result<(String, Vec<Value>), HubRestError> {
     let mut body: Map<String, Value> = serde_json::from_slice(bytes)
-        .map_err(|error| Failure::bad(format!("the body needs a target: {error}")))?;
+        .map_err(|error| HubRestError::bad(format!("the body needs a target: {error}")))?;
     let mut take = |name: &str| {
         let key = body.keys().find(|own| own.eq_ignore_ascii_case(name));
         key.cloned().and_then(|key| body.remove(&key))
     };
     let Some(Value::String(target)) = take("target") else {
-        return Err(Failure::bad("the body needs a target, which is a text"));
+        return Err(HubRestError::bad(
+            "the body needs a target, which is a text",
+        ));
     };
     match take("arguments") {
         None | Some(Value::Null) => Ok((target, Vec::new())),
         Some(Value::Array(arguments)) => Ok((target, arguments)),
-        Some(_) => Err(Failure::bad("the arguments are a list")),
+        Some(_) => Err(HubRestError::bad("the arguments are a list")),
     }
 }
 
 /// Parses a map from protocols to framed messages.
-fn forms(bytes: &bytes::Bytes) -> Option<Payload> {
-    let mut reader = Reader::new(bytes);
+fn forms(bytes: &bytes::Bytes) -> Option<HubPayload> {
+    let mut reader = PackReader::new(bytes);
     let count = reader.map().ok()?;
     let mut forms = Vec::new();
     for _ in 0..count {
@@ -410,5 +434,5 @@ fn forms(bytes: &bytes::Bytes) -> Option<Payload> {
             forms.push((protocol, bytes.slice_ref(message)));
         }
     }
-    Some(Payload::of(forms))
+    Some(HubPayload::of(forms))
 }

@@ -12,20 +12,20 @@ use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use steadfast_core::limits;
-use steadfast_realtime::{Ticket, Transport};
+use steadfast_realtime::{ClientTransport, ConnectionTicket};
 
 use super::admit::admit;
 use super::context::Context;
-use super::far::{FarRequest, What};
-use super::query::Query;
-use super::refusal::Refusal;
-use super::{events, far, negotiate, polling, rest, server, websocket};
+use super::error::ClientRequestError;
+use super::query::QueryString;
+use super::remote_poll::{RemotePollAction, RemotePollRequest};
+use super::{negotiate, polling, remote_poll, rest, server, sse, websocket};
 use crate::access::ended;
-use crate::http::{Problem, Unread, audited, read};
+use crate::http::{BodyError, Problem, audited, read};
 
 /// A client path and its hub; without one the query names the hub.
 #[derive(Clone)]
-struct Door {
+struct ClientRoute {
     context: Arc<Context>,
     hub: Option<String>,
 }
@@ -41,17 +41,17 @@ pub type Routes = Router;
 
 /// `/client` for all hubs, and a path for each hub that has its own.
 pub fn routes(context: &Arc<Context>, paths: &[(String, String)]) -> Routes {
-    let all = Door {
+    let all = ClientRoute {
         context: Arc::clone(context),
         hub: None,
     };
-    let mut routes = door("/client", all);
+    let mut routes = client_router("/client", all);
     for (path, hub) in paths {
-        let own = Door {
+        let own = ClientRoute {
             context: Arc::clone(context),
             hub: Some(hub.clone()),
         };
-        routes = routes.merge(door(path, own));
+        routes = routes.merge(client_router(path, own));
     }
     let access = Arc::clone(&context.access);
     let servers = Router::new()
@@ -76,7 +76,7 @@ pub fn client_paths(path: &str) -> [String; 3] {
     ]
 }
 
-fn door(path: &str, door: Door) -> Router {
+fn client_router(path: &str, door: ClientRoute) -> Router {
     let [meets, talks, whole] = client_paths(path);
     Router::new()
         .route(&meets, any(meet))
@@ -85,36 +85,36 @@ fn door(path: &str, door: Door) -> Router {
         .with_state(door)
 }
 
-impl Door {
-    fn hub(&self, query: &Query) -> Result<String, Refusal> {
+impl ClientRoute {
+    fn hub(&self, query: &QueryString) -> Result<String, ClientRequestError> {
         let named = self.hub.as_deref().or_else(|| query.get("hub"));
         let named = named.filter(|name| !name.is_empty());
-        let missing = || Refusal::new(StatusCode::BAD_REQUEST, "The query names no hub");
+        let missing = || ClientRequestError::new(StatusCode::BAD_REQUEST, "The query names no hub");
         let name = named.ok_or_else(missing)?;
         Ok(name.to_ascii_lowercase())
     }
 
     /// The ticket of a token, if this node has it.
-    fn ticket(&self, hub: &str, token: &str) -> Option<Arc<Ticket>> {
+    fn ticket(&self, hub: &str, token: &str) -> Option<Arc<ConnectionTicket>> {
         let ticket = self.context.realtime.ticket(token);
-        ticket.filter(|own| own.lobby.name().eq_ignore_ascii_case(hub))
+        ticket.filter(|own| own.hub.name().eq_ignore_ascii_case(hub))
     }
 }
 
-async fn meet(State(door): State<Door>, request: Request) -> Response {
+async fn meet(State(door): State<ClientRoute>, request: Request) -> Response {
     if request.method() != Method::POST {
         return no_method("POST");
     }
     let (parts, _) = request.into_parts();
-    let query = Query::read(parts.uri.query());
+    let query = QueryString::read(parts.uri.query());
     let met = door.hub(&query);
     let met = met.and_then(|hub| negotiate::negotiate(&door.context, &hub, &parts, &query));
     met.unwrap_or_else(IntoResponse::into_response)
 }
 
-async fn talk(State(door): State<Door>, request: Request) -> Response {
+async fn talk(State(door): State<ClientRoute>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let query = Query::read(parts.uri.query());
+    let query = QueryString::read(parts.uri.query());
     let talked = match parts.method {
         Method::GET if is_upgrade(&parts) => match door.hub(&query) {
             Ok(hub) => websocket::open(&door.context, &hub, parts, &query).await,
@@ -134,16 +134,21 @@ fn is_upgrade(parts: &Parts) -> bool {
     upgrade.is_some_and(|own| own.eq_ignore_ascii_case("websocket"))
 }
 
-async fn get(door: &Door, parts: &Parts, query: &Query) -> Result<Response, Refusal> {
+async fn get(
+    door: &ClientRoute,
+    parts: &Parts,
+    query: &QueryString,
+) -> Result<Response, ClientRequestError> {
     let hub = door.hub(query)?;
     let admitted = admit(&door.context, &hub, parts, query)?;
     let accept = parts.headers.get(ACCEPT).and_then(|own| own.to_str().ok());
-    let transport = match accept.is_some_and(|own| own.contains("text/event-stream")) {
-        true => Transport::ServerSentEvents,
-        false => Transport::LongPolling,
+    let transport = if accept.is_some_and(|own| own.contains("text/event-stream")) {
+        ClientTransport::ServerSentEvents
+    } else {
+        ClientTransport::LongPolling
     };
     if !admitted.may_use(transport) {
-        return Err(Refusal::new(
+        return Err(ClientRequestError::new(
             StatusCode::NOT_FOUND,
             "The transport is not allowed",
         ));
@@ -151,16 +156,16 @@ async fn get(door: &Door, parts: &Parts, query: &Query) -> Result<Response, Refu
     let token = token(query)?;
     let (context, here, follow) = (&door.context, door.ticket(&hub, token), admitted.follow);
     match (transport, here) {
-        (Transport::ServerSentEvents, Some(ticket)) => events::open(&ticket, follow),
-        (Transport::ServerSentEvents, None) => {
-            let taken = far::claim(context, &hub, token).await;
-            events::open(&taken.ok_or_else(Refusal::unknown)?, follow)
+        (ClientTransport::ServerSentEvents, Some(ticket)) => sse::open(&ticket, follow),
+        (ClientTransport::ServerSentEvents, None) => {
+            let taken = remote_poll::claim(context, &hub, token).await;
+            sse::open(&taken.ok_or_else(ClientRequestError::unknown)?, follow)
         }
         (_, Some(ticket)) => polling::poll(&ticket, None, follow).await,
         (_, None) => {
             let mut follow = follow;
             tokio::select! {
-                polled = far::carry(context, wanted(&hub, token, What::Poll(None))) => polled,
+                polled = remote_poll::forward(context, wanted(&hub, token, RemotePollAction::Poll(None))) => polled,
                 denied = ended(&mut follow) => Err(denied.into()),
             }
         }
@@ -168,7 +173,12 @@ async fn get(door: &Door, parts: &Parts, query: &Query) -> Result<Response, Refu
 }
 
 /// Handles posts, the send half of long polling and server-sent events.
-async fn post(door: &Door, parts: &Parts, query: &Query, body: Body) -> Result<Response, Refusal> {
+async fn post(
+    door: &ClientRoute,
+    parts: &Parts,
+    query: &QueryString,
+    body: Body,
+) -> Result<Response, ClientRequestError> {
     let hub = door.hub(query)?;
     let follow = admit(&door.context, &hub, parts, query)?.follow;
     let token = token(query)?;
@@ -176,42 +186,56 @@ async fn post(door: &Door, parts: &Parts, query: &Query, body: Body) -> Result<R
     let most = limits::CLIENT_POST_BYTES;
     let read = read(&parts.extensions, body, most).await;
     let bytes = read.map_err(|why| match why {
-        Unread::TooLarge => {
+        BodyError::TooLarge => {
             let text = format!("A request has {most} bytes at most.");
-            Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, text)
+            ClientRequestError::new(StatusCode::PAYLOAD_TOO_LARGE, text)
         }
-        Unread::TooSlow => {
+        BodyError::TooSlow => {
             let text = "The body did not come in time.";
-            Refusal::new(StatusCode::REQUEST_TIMEOUT, text)
+            ClientRequestError::new(StatusCode::REQUEST_TIMEOUT, text)
         }
-        Unread::Busy => Refusal::Problem(Problem::no_room()),
-        Unread::Broken => Refusal::new(StatusCode::BAD_REQUEST, "The body broke off."),
+        BodyError::Busy => ClientRequestError::Problem(Problem::no_room()),
+        BodyError::Broken => {
+            ClientRequestError::new(StatusCode::BAD_REQUEST, "The body broke off.")
+        }
     })?;
     match here {
         Some(ticket) => polling::post(&ticket, bytes, follow).await,
-        None => far::carry(&door.context, wanted(&hub, token, What::Post(bytes))).await,
+        None => {
+            remote_poll::forward(
+                &door.context,
+                wanted(&hub, token, RemotePollAction::Post(bytes)),
+            )
+            .await
+        }
     }
 }
 
 /// The client closes the connection.
-async fn delete(door: &Door, parts: &Parts, query: &Query) -> Result<Response, Refusal> {
+async fn delete(
+    door: &ClientRoute,
+    parts: &Parts,
+    query: &QueryString,
+) -> Result<Response, ClientRequestError> {
     let hub = door.hub(query)?;
     admit(&door.context, &hub, parts, query)?;
     let token = token(query)?;
     match door.ticket(&hub, token) {
         Some(ticket) => polling::end(&ticket),
-        None => far::carry(&door.context, wanted(&hub, token, What::End)).await,
+        None => {
+            remote_poll::forward(&door.context, wanted(&hub, token, RemotePollAction::End)).await
+        }
     }
 }
 
 /// The client's connection token.
-fn token(query: &Query) -> Result<&str, Refusal> {
+fn token(query: &QueryString) -> Result<&str, ClientRequestError> {
     let token = query.get("id").filter(|own| !own.is_empty());
-    token.ok_or_else(Refusal::no_id)
+    token.ok_or_else(ClientRequestError::no_id)
 }
 
-fn wanted(hub: &str, token: &str, what: What) -> FarRequest {
-    FarRequest {
+fn wanted(hub: &str, token: &str, what: RemotePollAction) -> RemotePollRequest {
+    RemotePollRequest {
         hub: hub.to_owned(),
         token: token.to_owned(),
         what,

@@ -12,14 +12,16 @@ use axum::response::{IntoResponse, Response};
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Map, Value};
 use steadfast_core::limits;
-use steadfast_realtime::{Lent, LentWords, Link, Realtime, ServerLink};
+use steadfast_realtime::{AppServerLink, AppServerSession, LentLink, LentLinkOutput, Realtime};
 
-use super::admit::shown;
+use super::admit::bearer_token;
 use super::context::Context;
-use super::query::Query;
-use super::refusal::Refusal;
+use super::error::ClientRequestError;
+use super::query::QueryString;
 use super::token;
-use crate::access::{Area, Demand, Denied, Follow, Proof, Reason, Right, Scope};
+use crate::access::{
+    AccessError, AccessErrorKind, Demand, EntityScope, Proof, ProofWatch, Right, ServiceArea,
+};
 
 /// The user agent of app servers of this library.
 pub(super) const AGENT: &str = "steadfast";
@@ -33,14 +35,18 @@ const RIGHTS: &[Right] = &[Right::Send];
 /// Opens the link of a server.
 pub(super) async fn serve(State(context): State<Arc<Context>>, request: Request) -> Response {
     let (parts, _) = request.into_parts();
-    let query = Query::read(parts.uri.query());
+    let query = QueryString::read(parts.uri.query());
     let opened = open(&context, parts, &query).await;
     opened.unwrap_or_else(IntoResponse::into_response)
 }
 
-async fn open(context: &Context, mut parts: Parts, query: &Query) -> Result<Response, Refusal> {
+async fn open(
+    context: &Context,
+    mut parts: Parts,
+    query: &QueryString,
+) -> Result<Response, ClientRequestError> {
     let missing = || {
-        Refusal::new(
+        ClientRequestError::new(
             axum::http::StatusCode::BAD_REQUEST,
             "The query names no hub",
         )
@@ -53,7 +59,7 @@ async fn open(context: &Context, mut parts: Parts, query: &Query) -> Result<Resp
     let server = server.filter(|own| own.len() <= limits::GROUP_NAME);
     let server = server.unwrap_or("unnamed").to_owned();
     let upgrade = WebSocketUpgrade::from_request_parts(&mut parts, &()).await;
-    let upgrade = upgrade.map_err(|no| Refusal::new(no.status(), no.body_text()))?;
+    let upgrade = upgrade.map_err(|no| ClientRequestError::new(no.status(), no.body_text()))?;
     let agent = header(&parts.headers, "asrs-user-agent").unwrap_or_default();
     let is_ours = agent.starts_with(AGENT);
     let upgrade = upgrade
@@ -77,21 +83,21 @@ fn verify(
     context: &Context,
     hub: &str,
     parts: &Parts,
-    query: &Query,
-) -> Result<(Map<String, Value>, Follow), Refusal> {
-    let Some(shown) = shown(parts, query) else {
+    query: &QueryString,
+) -> Result<(Map<String, Value>, ProofWatch), ClientRequestError> {
+    let Some(shown) = bearer_token(parts, query) else {
         let words = "no token was given: send 'Authorization: Bearer <token>'";
-        return Err(Denied::new(Reason::Missing, words).into());
+        return Err(AccessError::new(AccessErrorKind::Missing, words).into());
     };
     let host = token::host(parts);
     let is_ours = |audience: &str| token::is_for_server(audience, hub, host);
-    let demand = Demand::new(RIGHTS, Area::Realtime, Scope::Entity(hub));
+    let demand = Demand::new(RIGHTS, ServiceArea::Realtime, EntityScope::Entity(hub));
     let proof = Proof::Token(shown);
     let (pass, claims) = context
         .access
-        .admit_claims(proof, &demand.or_token(&is_ours))?;
-    let (access, area) = (&context.access, Area::Realtime);
-    let follow = access.follow(KIND, &pass, RIGHTS, area, Some(hub));
+        .authorize_claims(proof, &demand.or_token(&is_ours))?;
+    let (access, area) = (&context.access, ServiceArea::Realtime);
+    let follow = access.watch_proof(KIND, &pass, RIGHTS, area, Some(hub));
     Ok((claims, follow))
 }
 
@@ -100,7 +106,12 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 /// Carries bytes both ways until one side ends.
-async fn run(socket: WebSocket, mut server: ServerLink, realtime: Realtime, mut follow: Follow) {
+async fn run(
+    socket: WebSocket,
+    mut server: AppServerSession,
+    realtime: Realtime,
+    mut follow: ProofWatch,
+) {
     let (mut sink, mut stream) = socket.split();
     let link = Arc::clone(server.link());
     let reading = async {
@@ -124,7 +135,7 @@ async fn run(socket: WebSocket, mut server: ServerLink, realtime: Realtime, mut 
             // A refusal may still be in the outbox.
             let _ = tokio::time::timeout(limits::CLIENT_STALL, drain(&link, writing)).await;
         }
-        _ = follow.ended() => {
+        _ = follow.proof_ended() => {
             let _ = tokio::time::timeout(limits::CLIENT_STALL, drain(&link, writing)).await;
         }
         () = &mut writing => {}
@@ -132,7 +143,12 @@ async fn run(socket: WebSocket, mut server: ServerLink, realtime: Realtime, mut 
 }
 
 /// Forwards bytes between a server and the node that uses its link.
-async fn carry(socket: WebSocket, lent: Lent, mut words: LentWords, mut follow: Follow) {
+async fn carry(
+    socket: WebSocket,
+    lent: LentLink,
+    mut words: LentLinkOutput,
+    mut follow: ProofWatch,
+) {
     let (mut sink, mut stream) = socket.split();
     let reading = async {
         while let Some(Ok(message)) = stream.next().await {
@@ -159,16 +175,16 @@ async fn carry(socket: WebSocket, lent: Lent, mut words: LentWords, mut follow: 
     tokio::select! {
         () = reading => {}
         () = writing => {}
-        _ = follow.ended() => {}
+        _ = follow.proof_ended() => {}
     }
 }
 
-async fn drain(link: &Link, writing: impl Future<Output = ()>) {
+async fn drain(link: &AppServerLink, writing: impl Future<Output = ()>) {
     link.end();
     writing.await;
 }
 
-async fn write(sink: &mut (impl futures_util::Sink<Message> + Unpin), link: &Link) {
+async fn write(sink: &mut (impl futures_util::Sink<Message> + Unpin), link: &AppServerLink) {
     while let Some(bytes) = link.outgoing().await {
         let sending = sink.send(Message::Binary(bytes));
         match tokio::time::timeout(limits::CLIENT_STALL, sending).await {

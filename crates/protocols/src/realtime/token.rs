@@ -10,14 +10,14 @@ use serde_json::{Map, Value, json};
 use steadfast_core::clock::Timestamp;
 use steadfast_wire::jwt;
 
-use crate::http::Client;
+use crate::http::ForwardedClient;
 
 /// The reserved name of the key with which the server signs tokens for clients of hubs.
 pub const CLIENT_KEY: &str = "server/client-tokens";
 
 /// The contents of a client token.
 #[derive(Clone, Debug, Default)]
-pub struct TokenWish {
+pub struct ClientTokenOptions {
     /// The hub that it grants access to.
     pub hub: String,
     /// The user of the connections, if any.
@@ -43,7 +43,7 @@ pub fn server_token(hub: &str, server: &str, host: &str, secret: &str, now: Time
 const SERVER_LIFETIME: Duration = Duration::from_secs(3600);
 
 /// A token for a client, signed with the secret of a key.
-pub fn token(wish: &TokenWish, host: &str, secret: &str, now: Timestamp) -> String {
+pub fn token(wish: &ClientTokenOptions, host: &str, secret: &str, now: Timestamp) -> String {
     let mut claims = Map::new();
     for (name, value) in &wish.claims {
         claims.insert(name.clone(), json!(value));
@@ -64,7 +64,7 @@ pub fn token(wish: &TokenWish, host: &str, secret: &str, now: Timestamp) -> Stri
 /// The host of a request: from a trusted proxy, else from the Host header, else from the
 /// HTTP/2 authority. Without a host no audience matches.
 pub(super) fn host(parts: &Parts) -> Option<&str> {
-    let forwarded = parts.extensions.get::<Client>();
+    let forwarded = parts.extensions.get::<ForwardedClient>();
     let forwarded = forwarded.and_then(|own| own.host.as_deref());
     let header = || parts.headers.get(HOST)?.to_str().ok();
     let authority = || parts.uri.authority().map(Authority::as_str);
@@ -78,7 +78,7 @@ pub(super) fn is_for_server(audience: &str, hub: &str, host: Option<&str>) -> bo
     };
     let named = uri.host().unwrap_or_default();
     let is_host = host.is_some_and(|host| is_same_host(named, without_port(host)));
-    let query = super::query::Query::read(uri.query());
+    let query = super::query::QueryString::read(uri.query());
     let is_hub = query
         .get("hub")
         .is_some_and(|own| own.eq_ignore_ascii_case(hub));
@@ -105,7 +105,7 @@ pub(super) fn is_for(audience: &str, hub: &str, path: &str, host: Option<&str>) 
     let is_host = host.is_some_and(|host| is_same_host(named, without_port(host)));
     let own = uri.path().trim_end_matches('/');
     let is_hub = match own {
-        "/client" => super::query::Query::read(uri.query())
+        "/client" => super::query::QueryString::read(uri.query())
             .get("hub")
             .is_some_and(|own| own.eq_ignore_ascii_case(hub)),
         own => own == path.trim_end_matches('/').trim_end_matches("/negotiate"),
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(host(&second), Some("b.example"));
         let audience = "https://elsewhere.example/client/?hub=chat";
         assert!(!is_for(audience, "chat", "/x", host(&second)));
-        second.extensions.insert(Client {
+        second.extensions.insert(ForwardedClient {
             address: [127, 0, 0, 1].into(),
             scheme: None,
             host: Some("elsewhere.example".to_owned()),

@@ -11,9 +11,9 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 /// A bidirectional byte stream.
-pub(super) trait Carrier: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(super) trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Carrier for T {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
 /// Trusts the authorities of the system, and those of a PEM text if there is one.
 pub(super) fn trust(authorities: Option<&[u8]>) -> Result<Arc<ClientConfig>, String> {
@@ -40,7 +40,7 @@ pub(super) fn trust(authorities: Option<&[u8]>) -> Result<Arc<ClientConfig>, Str
 pub(super) async fn connect(
     address: &str,
     trusted: Option<&Arc<ClientConfig>>,
-) -> Result<Box<dyn Carrier>, String> {
+) -> Result<Box<dyn ByteStream>, String> {
     let tcp = TcpStream::connect(address).await;
     let tcp = tcp.map_err(|error| error.to_string())?;
     // Small messages must not wait.

@@ -10,12 +10,12 @@ use futures_util::future::BoxFuture;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::{Client, Response, Url};
 use steadfast_core::limits;
-use steadfast_realtime::{Answer, Event, Upstream};
+use steadfast_realtime::{Upstream, UpstreamEvent, UpstreamResponse};
 use steadfast_wire::signature;
 use tokio::sync::Semaphore;
 
-use crate::access::{Access, Area, Key, Right};
-use crate::outbound::{Caller, Options, cause};
+use crate::access::{AccessControl, Key, Right, ServiceArea};
+use crate::outbound::{ClientPool, Options, cause};
 
 /// Routes events to a URL; the first matching rule applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct Upstreams {
     rules: Vec<UpstreamRule>,
     options: Arc<Options>,
     client: Client,
-    access: Arc<Access>,
+    access: Arc<AccessControl>,
     calls: Semaphore,
 }
 
@@ -59,7 +59,7 @@ impl UpstreamRule {
                 ));
             }
         }
-        let tried = Url::parse(&self.url(&Event::default()));
+        let tried = Url::parse(&self.url(&UpstreamEvent::default()));
         let tried = tried.map_err(|error| format!("'{url}': {error}"))?;
         if !["http", "https"].contains(&tried.scheme()) {
             return Err(format!("'{url}' is not HTTP"));
@@ -91,7 +91,7 @@ impl UpstreamRule {
             && is_among(&self.event, event)
     }
 
-    fn url(&self, event: &Event) -> String {
+    fn url(&self, event: &UpstreamEvent) -> String {
         let shown = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
         let url = self.url.replace("{hub}", &shown(&event.hub));
         let url = url.replace("{category}", event.category);
@@ -112,7 +112,7 @@ impl Upstreams {
     pub fn new(
         rules: Vec<UpstreamRule>,
         options: Options,
-        access: Arc<Access>,
+        access: Arc<AccessControl>,
     ) -> Result<Self, String> {
         for rule in &rules {
             rule.check()?;
@@ -120,7 +120,7 @@ impl Upstreams {
         let mut options = options;
         options.guard.is_proxied |= options.proxy.is_some();
         let options = Arc::new(options);
-        let client = Caller::new(Arc::clone(&options))?.plain();
+        let client = ClientPool::new(Arc::clone(&options))?.plain();
         Ok(Self {
             rules,
             options,
@@ -130,7 +130,7 @@ impl Upstreams {
         })
     }
 
-    async fn call(&self, event: Event) -> Result<Answer, String> {
+    async fn call(&self, event: UpstreamEvent) -> Result<UpstreamResponse, String> {
         let rule = |rule: &&UpstreamRule| rule.fits(&event.hub, event.category, &event.name);
         let rule = self.rules.iter().find(rule);
         let rule = rule.ok_or("no upstream rule matches the event")?;
@@ -149,13 +149,14 @@ impl Upstreams {
         let response = response.map_err(|error| cause(&error.without_url()))?;
         let status = response.status().as_u16();
         let body = read(response).await?;
-        Ok(Answer { status, body })
+        Ok(UpstreamResponse { status, body })
     }
 
-    fn headers(&self, event: &Event) -> HeaderMap {
-        let kind = match event.is_packed {
-            true => "application/x-msgpack",
-            false => "application/json",
+    fn headers(&self, event: &UpstreamEvent) -> HeaderMap {
+        let kind = if event.is_packed {
+            "application/x-msgpack"
+        } else {
+            "application/json"
         };
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -185,7 +186,7 @@ impl Upstreams {
     }
 
     /// The connection's id, signed with every secret of keys that manage its hub.
-    fn signature(&self, event: &Event) -> String {
+    fn signature(&self, event: &UpstreamEvent) -> String {
         let ring = self.access.ring();
         let keys = ring.keys();
         let keys = keys.filter(|key| manages(key, &event.hub));
@@ -201,7 +202,7 @@ impl Upstreams {
 
 fn manages(key: &Key, hub: &str) -> bool {
     let mut grants = key.grants.iter();
-    grants.any(|grant| grant.holds(Right::Manage, Area::Realtime, Some(hub)))
+    grants.any(|grant| grant.holds(Right::Manage, ServiceArea::Realtime, Some(hub)))
 }
 
 impl Upstream for Upstreams {
@@ -209,7 +210,7 @@ impl Upstream for Upstreams {
         self.rules.iter().any(|rule| rule.fits(hub, category, name))
     }
 
-    fn tell(&self, event: Event) -> BoxFuture<'_, Result<Answer, String>> {
+    fn tell(&self, event: UpstreamEvent) -> BoxFuture<'_, Result<UpstreamResponse, String>> {
         Box::pin(self.call(event))
     }
 }
@@ -232,7 +233,7 @@ mod tests {
     use steadfast_core::clock::SystemClock;
 
     use super::*;
-    use crate::access::{Ring, Secret};
+    use crate::access::{KeyRing, Secret};
     use crate::scheduler::SecretKey;
 
     #[test]
@@ -288,10 +289,10 @@ mod tests {
                 category: "*".to_owned(),
                 event: "*".to_owned(),
             };
-            let access = Access::new(Ring::new(), Arc::new(SystemClock::new()));
+            let access = AccessControl::new(KeyRing::new(), Arc::new(SystemClock::new()));
             let options = Options::new(SecretKey::new("a key for tests"));
             let upstreams = Upstreams::new(vec![rule], options, Arc::new(access)).unwrap();
-            let why = upstreams.call(Event::default()).await.err();
+            let why = upstreams.call(UpstreamEvent::default()).await.err();
             assert_eq!(why.as_deref(), Some("the upstream must not be called"));
         }
         listener.into_std().unwrap().accept().unwrap_err();
@@ -306,7 +307,7 @@ mod tests {
             ("sender", "send realtime/chat"),
             ("jobs", "manage jobs"),
         ];
-        let mut ring = Ring::new();
+        let mut ring = KeyRing::new();
         for (name, grant) in keys {
             ring.add(Key {
                 name: name.to_owned(),
@@ -315,13 +316,13 @@ mod tests {
                 secondary: None,
             });
         }
-        let access = Access::new(ring, Arc::new(SystemClock::new()));
+        let access = AccessControl::new(ring, Arc::new(SystemClock::new()));
         let options = Options::new(SecretKey::new("a key for tests"));
         let upstreams = Upstreams::new(Vec::new(), options, Arc::new(access)).unwrap();
-        let event = Event {
+        let event = UpstreamEvent {
             hub: "chat".to_owned(),
             connection: "c".into(),
-            ..Event::default()
+            ..UpstreamEvent::default()
         };
         let signed = upstreams.signature(&event);
         for (name, _) in keys {
@@ -338,11 +339,11 @@ mod tests {
             url: "http://h/{hub}/{category}/{event}?code=1".to_owned(),
             ..UpstreamRule::default()
         };
-        let event = Event {
+        let event = UpstreamEvent {
             hub: "chat".to_owned(),
             category: "messages",
             name: "a/b".to_owned(),
-            ..Event::default()
+            ..UpstreamEvent::default()
         };
         assert_eq!(rule.url(&event), "http://h/chat/messages/a%2Fb?code=1");
     }

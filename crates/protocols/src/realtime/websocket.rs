@@ -13,7 +13,9 @@ use bytes::Bytes;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
 use steadfast_core::limits;
-use steadfast_realtime::{Client, Inlet, Outgoing, Pulse, Refused, Transport};
+use steadfast_realtime::{
+    ClientConnection, ClientOutput, ClientReader, ClientTransport, KeepAlive, TicketError,
+};
 use steadfast_wire::signalr::Protocol;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
@@ -21,11 +23,11 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::admit::{admit, close_revoked};
 use super::context::Context;
-use super::far;
-use super::query::Query;
-use super::refusal::Refusal;
-use crate::access::Follow;
-use crate::listen::{Socket, SocketLimit, Upgrade};
+use super::error::ClientRequestError;
+use super::query::QueryString;
+use super::remote_poll;
+use crate::access::ProofWatch;
+use crate::listen::{ServerWebSocket, SocketLimit, Upgrade};
 
 /// The read buffer of an idle socket.
 const QUIET_BYTES: usize = 512;
@@ -36,40 +38,40 @@ pub(super) async fn open(
     context: &Context,
     hub: &str,
     mut parts: Parts,
-    query: &Query,
-) -> Result<Response, Refusal> {
+    query: &QueryString,
+) -> Result<Response, ClientRequestError> {
     let admitted = admit(context, hub, &parts, query)?;
-    if !admitted.may_use(Transport::WebSockets) {
-        return Err(Refusal::new(
+    if !admitted.may_use(ClientTransport::WebSockets) {
+        return Err(ClientRequestError::new(
             StatusCode::NOT_FOUND,
             "WebSockets are not allowed",
         ));
     }
     let upgrade = Upgrade::read(&mut parts);
-    let upgrade = upgrade.map_err(|(status, text)| Refusal::new(status, text))?;
+    let upgrade = upgrade.map_err(|(status, text)| ClientRequestError::new(status, text))?;
     let most = limits::CLIENT_MESSAGE_BYTES;
     let (inlet, socket) = match query.get("id") {
         Some(token) => {
             let ticket = match context.realtime.ticket(token) {
                 Some(ticket) => Some(ticket),
-                None => far::claim(context, hub, token).await,
+                None => remote_poll::claim(context, hub, token).await,
             };
-            let ticket = ticket.ok_or_else(Refusal::unknown)?;
-            if !ticket.lobby.name().eq_ignore_ascii_case(hub) {
-                return Err(Refusal::unknown());
+            let ticket = ticket.ok_or_else(ClientRequestError::unknown)?;
+            if !ticket.hub.name().eq_ignore_ascii_case(hub) {
+                return Err(ClientRequestError::unknown());
             }
-            match ticket.open(Transport::WebSockets, most) {
+            match ticket.open(ClientTransport::WebSockets, most) {
                 Ok(open) => {
                     let client = Arc::clone(&open.client);
-                    let lobby = Arc::clone(&ticket.lobby);
-                    (Inlet::new(client, lobby, most), 0)
+                    let lobby = Arc::clone(&ticket.hub);
+                    (ClientReader::new(client, lobby, most), 0)
                 }
-                Err(Refused::Busy) => {
-                    let open = ticket.opened().ok_or_else(Refusal::unknown)?;
+                Err(TicketError::Busy) => {
+                    let open = ticket.opened().ok_or_else(ClientRequestError::unknown)?;
                     let number = open.client.resume();
-                    let number = number.ok_or(Refusal::from(Refused::Busy))?;
-                    let (client, lobby) = (Arc::clone(&open.client), Arc::clone(&ticket.lobby));
-                    (Inlet::new(client, lobby, most), number)
+                    let number = number.ok_or(ClientRequestError::from(TicketError::Busy))?;
+                    let (client, lobby) = (Arc::clone(&open.client), Arc::clone(&ticket.hub));
+                    (ClientReader::new(client, lobby, most), number)
                 }
                 Err(refused) => return Err(refused.into()),
             }
@@ -79,7 +81,7 @@ pub(super) async fn open(
             // Without a connection token it cannot reconnect.
             wishes.is_stateful = false;
             let made = context.realtime.connect(hub, admitted.caller, &wishes)?;
-            (Inlet::new(made.0, made.1, most), 0)
+            (ClientReader::new(made.0, made.1, most), 0)
         }
     };
     let (client, follow) = (Arc::clone(inlet.client()), admitted.follow);
@@ -96,7 +98,7 @@ pub(super) async fn open(
         upgrade.accept(None, config, limit, move |stream| async move {
             match stream {
                 Ok(stream) => run(stream, greeted, inlet, client, socket, follow).await,
-                Err(_) => client.lost(socket, Some("the upgrade failed")),
+                Err(_) => client.socket_lost(socket, Some("the upgrade failed")),
             }
         }),
     )
@@ -104,12 +106,12 @@ pub(super) async fn open(
 
 /// Carries bytes both ways until one side ends.
 async fn run(
-    socket: Socket,
+    socket: ServerWebSocket,
     limit: SocketLimit,
-    inlet: Inlet,
-    client: Arc<Client>,
+    inlet: ClientReader,
+    client: Arc<ClientConnection>,
     number: u64,
-    follow: Option<Follow>,
+    follow: Option<ProofWatch>,
 ) {
     let (mut sink, stream) = socket.split();
     let is_too_long = AtomicBool::new(false);
@@ -118,19 +120,18 @@ async fn run(
     let error = {
         tokio::pin!(reading, writing);
         tokio::select! {
-            // The last messages may still be in the outbox.
-            ended = &mut reading => match client.is_ending() {
-                true => {
-                    let _ = tokio::time::timeout(limits::CLIENT_STALL, writing).await;
-                    None
+                    // The last messages may still be in the outbox.
+                    ended = &mut reading => if client.is_ending() {
+                            let _ = tokio::time::timeout(limits::CLIENT_STALL, writing).await;
+                            None
+                        } else {
+        ended
+        },
+                    ended = &mut writing => ended,
+                    () = close_revoked(&client, follow) => None,
                 }
-                false => ended,
-            },
-            ended = &mut writing => ended,
-            () = close_revoked(&client, follow) => None,
-        }
     };
-    client.lost(number, error.as_deref());
+    client.socket_lost(number, error.as_deref());
     // A socket that is dropped while bytes wait to be read is reset, and the client might
     // never read what it was sent last.
     if is_too_long.load(Ordering::Relaxed) {
@@ -141,9 +142,9 @@ async fn run(
 
 /// Reads until the client ends; returns the error, if any.
 async fn read(
-    mut stream: SplitStream<Socket>,
+    mut stream: SplitStream<ServerWebSocket>,
     limit: &SocketLimit,
-    mut inlet: Inlet,
+    mut inlet: ClientReader,
     is_too_long: &AtomicBool,
 ) -> Option<String> {
     loop {
@@ -157,7 +158,7 @@ async fn read(
             Ok(Message::Text(text)) => Bytes::from(text),
             Ok(Message::Binary(bytes)) => bytes,
             Ok(Message::Ping(_) | Message::Pong(_)) => {
-                inlet.client().heard();
+                inlet.client().note_activity();
                 continue;
             }
             Ok(Message::Close(_)) => return None,
@@ -177,18 +178,19 @@ async fn read(
 
 /// Writes until the outbox ends; returns the error, if any.
 async fn write(
-    sink: &mut SplitSink<Socket, Message>,
-    client: &Arc<Client>,
+    sink: &mut SplitSink<ServerWebSocket, Message>,
+    client: &Arc<ClientConnection>,
     number: u64,
     is_too_long: &AtomicBool,
 ) -> Option<String> {
     loop {
-        let message = match client.outgoing(number, Pulse::Pings).await {
-            Outgoing::Data(bytes) => message(client, bytes),
-            Outgoing::Over => {
-                let code = match is_too_long.load(Ordering::Relaxed) {
-                    true => CloseCode::Size,
-                    false => CloseCode::Normal,
+        let message = match client.outgoing(number, KeepAlive::Pings).await {
+            ClientOutput::Data(bytes) => message(client, bytes),
+            ClientOutput::Over => {
+                let code = if is_too_long.load(Ordering::Relaxed) {
+                    CloseCode::Size
+                } else {
+                    CloseCode::Normal
                 };
                 let frame = CloseFrame {
                     code,
@@ -198,7 +200,7 @@ async fn write(
                 let _ = tokio::time::timeout(limits::CLIENT_STALL, end).await;
                 return None;
             }
-            Outgoing::Displaced => return None,
+            ClientOutput::Displaced => return None,
         };
         match tokio::time::timeout(limits::CLIENT_STALL, sink.send(message)).await {
             Ok(Ok(())) => {}
@@ -209,7 +211,7 @@ async fn write(
 }
 
 /// A text message for JSON clients and before the handshake, else a binary one.
-fn message(client: &Client, bytes: Bytes) -> Message {
+fn message(client: &ClientConnection, bytes: Bytes) -> Message {
     let is_binary = client.protocol().is_some_and(Protocol::is_binary);
     if is_binary {
         return Message::Binary(bytes);

@@ -21,7 +21,7 @@ const PAGE: usize = 100;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+struct AuditQuery {
     limit: Option<usize>,
     /// The cursor from the previous page.
     cursor: Option<u64>,
@@ -30,7 +30,7 @@ struct Wanted {
 /// Adds the route of the audit.
 pub fn audit_routes(interface: Interface) -> Interface {
     let audit = Arc::clone(interface.access().audit());
-    let list = async move |query: Result<Query<Wanted>, QueryRejection>| {
+    let list = async move |query: Result<Query<AuditQuery>, QueryRejection>| {
         let Query(wanted) = query.map_err(|error| Problem::bad_request(error.body_text()))?;
         let limit = wanted.limit.unwrap_or(PAGE);
         if !(1..=limits::AUDIT_PAGE).contains(&limit) {

@@ -12,10 +12,10 @@ use axum::http::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use steadfast_core::limits::BLOB_PAGE;
-use steadfast_events::{Blob, Blobs, Conditions, Error, Kind};
+use steadfast_events::{Blob, Blobs, Conditions, Error, ErrorKind};
 use steadfast_jobs::iso::format_time;
 
-use super::eventhubs::{Hubs, on, operation};
+use super::eventhubs::{EventHubContext, on, operation};
 use super::events::queried;
 use super::interface::{Interface, LOOK, read};
 use crate::access::Right;
@@ -45,7 +45,7 @@ const ONE: &str = "/v1/blobs/{container}";
 const DELETE: &str = "/v1/blobs/{container}/delete";
 
 /// Adds the routes of containers and blobs.
-pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
+pub(super) fn routes(interface: Interface, hubs: &Arc<EventHubContext>) -> Interface {
     let (get, post, gone) = (&Method::GET, &Method::POST, &Method::DELETE);
     let manage: &[Right] = &[Right::Manage];
     let which = json!({"type": "object", "properties": {
@@ -91,7 +91,7 @@ pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
         .with_whole(remove_blobs, on(post, delete, hubs))
 }
 
-async fn list_containers(State(own): State<Arc<Hubs>>) -> Result<Json<Value>, Problem> {
+async fn list_containers(State(own): State<Arc<EventHubContext>>) -> Result<Json<Value>, Problem> {
     let found = own.blobs.list_containers().await?;
     let shown = found.iter().map(
         |(name, container)| json!({"name": name, "modified": format_time(container.modified)}),
@@ -100,7 +100,7 @@ async fn list_containers(State(own): State<Arc<Hubs>>) -> Result<Json<Value>, Pr
 }
 
 async fn list(
-    State(own): State<Arc<Hubs>>,
+    State(own): State<Arc<EventHubContext>>,
     Path(container): Path<String>,
     query: Result<Query<ListQuery>, QueryRejection>,
 ) -> Result<Json<Value>, Problem> {
@@ -123,7 +123,7 @@ fn facts(blob: &Blob) -> Value {
 }
 
 async fn delete_container(
-    State(own): State<Arc<Hubs>>,
+    State(own): State<Arc<EventHubContext>>,
     Path(container): Path<String>,
 ) -> Result<StatusCode, Problem> {
     own.blobs.delete_container(&container).await?;
@@ -131,7 +131,7 @@ async fn delete_container(
 }
 
 async fn delete(
-    State(own): State<Arc<Hubs>>,
+    State(own): State<Arc<EventHubContext>>,
     Path(container): Path<String>,
     body: Result<Json<DeleteRequest>, JsonRejection>,
 ) -> Result<Json<Value>, Problem> {
@@ -162,7 +162,7 @@ async fn delete_page(blobs: &Blobs, container: &str, prefix: &str) -> Result<(u6
         match blobs.delete(container, &blob.name, none).await {
             Ok(()) => count += 1,
             // Another client deleted it meanwhile.
-            Err(error) if error.kind() == Kind::BlobNotFound => {}
+            Err(error) if error.kind() == ErrorKind::BlobNotFound => {}
             Err(error) => return Err(error),
         }
     }

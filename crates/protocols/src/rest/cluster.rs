@@ -10,23 +10,23 @@ use serde_json::json;
 
 use super::interface::{Interface, on, read};
 use super::node::operation;
-use super::operator::Operator;
+use super::node_admin::NodeAdmin;
 use crate::http::Problem;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Move {
+struct MovePartitionRequest {
     partition: u16,
     node: String,
 }
 
 /// Adds the routes of the cluster.
-pub fn cluster_routes(interface: Interface, operator: &Arc<dyn Operator>) -> Interface {
+pub fn cluster_routes(interface: Interface, operator: &Arc<dyn NodeAdmin>) -> Interface {
     let own = Arc::clone(operator);
     let status = async move || own.cluster().map(Json);
     let own = Arc::clone(operator);
-    let transfer = async move |body: Result<Json<Move>, JsonRejection>| {
-        let Move { partition, node } = read(body)?;
+    let transfer = async move |body: Result<Json<MovePartitionRequest>, JsonRejection>| {
+        let MovePartitionRequest { partition, node } = read(body)?;
         own.move_partition(partition, &node).await?;
         Ok::<_, Problem>(StatusCode::NO_CONTENT)
     };

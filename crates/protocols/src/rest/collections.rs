@@ -11,7 +11,7 @@ use crate::http::Problem;
 
 /// A slot of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ServiceSlot {
     pub service: String,
     /// A name or a number, by the service's scheme; `None` for the only one.
     pub slot: Option<String>,
@@ -20,7 +20,7 @@ pub struct Place {
 /// The precondition of a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Condition {
+pub enum WritePrecondition {
     /// The key does not exist.
     Absent,
     /// The key exists, with any value.
@@ -32,7 +32,7 @@ pub enum Condition {
 /// One step of a transaction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Step {
+pub enum TransactionStep {
     Get {
         collection: String,
         key: String,
@@ -42,13 +42,13 @@ pub enum Step {
         key: String,
         value: Value,
         #[serde(rename = "if")]
-        condition: Option<Condition>,
+        condition: Option<WritePrecondition>,
     },
     Delete {
         collection: String,
         key: String,
         #[serde(rename = "if")]
-        condition: Option<Condition>,
+        condition: Option<WritePrecondition>,
     },
     /// Puts a value at the end of a queue.
     Enqueue {
@@ -63,7 +63,7 @@ pub enum Step {
 
 /// The result of a step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Found {
+pub struct StepResult {
     /// Whether the key existed, or the queue had a value.
     pub found: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,7 +75,7 @@ pub struct Found {
 
 /// A page of entries of a dictionary, in key order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Page {
+pub struct EntryPage {
     pub entries: Vec<PageEntry>,
     /// Where the next page begins, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -93,7 +93,7 @@ pub struct PageEntry {
 /// The range of a scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Range {
+pub struct EntryRange {
     /// The first key.
     pub from: Option<String>,
     /// Only keys with this prefix.
@@ -118,7 +118,7 @@ pub enum SlotScheme {
 
 /// The definition of a service, and the state of one of its slots.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Described {
+pub struct ServiceDescription {
     pub scheme: SlotScheme,
     /// In memory only.
     pub volatile: bool,
@@ -132,7 +132,7 @@ pub struct Described {
 
 /// Collections, as REST sees them.
 #[async_trait]
-pub trait Collections: Send + Sync + 'static {
+pub trait CollectionsBackend: Send + Sync + 'static {
     /// Creates a service; succeeds if an equal one exists.
     async fn create_service(
         &self,
@@ -143,11 +143,20 @@ pub trait Collections: Send + Sync + 'static {
 
     /// The definition of a service, and the incarnation of its slot, if one is named or there
     /// is only one.
-    async fn describe(&self, place: Place) -> Result<Described, Problem>;
+    async fn describe(&self, place: ServiceSlot) -> Result<ServiceDescription, Problem>;
 
     /// Executes all steps in one transaction. A condition that does not hold rolls back.
-    async fn transact(&self, place: Place, steps: Vec<Step>) -> Result<Vec<Found>, Problem>;
+    async fn transact(
+        &self,
+        place: ServiceSlot,
+        steps: Vec<TransactionStep>,
+    ) -> Result<Vec<StepResult>, Problem>;
 
     /// Reads entries of one durable state, without locks.
-    async fn scan(&self, place: Place, collection: &str, range: Range) -> Result<Page, Problem>;
+    async fn scan(
+        &self,
+        place: ServiceSlot,
+        collection: &str,
+        range: EntryRange,
+    ) -> Result<EntryPage, Problem>;
 }

@@ -12,14 +12,15 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use steadfast_core::clock::Timestamp;
 use steadfast_events::{
-    Blobs, Definition, Error, EventHub, EventHubs, Kind, Policy, Retention, Rights,
+    AccessPolicy, Blobs, Error, ErrorKind, EventHub, EventHubDefinition, EventHubs, EventRetention,
+    Rights,
 };
 use steadfast_jobs::iso::format_time;
 use tokio_util::sync::CancellationToken;
 
-use super::interface::{Interface, LOOK, Operation, read};
-use super::operator::Operator;
-use crate::access::{Area, Demand, Pass, Right, Scope, Secret};
+use super::interface::{ApiOperation, Interface, LOOK, read};
+use super::node_admin::NodeAdmin;
+use crate::access::{Demand, EntityScope, Principal, Right, Secret, ServiceArea};
 use crate::connection_string::Endpoint;
 use crate::http::Problem;
 
@@ -27,38 +28,38 @@ use crate::http::Problem;
 const POLICY: &str = "clients";
 
 /// The dependencies of the routes of event hubs.
-pub struct Hubs {
+pub struct EventHubContext {
     pub hubs: EventHubs,
     pub blobs: Blobs,
     /// Knows where the node listens.
-    pub operator: Arc<dyn Operator>,
+    pub operator: Arc<dyn NodeAdmin>,
     /// Ends pending waits for events at shutdown.
     pub leaving: CancellationToken,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Create {
+struct CreateEventHubRequest {
     name: String,
     partitions: u32,
     #[serde(default)]
     groups: Vec<String>,
     retention_s: Option<u64>,
     retention_bytes: Option<u64>,
-    policies: Option<Vec<PolicyOrder>>,
+    policies: Option<Vec<PolicyRequest>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct PolicyOrder {
+pub(super) struct PolicyRequest {
     pub(super) name: String,
     pub(super) rights: Vec<String>,
 }
 
 /// A handler for one method.
-pub(super) fn on<H, T>(method: &Method, handler: H, hubs: &Arc<Hubs>) -> MethodRouter
+pub(super) fn on<H, T>(method: &Method, handler: H, hubs: &Arc<EventHubContext>) -> MethodRouter
 where
-    H: axum::handler::Handler<T, Arc<Hubs>>,
+    H: axum::handler::Handler<T, Arc<EventHubContext>>,
     T: 'static,
 {
     let filter = MethodFilter::try_from(method.clone()).expect("a standard method");
@@ -73,13 +74,13 @@ pub(super) fn operation(
     rights: &'static [Right],
     success: (u16, &'static str),
     body: Option<Value>,
-) -> Operation {
-    Operation {
+) -> ApiOperation {
+    ApiOperation {
         method: method.clone(),
         path,
         summary,
         rights,
-        area: Area::Events,
+        area: ServiceArea::Events,
         body,
         success,
     }
@@ -90,7 +91,7 @@ const ALL: &str = "/v1/eventhubs";
 pub(super) const ONE: &str = "/v1/eventhubs/{hub}";
 
 /// Adds the routes of event hubs themselves.
-pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
+pub(super) fn routes(interface: Interface, hubs: &Arc<EventHubContext>) -> Interface {
     let (get, post, gone) = (&Method::GET, &Method::POST, &Method::DELETE);
     let body = json!({"type": "object", "required": ["name", "partitions"], "properties": {
         "name": {"type": "string"},
@@ -152,12 +153,12 @@ pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
 }
 
 async fn list(
-    State(own): State<Arc<Hubs>>,
-    Extension(pass): Extension<Pass>,
+    State(own): State<Arc<EventHubContext>>,
+    Extension(pass): Extension<Principal>,
 ) -> Result<Json<Value>, Problem> {
     let mut hubs = own.hubs.list().await?;
     hubs.retain(|hub: &EventHub| {
-        let demand = Demand::new(LOOK, Area::Events, Scope::Entity(&hub.name));
+        let demand = Demand::new(LOOK, ServiceArea::Events, EntityScope::Entity(&hub.name));
         pass.meets(&demand).is_ok()
     });
     let shown: Vec<_> = hubs.iter().map(|hub| Value::Object(facts(hub))).collect();
@@ -165,20 +166,21 @@ async fn list(
 }
 
 async fn create(
-    State(own): State<Arc<Hubs>>,
-    Extension(pass): Extension<Pass>,
-    body: Result<Json<Create>, JsonRejection>,
+    State(own): State<Arc<EventHubContext>>,
+    Extension(pass): Extension<Principal>,
+    body: Result<Json<CreateEventHubRequest>, JsonRejection>,
 ) -> Result<(StatusCode, Json<Value>), Problem> {
     let order = read(body)?;
-    pass.allows(Right::Manage, Area::Events, Some(&order.name))?;
-    let mut definition = Definition::new(order.name, order.partitions).retention(Retention {
-        age: order.retention_s.map(Duration::from_secs),
-        bytes: order.retention_bytes,
-    });
+    pass.allows(Right::Manage, ServiceArea::Events, Some(&order.name))?;
+    let mut definition =
+        EventHubDefinition::new(order.name, order.partitions).retention(EventRetention {
+            age: order.retention_s.map(Duration::from_secs),
+            bytes: order.retention_bytes,
+        });
     definition.groups = order.groups;
     definition.policies = match order.policies {
         Some(orders) => orders.into_iter().map(policy).collect::<Result<_, _>>()?,
-        None => vec![policy(PolicyOrder {
+        None => vec![policy(PolicyRequest {
             name: POLICY.to_owned(),
             rights: vec!["send".to_owned(), "listen".to_owned()],
         })?],
@@ -190,8 +192,8 @@ async fn create(
 }
 
 async fn show(
-    State(own): State<Arc<Hubs>>,
-    Extension(pass): Extension<Pass>,
+    State(own): State<Arc<EventHubContext>>,
+    Extension(pass): Extension<Principal>,
     Path(name): Path<String>,
 ) -> Result<Json<Value>, Problem> {
     let hub = own.hubs.get(&name).await?;
@@ -210,7 +212,7 @@ async fn show(
     }
     shown.insert("partition_states".to_owned(), json!(states));
     if pass
-        .allows(Right::Manage, Area::Events, Some(&name))
+        .allows(Right::Manage, ServiceArea::Events, Some(&name))
         .is_ok()
     {
         shown.insert("connection_strings".to_owned(), own.strings(&hub));
@@ -219,7 +221,7 @@ async fn show(
 }
 
 async fn delete(
-    State(own): State<Arc<Hubs>>,
+    State(own): State<Arc<EventHubContext>>,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Problem> {
     // In a task, so that both run also if the client disconnects: a retry would not find
@@ -230,7 +232,7 @@ async fn delete(
     });
     let ended = |_| {
         Err(Error::new(
-            Kind::Unavailable,
+            ErrorKind::Unavailable,
             "the node is shutting down; retry",
         ))
     };
@@ -239,7 +241,7 @@ async fn delete(
 }
 
 /// A policy with new keys.
-pub(super) fn policy(order: PolicyOrder) -> Result<Policy, Problem> {
+pub(super) fn policy(order: PolicyRequest) -> Result<AccessPolicy, Problem> {
     let mut rights = Rights::default();
     for right in &order.rights {
         match right.as_str() {
@@ -258,7 +260,7 @@ pub(super) fn policy(order: PolicyOrder) -> Result<Policy, Problem> {
             }
         }
     }
-    Ok(Policy {
+    Ok(AccessPolicy {
         name: order.name,
         rights,
         primary: secret()?,
@@ -302,7 +304,7 @@ pub(super) fn facts(hub: &EventHub) -> Map<String, Value> {
     }
 }
 
-impl Hubs {
+impl EventHubContext {
     /// Connection strings by policy. Empty if the name by which clients reach the node is
     /// not known.
     pub(super) fn strings(&self, hub: &EventHub) -> Value {

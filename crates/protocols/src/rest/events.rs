@@ -12,26 +12,26 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use steadfast_core::clock::Timestamp;
 use steadfast_core::limits;
-use steadfast_events::{Batch, Error, Position, Publication, Reader};
+use steadfast_events::{Error, EventDataBatch, EventPosition, EventPublication, PartitionReader};
 use steadfast_jobs::iso::parse_time;
 
-use super::event_form::{Draft, Place, shown};
-use super::eventhubs::{Hubs, on, operation};
+use super::event_json::{EventMetadata, EventRequest, shown};
+use super::eventhubs::{EventHubContext, on, operation};
 use super::interface::{Interface, LOOK, read};
-use crate::access::{Access, Area, Pass, Right};
+use crate::access::{AccessControl, Principal, Right, ServiceArea};
 use crate::http::Problem;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Send {
+struct SendEventsRequest {
     partition: Option<u32>,
     key: Option<String>,
-    events: Vec<Draft>,
+    events: Vec<EventRequest>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Tail {
+struct TailQuery {
     partition: u32,
     from: Option<String>,
     from_sequence: Option<i64>,
@@ -43,7 +43,7 @@ struct Tail {
 const EVENTS: &str = "/v1/eventhubs/{hub}/events";
 
 /// Adds the routes of events.
-pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
+pub(super) fn routes(interface: Interface, hubs: &Arc<EventHubContext>) -> Interface {
     let (get, post) = (&Method::GET, &Method::POST);
     let body = json!({"type": "object", "required": ["events"], "properties": {
         "partition": {"type": "integer"},
@@ -86,15 +86,15 @@ pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
 }
 
 async fn send(
-    State(own): State<Arc<Hubs>>,
+    State(own): State<Arc<EventHubContext>>,
     Path(hub): Path<String>,
-    body: Result<Json<Send>, JsonRejection>,
+    body: Result<Json<SendEventsRequest>, JsonRejection>,
 ) -> Result<(StatusCode, Json<Value>), Problem> {
     let order = read(body)?;
     let sender = own.hubs.sender(&hub, order.partition).await?;
     let mut batch = match &order.key {
-        Some(key) => Batch::keyed(key.clone())?,
-        None => Batch::new(),
+        Some(key) => EventDataBatch::keyed(key.clone())?,
+        None => EventDataBatch::new(),
     };
     for draft in &order.events {
         batch.push(&draft.encode(order.key.as_deref())?)?;
@@ -110,11 +110,11 @@ async fn send(
 }
 
 async fn tail(
-    State(own): State<Arc<Hubs>>,
-    Extension(pass): Extension<Pass>,
-    Extension(access): Extension<Arc<Access>>,
+    State(own): State<Arc<EventHubContext>>,
+    Extension(pass): Extension<Principal>,
+    Extension(access): Extension<Arc<AccessControl>>,
     Path(hub): Path<String>,
-    query: Result<Query<Tail>, QueryRejection>,
+    query: Result<Query<TailQuery>, QueryRejection>,
 ) -> Result<Json<Value>, Problem> {
     let asked = queried(query)?;
     let not_before = match &asked.from_time {
@@ -128,7 +128,7 @@ async fn tail(
     }
     let start = asked.start(not_before)?;
     let reader = own.hubs.observer(&hub, asked.partition, start).await?;
-    let mut page = Page {
+    let mut page = TailPage {
         partition: asked.partition,
         not_before,
         limit: asked.limit.unwrap_or(limits::TAIL_EVENTS),
@@ -140,29 +140,29 @@ async fn tail(
         let words = format!("limit is 1 to {}", limits::TAIL_EVENTS);
         return Err(Problem::bad_request(words));
     }
-    let mut follow = access.follow("HTTP wait", &pass, LOOK, Area::Events, Some(&hub));
+    let mut follow = access.watch_proof("HTTP wait", &pass, LOOK, ServiceArea::Events, Some(&hub));
     tokio::select! {
         filled = page.fill(reader, wait, &own) => filled?,
-        denied = follow.ended() => return Err(denied.into()),
+        denied = follow.proof_ended() => return Err(denied.into()),
     }
     let (events, next) = (page.events, page.next);
     Ok(Json(json!({"events": events, "next_sequence": next})))
 }
 
-impl Tail {
-    fn start(&self, not_before: Timestamp) -> Result<Position, Problem> {
+impl TailQuery {
+    fn start(&self, not_before: Timestamp) -> Result<EventPosition, Problem> {
         match (self.from_sequence, self.from.as_deref()) {
             // After the previous event: also at the end, where the next one will be.
-            (Some(sequence), None) => Ok(Position::Sequence {
+            (Some(sequence), None) => Ok(EventPosition::Sequence {
                 sequence: sequence.max(0) - 1,
                 inclusive: false,
             }),
-            (None, None) if self.from_time.is_some() => Ok(Position::Time {
+            (None, None) if self.from_time.is_some() => Ok(EventPosition::Time {
                 time: not_before,
                 inclusive: true,
             }),
-            (None, None | Some("start")) => Ok(Position::Earliest),
-            (None, Some("end")) => Ok(Position::Latest),
+            (None, None | Some("start")) => Ok(EventPosition::Earliest),
+            (None, Some("end")) => Ok(EventPosition::Latest),
             _ => Err(Problem::bad_request(
                 "name one place: from=start, from=end, from_sequence or from_time",
             )),
@@ -171,7 +171,7 @@ impl Tail {
 }
 
 /// The events of one response.
-struct Page {
+struct TailPage {
     partition: u32,
     not_before: Timestamp,
     limit: usize,
@@ -180,9 +180,14 @@ struct Page {
     next: i64,
 }
 
-impl Page {
+impl TailPage {
     /// Takes available events; waits only for the first one.
-    async fn fill(&mut self, mut reader: Reader, wait: Duration, own: &Hubs) -> Result<(), Error> {
+    async fn fill(
+        &mut self,
+        mut reader: PartitionReader,
+        wait: Duration,
+        own: &EventHubContext,
+    ) -> Result<(), Error> {
         let late = tokio::time::sleep(wait);
         tokio::pin!(late);
         loop {
@@ -204,14 +209,14 @@ impl Page {
     }
 
     /// Takes events until the page is full; returns whether it is.
-    fn take(&mut self, mut publication: Publication) -> Result<bool, Error> {
+    fn take(&mut self, mut publication: EventPublication) -> Result<bool, Error> {
         let key = publication.key().map(str::to_owned);
         while let Some(event) = publication.next_event()? {
             self.next = event.sequence + 1;
             if event.time < self.not_before {
                 continue;
             }
-            let place = Place {
+            let place = EventMetadata {
                 partition: self.partition,
                 sequence: event.sequence,
                 offset: event.offset,

@@ -8,11 +8,11 @@ use axum::extract::{Path, Query, State};
 use axum::http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use steadfast_events::{Kept, Position, Standing};
+use steadfast_events::{CheckpointStoreEntry, EventPosition, GroupPartitionStatus};
 use steadfast_jobs::iso::format_time;
 
-use super::event_form::{Place, shown};
-use super::eventhubs::{Hubs, on, operation, time};
+use super::event_json::{EventMetadata, shown};
+use super::eventhubs::{EventHubContext, on, operation, time};
 use super::events::{parsed, queried};
 use super::interface::{Interface, LOOK, read};
 use crate::access::Right;
@@ -20,7 +20,7 @@ use crate::http::Problem;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Reset {
+struct ResetGroupRequest {
     partition: Option<u32>,
     /// `start` or `end`.
     to: Option<String>,
@@ -30,11 +30,11 @@ struct Reset {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Which {
+struct PartitionQuery {
     partition: Option<u32>,
 }
 
-type Group = Path<(String, String)>;
+type GroupPath = Path<(String, String)>;
 
 const ALL: &str = "/v1/eventhubs/{hub}/groups";
 const ONE: &str = "/v1/eventhubs/{hub}/groups/{group}";
@@ -43,7 +43,7 @@ const PARKED: &str = "/v1/eventhubs/{hub}/groups/{group}/parked";
 const REPLAY: &str = "/v1/eventhubs/{hub}/groups/{group}/parked/replay";
 
 /// Adds the routes of consumer groups.
-pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
+pub(super) fn routes(interface: Interface, hubs: &Arc<EventHubContext>) -> Interface {
     let (get, post) = (&Method::GET, &Method::POST);
     let which = json!({"type": "object", "properties": {"partition": {"type": "integer"}}});
     let reset_body = json!({"type": "object", "properties": {
@@ -115,13 +115,13 @@ pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
 }
 
 async fn list(
-    State(own): State<Arc<Hubs>>,
+    State(own): State<Arc<EventHubContext>>,
     Path(hub): Path<String>,
 ) -> Result<Json<Value>, Problem> {
     let hub = own.hubs.get(&hub).await?;
     let mut groups = Vec::with_capacity(hub.groups.len());
     for group in &hub.groups {
-        let standings = own.hubs.standings(&hub.name, &group.name).await?;
+        let standings = own.hubs.group_status(&hub.name, &group.name).await?;
         let owned = standings.iter().filter_map(|one| one.ownership.as_ref());
         groups.push(json!({
             "name": group.name,
@@ -135,18 +135,18 @@ async fn list(
 }
 
 async fn show(
-    State(own): State<Arc<Hubs>>,
-    Path((hub, group)): Group,
+    State(own): State<Arc<EventHubContext>>,
+    Path((hub, group)): GroupPath,
 ) -> Result<Json<Value>, Problem> {
-    let standings = own.hubs.standings(&hub, &group).await?;
-    let kept = own.blobs.kept(&hub, &group).await?;
+    let standings = own.hubs.group_status(&hub, &group).await?;
+    let kept = own.blobs.checkpoint_store_entries(&hub, &group).await?;
     let rows: Vec<_> = standings.iter().map(|one| row(one, &kept)).collect();
     Ok(Json(json!({"name": group, "partitions": rows})))
 }
 
 /// The status of a partition: by our own records, or else by the newest checkpoint blobs
 /// of an SDK's processors.
-fn row(one: &Standing, kept: &[Kept]) -> Value {
+fn row(one: &GroupPartitionStatus, kept: &[CheckpointStoreEntry]) -> Value {
     let owner = one.ownership.as_ref();
     let owner = owner.filter(|found| !found.owner.is_empty());
     let is_own = owner.is_some() || one.checkpoint.is_some();
@@ -178,9 +178,9 @@ fn row(one: &Standing, kept: &[Kept]) -> Value {
 }
 
 async fn reset(
-    State(own): State<Arc<Hubs>>,
-    Path((hub, group)): Group,
-    body: Result<Json<Reset>, JsonRejection>,
+    State(own): State<Arc<EventHubContext>>,
+    Path((hub, group)): GroupPath,
+    body: Result<Json<ResetGroupRequest>, JsonRejection>,
 ) -> Result<Json<Value>, Problem> {
     let order = read(body)?;
     let position = order.position()?;
@@ -192,16 +192,16 @@ async fn reset(
     Ok(Json(json!({"partitions": moved})))
 }
 
-impl Reset {
-    fn position(&self) -> Result<Position, Problem> {
+impl ResetGroupRequest {
+    fn position(&self) -> Result<EventPosition, Problem> {
         match (self.to.as_deref(), self.sequence, self.time.as_deref()) {
-            (Some("start"), None, None) => Ok(Position::Earliest),
-            (Some("end"), None, None) => Ok(Position::Latest),
-            (None, Some(sequence), None) => Ok(Position::Sequence {
+            (Some("start"), None, None) => Ok(EventPosition::Earliest),
+            (Some("end"), None, None) => Ok(EventPosition::Latest),
+            (None, Some(sequence), None) => Ok(EventPosition::Sequence {
                 sequence: sequence.max(0) - 1,
                 inclusive: false,
             }),
-            (None, None, Some(text)) => Ok(Position::Time {
+            (None, None, Some(text)) => Ok(EventPosition::Time {
                 time: parsed(text)?,
                 inclusive: true,
             }),
@@ -213,21 +213,21 @@ impl Reset {
 }
 
 async fn parked(
-    State(own): State<Arc<Hubs>>,
-    Path((hub, group)): Group,
-    query: Result<Query<Which>, QueryRejection>,
+    State(own): State<Arc<EventHubContext>>,
+    Path((hub, group)): GroupPath,
+    query: Result<Query<PartitionQuery>, QueryRejection>,
 ) -> Result<Json<Value>, Problem> {
     let which = queried(query)?;
     let mut events = Vec::new();
     let mut bytes = 0;
     let mut has_more = false;
     'all: for partition in own.chosen(&hub, which.partition).await? {
-        for found in own.hubs.parked(&hub, &group, partition, 0).await? {
+        for found in own.hubs.dead_letters(&hub, &group, partition, 0).await? {
             if bytes >= steadfast_core::limits::TAIL_BYTES {
                 has_more = true;
                 break 'all;
             }
-            let place = Place {
+            let place = EventMetadata {
                 partition,
                 sequence: found.sequence,
                 offset: found.offset,
@@ -246,16 +246,23 @@ async fn parked(
 }
 
 async fn replay(
-    State(own): State<Arc<Hubs>>,
-    Path((hub, group)): Group,
-    body: Result<Json<Which>, JsonRejection>,
+    State(own): State<Arc<EventHubContext>>,
+    Path((hub, group)): GroupPath,
+    body: Result<Json<PartitionQuery>, JsonRejection>,
 ) -> Result<Json<Value>, Problem> {
     let which = read(body)?;
     let mut asked = Vec::new();
     for partition in own.chosen(&hub, which.partition).await? {
-        let parked = own.hubs.parked(&hub, &group, partition, 0).await?.len();
+        let parked = own
+            .hubs
+            .dead_letters(&hub, &group, partition, 0)
+            .await?
+            .len();
         if parked > 0 {
-            let is_asked = own.hubs.replay_parked(&hub, &group, partition).await?;
+            let is_asked = own
+                .hubs
+                .replay_dead_letters(&hub, &group, partition)
+                .await?;
             asked
                 .push(json!({"partition": partition, "parked": parked, "has_processor": is_asked}));
         }
@@ -263,7 +270,7 @@ async fn replay(
     Ok(Json(json!({"partitions": asked})))
 }
 
-impl Hubs {
+impl EventHubContext {
     /// All partitions of an event hub, or the one that is named.
     async fn chosen(&self, hub: &str, only: Option<u32>) -> Result<Vec<u32>, Problem> {
         let partitions = self.hubs.get(hub).await?.partitions;

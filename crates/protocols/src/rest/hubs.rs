@@ -11,22 +11,23 @@ use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use steadfast_core::clock::Clock;
-use steadfast_realtime::reach::To;
+use steadfast_realtime::gateway::Recipients;
 use steadfast_realtime::{
-    Client, Error, ErrorKind, Everywhere, Lobby, Payload, Protocols, Realtime, Server,
+    AppServerStatus, ClientConnection, ClusterConnections, Error, ErrorKind, HubConnections,
+    HubPayload, ProtocolSet, Realtime,
 };
-use steadfast_wire::signalr::service::CloseMany;
+use steadfast_wire::signalr::service::CloseConnections;
 
-use super::interface::{Interface, Operation, on, read};
-use crate::access::{Access, Area, MARK, Pass, Right};
+use super::interface::{ApiOperation, Interface, on, read};
+use crate::access::{AccessControl, MARK, Principal, Right, ServiceArea};
 use crate::http::Problem;
-use crate::realtime::{CLIENT_KEY, TokenWish, token};
+use crate::realtime::{CLIENT_KEY, ClientTokenOptions, token};
 
 /// The hubs of a node, and the keys that sign tokens for them.
 #[derive(Clone)]
-pub struct HubDesk {
+pub struct HubAdmin {
     pub realtime: Realtime,
-    pub access: Arc<Access>,
+    pub access: Arc<AccessControl>,
     pub clock: Arc<dyn Clock>,
 }
 
@@ -35,7 +36,7 @@ const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
 /// A message to clients.
 #[derive(Deserialize)]
-struct Sending {
+struct ClientMessageRequest {
     target: String,
     #[serde(default)]
     arguments: Vec<Value>,
@@ -46,13 +47,13 @@ struct Sending {
 
 /// A request for a client token.
 #[derive(Deserialize)]
-struct Wanted {
+struct ClientTokenRequest {
     user: Option<String>,
     lifetime_s: Option<u64>,
 }
 
 /// Adds the routes below `/v1/hubs`.
-pub fn hub_routes(interface: Interface, desk: &HubDesk) -> Interface {
+pub fn hub_routes(interface: Interface, desk: &HubAdmin) -> Interface {
     let own = desk.clone();
     let list = async move |Path(hub): Path<String>| {
         let lobby = own.lobby(&hub)?;
@@ -90,10 +91,10 @@ pub fn hub_routes(interface: Interface, desk: &HubDesk) -> Interface {
     let own = desk.clone();
     let close = async move |Path((hub, id)): Path<(String, String)>| {
         let lobby = own.lobby(&hub)?;
-        let closing = lobby.everywhere().close(CloseMany {
+        let closing = lobby.cluster().close(CloseConnections {
             connection: Some(id.clone()),
             reason: "Closed by an operator.".to_owned(),
-            ..CloseMany::default()
+            ..CloseConnections::default()
         });
         match closing.await {
             0 => Err(absent(&id)),
@@ -101,15 +102,16 @@ pub fn hub_routes(interface: Interface, desk: &HubDesk) -> Interface {
         }
     };
     let own = desk.clone();
-    let send = async move |Path(hub): Path<String>, body: Result<Json<Sending>, JsonRejection>| {
+    let send = async move |Path(hub): Path<String>,
+                           body: Result<Json<ClientMessageRequest>, JsonRejection>| {
         let lobby = own.lobby(&hub)?;
-        send(&lobby.everywhere(), read(body)?).await
+        send(&lobby.cluster(), read(body)?).await
     };
     let own = desk.clone();
     let make = async move |Path(hub): Path<String>,
-                           Extension(pass): Extension<Pass>,
+                           Extension(pass): Extension<Principal>,
                            headers: HeaderMap,
-                           body: Result<Json<Wanted>, JsonRejection>| {
+                           body: Result<Json<ClientTokenRequest>, JsonRejection>| {
         own.token(&hub, &pass, &headers, read(body)?)
     };
     let get = |path, summary, success| operation(Method::GET, path, summary, success, None);
@@ -159,7 +161,7 @@ pub fn hub_routes(interface: Interface, desk: &HubDesk) -> Interface {
             on(&Method::DELETE, close),
         )
         .with(
-            Operation {
+            ApiOperation {
                 rights: &[Right::Send],
                 ..operation(
                     Method::POST,
@@ -197,8 +199,8 @@ fn operation(
     summary: &'static str,
     success: (u16, &'static str),
     body: Option<Value>,
-) -> Operation {
-    Operation {
+) -> ApiOperation {
+    ApiOperation {
         path,
         summary,
         rights: match method {
@@ -206,24 +208,24 @@ fn operation(
             _ => &[Right::Manage],
         },
         method,
-        area: Area::Realtime,
+        area: ServiceArea::Realtime,
         body,
         success,
     }
 }
 
-impl HubDesk {
-    fn lobby(&self, hub: &str) -> Result<Arc<Lobby>, Problem> {
-        let lobby = self.realtime.reached(hub);
+impl HubAdmin {
+    fn lobby(&self, hub: &str) -> Result<Arc<HubConnections>, Problem> {
+        let lobby = self.realtime.reachable(hub);
         lobby.map_err(|error| Problem::not_found(error.to_string()))
     }
 
     fn token(
         &self,
         hub: &str,
-        pass: &Pass,
+        pass: &Principal,
         headers: &HeaderMap,
-        wanted: Wanted,
+        wanted: ClientTokenRequest,
     ) -> Result<Json<Value>, Problem> {
         let ring = self.access.ring();
         let key = ring.get(CLIENT_KEY);
@@ -233,7 +235,7 @@ impl HubDesk {
         let host = host.rsplit_once(':').map_or(host, |(name, _)| name);
         let lifetime = Duration::from_secs(wanted.lifetime_s.unwrap_or(3600)).min(LIFETIME);
         let mark = pass.mark(&key.primary);
-        let wish = TokenWish {
+        let wish = ClientTokenOptions {
             hub: hub.to_owned(),
             user: wanted.user,
             claims: mark
@@ -249,8 +251,11 @@ impl HubDesk {
     }
 }
 
-async fn send(all: &Everywhere, sending: Sending) -> Result<StatusCode, Problem> {
-    let Sending {
+async fn send(
+    all: &ClusterConnections,
+    sending: ClientMessageRequest,
+) -> Result<StatusCode, Problem> {
+    let ClientMessageRequest {
         target,
         arguments,
         user,
@@ -258,26 +263,26 @@ async fn send(all: &Everywhere, sending: Sending) -> Result<StatusCode, Problem>
         connection,
     } = sending;
     let to = match (user, group, connection) {
-        (None, None, None) => To::All { except: Vec::new() },
-        (Some(user), None, None) => To::Users(vec![user]),
-        (None, Some(name), None) => To::Group {
+        (None, None, None) => Recipients::All { except: Vec::new() },
+        (Some(user), None, None) => Recipients::Users(vec![user]),
+        (None, Some(name), None) => Recipients::Group {
             name,
             except: Vec::new(),
         },
-        (None, None, Some(id)) => To::Connections(vec![id]),
+        (None, None, Some(id)) => Recipients::Connections(vec![id]),
         _ => {
             let words = "name one of user, group and connection, or none for all clients";
             return Err(Problem::bad_request(words));
         }
     };
-    let payload = Payload::call(Protocols::BOTH, None, &target, &arguments);
+    let payload = HubPayload::call(ProtocolSet::BOTH, None, &target, &arguments);
     let payload = payload.map_err(|error| Problem::bad_request(error.to_string()))?;
     all.room().await;
     all.send(&to, &payload);
     Ok(StatusCode::ACCEPTED)
 }
 
-fn shown(lobby: &Lobby, client: &Arc<Client>) -> Value {
+fn shown(lobby: &HubConnections, client: &Arc<ClientConnection>) -> Value {
     json!({
         "id": &**client.id(),
         "user": client.caller().user,
@@ -288,7 +293,7 @@ fn shown(lobby: &Lobby, client: &Arc<Client>) -> Value {
     })
 }
 
-fn shown_server(server: &Server) -> Value {
+fn shown_server(server: &AppServerStatus) -> Value {
     json!({
         "server": server.name,
         "clients": server.clients,

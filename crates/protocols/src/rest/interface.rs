@@ -25,15 +25,17 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 use steadfast_core::limits;
 
-use crate::access::{Access, Area, Asker, Demand, Pass, Proof, Right, Scope};
-use crate::http::{Client, Problem, audited, read as read_body};
+use crate::access::{
+    AccessControl, AuditClient, Demand, EntityScope, Principal, Proof, Right, ServiceArea,
+};
+use crate::http::{ForwardedClient, Problem, audited, read as read_body};
 
 /// Rights of routes that show what consumers receive: `read` is enough.
 pub(super) const LOOK: &[Right] = &[Right::Listen, Right::Read];
 
 /// A route and its description.
 #[derive(Clone, Debug)]
-pub struct Operation {
+pub struct ApiOperation {
     pub method: Method,
     /// With parameters in braces.
     pub path: &'static str,
@@ -42,7 +44,7 @@ pub struct Operation {
     /// without an entity a right on any entity is enough, and the handler checks the rest.
     /// The routes of [`Interface::with_any_key`] name none.
     pub rights: &'static [Right],
-    pub area: Area,
+    pub area: ServiceArea,
     /// The schema of the body, if it has one.
     pub body: Option<Value>,
     /// The status of success, and its description.
@@ -51,14 +53,14 @@ pub struct Operation {
 
 /// Routes and their OpenAPI description.
 pub struct Interface {
-    access: Arc<Access>,
+    access: Arc<AccessControl>,
     routes: Router,
     paths: Map<String, Value>,
 }
 
 impl Interface {
     /// An interface without routes.
-    pub fn new(access: Arc<Access>) -> Self {
+    pub fn new(access: Arc<AccessControl>) -> Self {
         Self {
             access,
             routes: Router::new(),
@@ -67,17 +69,17 @@ impl Interface {
     }
 
     /// The access control of the routes.
-    pub(super) fn access(&self) -> &Arc<Access> {
+    pub(super) fn access(&self) -> &Arc<AccessControl> {
         &self.access
     }
 
-    /// Adds a route. Its handler finds a [`Pass`] and the [`Access`] with the request.
+    /// Adds a route. Its handler finds a [`Principal`] and the [`AccessControl`] with the request.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "operations are written where they are added"
     )]
-    pub fn with(self, operation: Operation, handler: MethodRouter) -> Self {
-        let whole = (operation.area == Area::Node).then_some(Scope::Whole);
+    pub fn with(self, operation: ApiOperation, handler: MethodRouter) -> Self {
+        let whole = (operation.area == ServiceArea::Node).then_some(EntityScope::Whole);
         self.add(&operation, handler, whole)
     }
 
@@ -87,8 +89,8 @@ impl Interface {
         clippy::needless_pass_by_value,
         reason = "operations are written where they are added"
     )]
-    pub(super) fn with_whole(self, operation: Operation, handler: MethodRouter) -> Self {
-        self.add(&operation, handler, Some(Scope::Whole))
+    pub(super) fn with_whole(self, operation: ApiOperation, handler: MethodRouter) -> Self {
+        self.add(&operation, handler, Some(EntityScope::Whole))
     }
 
     /// Adds a route that any key may use.
@@ -96,15 +98,15 @@ impl Interface {
         clippy::needless_pass_by_value,
         reason = "operations are written where they are added"
     )]
-    pub(super) fn with_any_key(self, operation: Operation, handler: MethodRouter) -> Self {
-        self.add(&operation, handler, Some(Scope::AnyKey))
+    pub(super) fn with_any_key(self, operation: ApiOperation, handler: MethodRouter) -> Self {
+        self.add(&operation, handler, Some(EntityScope::AnyKey))
     }
 
     fn add(
         mut self,
-        operation: &Operation,
+        operation: &ApiOperation,
         handler: MethodRouter,
-        scope: Option<Scope<'static>>,
+        scope: Option<EntityScope<'static>>,
     ) -> Self {
         let described = describe(operation);
         let path = self
@@ -171,20 +173,20 @@ pub(super) fn read<T>(body: Result<Json<T>, JsonRejection>) -> Result<T, Problem
 
 #[derive(Clone)]
 struct Guard {
-    access: Arc<Access>,
+    access: Arc<AccessControl>,
     rights: &'static [Right],
-    area: Area,
+    area: ServiceArea,
     /// With parameters in braces.
     path: &'static str,
     /// The scope of the right, if the path does not determine it.
-    scope: Option<Scope<'static>>,
+    scope: Option<EntityScope<'static>>,
 }
 
 async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
     match guard.admit(&request) {
         Ok(pass) => match whole(request).await {
             Ok(mut request) => {
-                let asker = Asker::current().with_key(pass.name());
+                let asker = AuditClient::current().with_key(pass.name());
                 request.extensions_mut().insert(pass);
                 request.extensions_mut().insert(Arc::clone(&guard.access));
                 let answering = audited(State(guard.access), request, next);
@@ -193,7 +195,7 @@ async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Resp
             Err(problem) => problem.into_response(),
         },
         Err(problem) => {
-            let client = request.extensions().get::<Client>();
+            let client = request.extensions().get::<ForwardedClient>();
             let client = client.map(|client| client.address.to_string());
             let code = problem.code().0;
             tracing::debug!(event = "access.denied", client, code, why = %problem);
@@ -215,19 +217,19 @@ async fn whole(request: Request) -> Result<Request, Problem> {
 }
 
 impl Guard {
-    fn admit(&self, request: &Request) -> Result<Pass, Problem> {
+    fn admit(&self, request: &Request) -> Result<Principal, Problem> {
         let header = request.headers().get(AUTHORIZATION);
         let header = header.and_then(|value| value.to_str().ok());
         let resource = request.uri().path();
         let entity = entity(self.path, resource);
         let scope = match (self.scope, &entity) {
             (Some(fixed), _) => fixed,
-            (None, Some(entity)) => Scope::Entity(entity),
-            (None, None) => Scope::AnyEntity,
+            (None, Some(entity)) => EntityScope::Entity(entity),
+            (None, None) => EntityScope::AnyEntity,
         };
         let demand = Demand::new(self.rights, self.area, scope);
         let proof = Proof::Header { header, resource };
-        Ok(self.access.admit(proof, &demand)?)
+        Ok(self.access.authorize(proof, &demand)?)
     }
 }
 
@@ -239,7 +241,7 @@ fn entity(described: &str, path: &str) -> Option<String> {
     Some(found.into_owned())
 }
 
-fn describe(operation: &Operation) -> Value {
+fn describe(operation: &ApiOperation) -> Value {
     let (status, meaning) = operation.success;
     let parameters: Vec<_> = parameters(operation.path)
         .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}))
@@ -263,7 +265,7 @@ fn describe(operation: &Operation) -> Value {
     described
 }
 
-fn needs(operation: &Operation) -> String {
+fn needs(operation: &ApiOperation) -> String {
     if operation.rights.is_empty() {
         return "Needs any key.".to_owned();
     }
@@ -276,7 +278,7 @@ fn needs(operation: &Operation) -> String {
 }
 
 /// The unique name of an operation: `post_v1_keys_name_rotate`.
-fn operation_id(operation: &Operation) -> String {
+fn operation_id(operation: &ApiOperation) -> String {
     let words = operation.path.split(['/', '{', '}']);
     let words = words.filter(|word| !word.is_empty()).collect::<Vec<_>>();
     let method = operation.method.as_str().to_lowercase();

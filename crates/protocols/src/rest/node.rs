@@ -11,27 +11,27 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use steadfast_core::limits;
 
-use super::interface::{Interface, Operation, on, read};
-use super::operator::Operator;
-use crate::access::{Area, Asker, Pass, Right};
+use super::interface::{ApiOperation, Interface, on, read};
+use super::node_admin::NodeAdmin;
+use crate::access::{AuditClient, Principal, Right, ServiceArea};
 use crate::http::Problem;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Drain {
+struct DrainNodeRequest {
     limit_s: Option<u64>,
     node: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Create {
+struct CreateKeyRequest {
     name: String,
     rights: Vec<String>,
 }
 
 /// Adds the routes of the node, and describes those that need no key.
-pub fn routes(interface: Interface, operator: &Arc<dyn Operator>) -> Interface {
+pub fn routes(interface: Interface, operator: &Arc<dyn NodeAdmin>) -> Interface {
     let interface = state(interface, operator);
     let interface = keys(interface, operator);
     let text = "text/plain";
@@ -55,12 +55,12 @@ pub fn routes(interface: Interface, operator: &Arc<dyn Operator>) -> Interface {
         )
 }
 
-fn state(interface: Interface, operator: &Arc<dyn Operator>) -> Interface {
+fn state(interface: Interface, operator: &Arc<dyn NodeAdmin>) -> Interface {
     let own = Arc::clone(operator);
     let status = async move || Json(own.status());
     let own = Arc::clone(operator);
-    let drain = async move |body: Result<Json<Drain>, JsonRejection>| {
-        let Drain { limit_s, node } = read(body)?;
+    let drain = async move |body: Result<Json<DrainNodeRequest>, JsonRejection>| {
+        let DrainNodeRequest { limit_s, node } = read(body)?;
         let here = own.status().node;
         if let Some(node) = node.filter(|node| *node != here) {
             let message = format!("there is no node '{node}' here: this is '{here}'");
@@ -113,18 +113,18 @@ fn state(interface: Interface, operator: &Arc<dyn Operator>) -> Interface {
         )
 }
 
-fn keys(interface: Interface, operator: &Arc<dyn Operator>) -> Interface {
+fn keys(interface: Interface, operator: &Arc<dyn NodeAdmin>) -> Interface {
     let own = Arc::clone(operator);
     let list = async move || Json(own.keys());
     let own = Arc::clone(operator);
-    let create = async move |Extension(pass): Extension<Pass>,
-                             body: Result<Json<Create>, JsonRejection>| {
-        let Create { name, rights } = read(body)?;
+    let create = async move |Extension(pass): Extension<Principal>,
+                             body: Result<Json<CreateKeyRequest>, JsonRejection>| {
+        let CreateKeyRequest { name, rights } = read(body)?;
         let made = beside(&own, move |own| own.create_key(&pass, &name, &rights)).await?;
         Ok::<_, Problem>((StatusCode::CREATED, Json(made)))
     };
     let own = Arc::clone(operator);
-    let rotate = async move |Extension(pass): Extension<Pass>, Path(name): Path<String>| {
+    let rotate = async move |Extension(pass): Extension<Principal>, Path(name): Path<String>| {
         let made = beside(&own, move |own| own.rotate_key(&pass, &name)).await?;
         Ok::<_, Problem>(Json(made))
     };
@@ -189,8 +189,8 @@ pub(super) fn operation(
     summary: &'static str,
     success: (u16, &'static str),
     body: Option<Value>,
-) -> Operation {
-    Operation {
+) -> ApiOperation {
+    ApiOperation {
         path,
         summary,
         rights: match method {
@@ -198,7 +198,7 @@ pub(super) fn operation(
             _ => &[Right::Manage],
         },
         method,
-        area: Area::Node,
+        area: ServiceArea::Node,
         body,
         success,
     }
@@ -206,10 +206,10 @@ pub(super) fn operation(
 
 /// Runs blocking disk work on a thread of its own.
 async fn beside<T: Send + 'static>(
-    operator: &Arc<dyn Operator>,
-    work: impl FnOnce(&dyn Operator) -> Result<T, Problem> + Send + 'static,
+    operator: &Arc<dyn NodeAdmin>,
+    work: impl FnOnce(&dyn NodeAdmin) -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
-    let (operator, asker) = (Arc::clone(operator), Asker::current());
+    let (operator, asker) = (Arc::clone(operator), AuditClient::current());
     let done = tokio::task::spawn_blocking(move || asker.sync_scope(|| work(&*operator))).await;
     done.expect("an operator does not panic")
 }

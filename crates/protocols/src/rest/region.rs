@@ -10,12 +10,12 @@ use serde_json::json;
 
 use super::interface::{Interface, on, read};
 use super::node::operation;
-use super::operator::Operator;
+use super::node_admin::NodeAdmin;
 use crate::http::Problem;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Failover {
+struct FailoverRequest {
     /// The jobs of this home, or all.
     #[serde(default)]
     home: Option<String>,
@@ -25,23 +25,23 @@ struct Failover {
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Failback {
+struct FailbackRequest {
     #[serde(default)]
     home: Option<String>,
 }
 
 /// Adds the routes of regions.
-pub fn region_routes(interface: Interface, operator: &Arc<dyn Operator>) -> Interface {
+pub fn region_routes(interface: Interface, operator: &Arc<dyn NodeAdmin>) -> Interface {
     let own = Arc::clone(operator);
     let status = async move || own.region().map(Json);
     let own = Arc::clone(operator);
-    let failover = async move |body: Result<Json<Failover>, JsonRejection>| {
-        let Failover { home, accept_loss } = read(body)?;
+    let failover = async move |body: Result<Json<FailoverRequest>, JsonRejection>| {
+        let FailoverRequest { home, accept_loss } = read(body)?;
         own.fail_over(home.as_deref(), accept_loss).await?;
         Ok::<_, Problem>(StatusCode::NO_CONTENT)
     };
     let own = Arc::clone(operator);
-    let failback = async move |body: Result<Option<Json<Failback>>, JsonRejection>| {
+    let failback = async move |body: Result<Option<Json<FailbackRequest>>, JsonRejection>| {
         let body = read(body.map(|body| body.unwrap_or_default()))?;
         own.fail_back(body.home.as_deref()).await?;
         Ok::<_, Problem>(StatusCode::NO_CONTENT)

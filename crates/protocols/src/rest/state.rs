@@ -11,22 +11,25 @@ use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::collections::{Collections, Condition, Found, Place, Range, SlotScheme, Step};
-use super::interface::{Interface, LOOK, Operation, on, read};
-use crate::access::{Area, Demand, Pass, Right, Scope};
+use super::collections::{
+    CollectionsBackend, EntryRange, ServiceSlot, SlotScheme, StepResult, TransactionStep,
+    WritePrecondition,
+};
+use super::interface::{ApiOperation, Interface, LOOK, on, read};
+use crate::access::{Demand, EntityScope, Principal, Right, ServiceArea};
 use crate::http::Problem;
 
 /// Maximum steps of one transaction.
 const STEPS: usize = 1000;
 
 #[derive(Deserialize)]
-struct Slot {
+struct SlotQuery {
     slot: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Create {
+struct CreateServiceRequest {
     scheme: SlotScheme,
     #[serde(default)]
     volatile: bool,
@@ -34,32 +37,33 @@ struct Create {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Batch {
+struct TransactionRequest {
     slot: Option<String>,
-    steps: Vec<Step>,
+    steps: Vec<TransactionStep>,
 }
 
-type Key = Path<(String, String, String)>;
+type EntryPath = Path<(String, String, String)>;
 
 const SERVICE: &str = "/v1/state/{service}";
 const COLLECTION: &str = "/v1/state/{service}/{collection}";
 const ENTRY: &str = "/v1/state/{service}/{collection}/{key}";
 
 /// Adds the routes of collections.
-pub fn state_routes(interface: Interface, collections: &Arc<dyn Collections>) -> Interface {
+pub fn state_routes(interface: Interface, collections: &Arc<dyn CollectionsBackend>) -> Interface {
     let interface = services(interface, collections);
     let interface = batches(interface, collections);
     entries(interface, collections)
 }
 
-fn services(interface: Interface, collections: &Arc<dyn Collections>) -> Interface {
+fn services(interface: Interface, collections: &Arc<dyn CollectionsBackend>) -> Interface {
     let own = Arc::clone(collections);
-    let create = async move |Path(service): Path<String>,
-                             body: Result<Json<Create>, JsonRejection>| {
-        let Create { scheme, volatile } = read(body)?;
-        own.create_service(&service, scheme, volatile).await?;
-        Ok::<_, Problem>(StatusCode::NO_CONTENT)
-    };
+    let create =
+        async move |Path(service): Path<String>,
+                    body: Result<Json<CreateServiceRequest>, JsonRejection>| {
+            let CreateServiceRequest { scheme, volatile } = read(body)?;
+            own.create_service(&service, scheme, volatile).await?;
+            Ok::<_, Problem>(StatusCode::NO_CONTENT)
+        };
     let body = json!({"type": "object", "required": ["scheme"], "properties": {
         "scheme": {
             "description": "\"singleton\", {\"named\": [..]} or {\"range\": {\"low\", \"high\", \"count\"}}",
@@ -67,17 +71,18 @@ fn services(interface: Interface, collections: &Arc<dyn Collections>) -> Interfa
         "volatile": {"type": "boolean", "description": "in memory only; cannot be changed"},
     }});
     let own = Arc::clone(collections);
-    let describe = async move |Path(service): Path<String>, Query(Slot { slot }): Query<Slot>| {
-        let described = own.describe(Place { service, slot }).await?;
+    let describe = async move |Path(service): Path<String>,
+                               Query(SlotQuery { slot }): Query<SlotQuery>| {
+        let described = own.describe(ServiceSlot { service, slot }).await?;
         Ok::<_, Problem>(Json(described))
     };
     let interface = interface.with(
-        Operation {
+        ApiOperation {
             method: Method::GET,
             path: SERVICE,
             summary: "The definition of a service, and incarnation and copies of a volatile slot",
             rights: LOOK,
-            area: Area::State,
+            area: ServiceArea::State,
             body: None,
             success: (
                 200,
@@ -87,12 +92,12 @@ fn services(interface: Interface, collections: &Arc<dyn Collections>) -> Interfa
         on(&Method::GET, describe),
     );
     interface.with(
-        Operation {
+        ApiOperation {
             method: Method::PUT,
             path: SERVICE,
             summary: "Create a service; succeeds if an equal one exists",
             rights: &[Right::Manage],
-            area: Area::State,
+            area: ServiceArea::State,
             body: Some(body),
             success: (204, "The service exists"),
         },
@@ -100,26 +105,27 @@ fn services(interface: Interface, collections: &Arc<dyn Collections>) -> Interfa
     )
 }
 
-fn batches(interface: Interface, collections: &Arc<dyn Collections>) -> Interface {
+fn batches(interface: Interface, collections: &Arc<dyn CollectionsBackend>) -> Interface {
     let own = Arc::clone(collections);
-    let transact = async move |Extension(pass): Extension<Pass>,
-                               Path(service): Path<String>,
-                               body: Result<Json<Batch>, JsonRejection>| {
-        let Batch { slot, steps } = read(body)?;
-        if steps.len() > STEPS {
-            return Err(Problem::bad_request(format!(
-                "a transaction has {STEPS} steps at most"
-            )));
-        }
-        for step in &steps {
-            for rights in needs(step) {
-                let scope = Scope::Entity(&service);
-                pass.meets(&Demand::new(rights, Area::State, scope))?;
+    let transact =
+        async move |Extension(pass): Extension<Principal>,
+                    Path(service): Path<String>,
+                    body: Result<Json<TransactionRequest>, JsonRejection>| {
+            let TransactionRequest { slot, steps } = read(body)?;
+            if steps.len() > STEPS {
+                return Err(Problem::bad_request(format!(
+                    "a transaction has {STEPS} steps at most"
+                )));
             }
-        }
-        let results = own.transact(Place { service, slot }, steps).await?;
-        Ok::<_, Problem>(Json(json!({"results": results})))
-    };
+            for step in &steps {
+                for rights in needs(step) {
+                    let scope = EntityScope::Entity(&service);
+                    pass.meets(&Demand::new(rights, ServiceArea::State, scope))?;
+                }
+            }
+            let results = own.transact(ServiceSlot { service, slot }, steps).await?;
+            Ok::<_, Problem>(Json(json!({"results": results})))
+        };
     let body = json!({"type": "object", "required": ["steps"], "properties": {
         "slot": {"type": "string"},
         "steps": {"type": "array", "maxItems": STEPS, "items": {"type": "object", "required": ["op", "collection"], "properties": {
@@ -132,8 +138,8 @@ fn batches(interface: Interface, collections: &Arc<dyn Collections>) -> Interfac
     }});
     let own = Arc::clone(collections);
     let scan = async move |Path((service, collection)): Path<(String, String)>,
-                           Query(range): Query<Range>| {
-        let place = Place {
+                           Query(range): Query<EntryRange>| {
+        let place = ServiceSlot {
             service,
             slot: range.slot.clone(),
         };
@@ -141,24 +147,24 @@ fn batches(interface: Interface, collections: &Arc<dyn Collections>) -> Interfac
     };
     interface
         .with(
-            Operation {
+            ApiOperation {
                 method: Method::POST,
                 path: SERVICE,
                 summary: "Execute several steps in one transaction",
                 rights: &[Right::Send, Right::Listen, Right::Read],
-                area: Area::State,
+                area: ServiceArea::State,
                 body: Some(body),
                 success: (200, "The result of each step"),
             },
             on(&Method::POST, transact),
         )
         .with(
-            Operation {
+            ApiOperation {
                 method: Method::GET,
                 path: COLLECTION,
                 summary: "Entries of a dictionary: ?from, ?prefix, ?limit, ?slot",
                 rights: LOOK,
-                area: Area::State,
+                area: ServiceArea::State,
                 body: None,
                 success: (200, "A page of entries"),
             },
@@ -166,61 +172,64 @@ fn batches(interface: Interface, collections: &Arc<dyn Collections>) -> Interfac
         )
 }
 
-fn entries(interface: Interface, collections: &Arc<dyn Collections>) -> Interface {
+fn entries(interface: Interface, collections: &Arc<dyn CollectionsBackend>) -> Interface {
     let own = Arc::clone(collections);
-    let get = async move |Path((service, collection, key)): Key,
-                          Query(Slot { slot }): Query<Slot>| {
-        let step = Step::Get {
+    let get = async move |Path((service, collection, key)): EntryPath,
+                          Query(SlotQuery { slot }): Query<SlotQuery>| {
+        let step = TransactionStep::Get {
             collection,
             key: key.clone(),
         };
-        let found = one(&own, Place { service, slot }, step).await?;
+        let found = one(&own, ServiceSlot { service, slot }, step).await?;
         match found.value.clone() {
             Some(value) => Ok(tagged(StatusCode::OK, &found, Some(value))),
             None => Err(Problem::not_found(format!("there is no key '{key}'"))),
         }
     };
     let own = Arc::clone(collections);
-    let put = async move |Path((service, collection, key)): Key,
-                          Query(Slot { slot }): Query<Slot>,
+    let put = async move |Path((service, collection, key)): EntryPath,
+                          Query(SlotQuery { slot }): Query<SlotQuery>,
                           headers: HeaderMap,
                           body: Result<Json<Value>, JsonRejection>| {
-        let step = Step::Put {
+        let step = TransactionStep::Put {
             collection,
             key,
             value: read(body)?,
             condition: condition(&headers)?,
         };
-        let found = one(&own, Place { service, slot }, step).await?;
-        let status = match found.found {
-            true => StatusCode::NO_CONTENT,
-            false => StatusCode::CREATED,
+        let found = one(&own, ServiceSlot { service, slot }, step).await?;
+        let status = if found.found {
+            StatusCode::NO_CONTENT
+        } else {
+            StatusCode::CREATED
         };
         Ok::<_, Problem>(tagged(status, &found, None))
     };
     let own = Arc::clone(collections);
-    let delete = async move |Path((service, collection, key)): Key,
-                             Query(Slot { slot }): Query<Slot>,
+    let delete = async move |Path((service, collection, key)): EntryPath,
+                             Query(SlotQuery { slot }): Query<SlotQuery>,
                              headers: HeaderMap| {
-        let step = Step::Delete {
+        let step = TransactionStep::Delete {
             collection,
             key: key.clone(),
             condition: condition(&headers)?,
         };
-        match one(&own, Place { service, slot }, step).await?.found {
-            true => Ok(StatusCode::NO_CONTENT),
-            false => Err(Problem::not_found(format!("there is no key '{key}'"))),
+        if one(&own, ServiceSlot { service, slot }, step).await?.found {
+            Ok(StatusCode::NO_CONTENT)
+        } else {
+            Err(Problem::not_found(format!("there is no key '{key}'")))
         }
     };
-    let operation = |method: Method, summary, rights: &'static [Right], success, body| Operation {
-        method,
-        path: ENTRY,
-        summary,
-        rights,
-        area: Area::State,
-        body,
-        success,
-    };
+    let operation =
+        |method: Method, summary, rights: &'static [Right], success, body| ApiOperation {
+            method,
+            path: ENTRY,
+            summary,
+            rights,
+            area: ServiceArea::State,
+            body,
+            success,
+        };
     interface
         .with(
             operation(
@@ -255,38 +264,42 @@ fn entries(interface: Interface, collections: &Arc<dyn Collections>) -> Interfac
 }
 
 /// The rights of a step: one of each list. A dequeue both reads and changes the queue.
-fn needs(step: &Step) -> &'static [&'static [Right]] {
+fn needs(step: &TransactionStep) -> &'static [&'static [Right]] {
     match step {
-        Step::Get { .. } => &[LOOK],
-        Step::Dequeue { .. } => &[&[Right::Send], &[Right::Listen]],
-        Step::Put { .. } | Step::Delete { .. } | Step::Enqueue { .. } => &[&[Right::Send]],
+        TransactionStep::Get { .. } => &[LOOK],
+        TransactionStep::Dequeue { .. } => &[&[Right::Send], &[Right::Listen]],
+        TransactionStep::Put { .. }
+        | TransactionStep::Delete { .. }
+        | TransactionStep::Enqueue { .. } => &[&[Right::Send]],
     }
 }
 
 async fn one(
-    collections: &Arc<dyn Collections>,
-    place: Place,
-    step: Step,
-) -> Result<Found, Problem> {
+    collections: &Arc<dyn CollectionsBackend>,
+    place: ServiceSlot,
+    step: TransactionStep,
+) -> Result<StepResult, Problem> {
     let mut found = collections.transact(place, vec![step]).await?;
     Ok(found.pop().unwrap_or_default())
 }
 
 /// The condition in the headers of a request.
-fn condition(headers: &HeaderMap) -> Result<Option<Condition>, Problem> {
+fn condition(headers: &HeaderMap) -> Result<Option<WritePrecondition>, Problem> {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str());
     match (text(IF_MATCH), text(IF_NONE_MATCH)) {
         (None, None) => Ok(None),
-        (Some(Ok("*")), None) => Ok(Some(Condition::Present)),
-        (Some(Ok(tag)), None) => Ok(Some(Condition::Etag(tag.trim_matches('"').to_owned()))),
-        (None, Some(Ok("*"))) => Ok(Some(Condition::Absent)),
+        (Some(Ok("*")), None) => Ok(Some(WritePrecondition::Present)),
+        (Some(Ok(tag)), None) => Ok(Some(WritePrecondition::Etag(
+            tag.trim_matches('"').to_owned(),
+        ))),
+        (None, Some(Ok("*"))) => Ok(Some(WritePrecondition::Absent)),
         _ => Err(Problem::bad_request(
             "send If-Match with one tag or *, or If-None-Match: *",
         )),
     }
 }
 
-fn tagged(status: StatusCode, found: &Found, value: Option<Value>) -> Response {
+fn tagged(status: StatusCode, found: &StepResult, value: Option<Value>) -> Response {
     let mut response = match value {
         Some(value) => (status, Json(value)).into_response(),
         None => status.into_response(),

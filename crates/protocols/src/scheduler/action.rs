@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use steadfast_core::clock::Timestamp;
-use steadfast_jobs::{Action, JobId, Retry, Target, iso};
+use steadfast_jobs::{JobAction, JobId, JobRetry, Target, iso};
 
 use super::certificate::Pkcs12;
 use super::context::{Context, Settings};
-use super::fault::Fault;
+use super::error::SchedulerError;
 use super::seal::{SecretOwner, is_sealed};
-use super::value::Object;
+use super::value::JsonObject;
 
 const TYPES: [(&str, &str); 6] = [
     ("Http", "Http"),
@@ -51,9 +51,9 @@ const MONTHS_18_MS: u64 = 548 * 24 * 3_600_000;
 pub(crate) fn read(
     context: &Context,
     job: &JobId,
-    object: &Object<'_>,
+    object: &JsonObject<'_>,
     known: Option<&Value>,
-) -> Result<Map<String, Value>, Fault> {
+) -> Result<Map<String, Value>, SchedulerError> {
     let kind = object
         .word("type", &TYPES)?
         .ok_or_else(|| object.wrong("type", "it is required"))?;
@@ -81,7 +81,7 @@ pub(crate) fn read(
     Ok(out)
 }
 
-fn part<'a>(object: &Object<'a>, name: &str) -> Result<Object<'a>, Fault> {
+fn part<'a>(object: &JsonObject<'a>, name: &str) -> Result<JsonObject<'a>, SchedulerError> {
     let found = object.object(name)?;
     found.ok_or_else(|| object.wrong(name, "it is required for this type of action"))
 }
@@ -89,10 +89,10 @@ fn part<'a>(object: &Object<'a>, name: &str) -> Result<Object<'a>, Fault> {
 fn read_request(
     context: &Context,
     job: &JobId,
-    object: &Object<'_>,
+    object: &JsonObject<'_>,
     kind: &str,
     known: Option<&Value>,
-) -> Result<Value, Fault> {
+) -> Result<Value, SchedulerError> {
     let request = part(object, "request")?;
     let uri = request.required_text("uri")?;
     if uri.chars().count() > MOST_URI {
@@ -117,7 +117,7 @@ fn read_request(
         .to_ascii_uppercase();
     if !METHODS.contains(&method.as_str()) {
         let message = format!("it must be one of {}", METHODS.join(", "));
-        return Err(Fault::verb(request.at("method"), message));
+        return Err(SchedulerError::verb(request.at("method"), message));
     }
     let mut out = Map::new();
     out.insert("uri".into(), uri.into());
@@ -144,7 +144,7 @@ fn read_request(
     Ok(out.into())
 }
 
-fn read_headers(request: &Object<'_>) -> Result<Value, Fault> {
+fn read_headers(request: &JsonObject<'_>) -> Result<Value, SchedulerError> {
     let headers = request.texts("headers")?;
     if headers.len() > MOST_HEADERS {
         return Err(request.wrong("headers", format!("there are more than {MOST_HEADERS}")));
@@ -191,7 +191,7 @@ impl<'v> StoredCredential<'v> {
     }
 
     /// The stored secret. Fails if its owner or address has changed.
-    fn secret(self, object: &Object<'_>, name: &str) -> Result<&'v Value, Fault> {
+    fn secret(self, object: &JsonObject<'_>, name: &str) -> Result<&'v Value, SchedulerError> {
         let sealed = self.value.map(|stored| &stored[name]);
         match sealed.filter(|sealed| is_sealed(sealed)) {
             Some(sealed) if self.is_same => Ok(sealed),
@@ -221,10 +221,10 @@ fn is_same_origin(stored: &Value, uri: &str) -> bool {
 /// one that was omitted.
 fn secret(
     context: &Context,
-    object: &Object<'_>,
+    object: &JsonObject<'_>,
     name: &str,
     stored: StoredCredential<'_>,
-) -> Result<Value, Fault> {
+) -> Result<Value, SchedulerError> {
     let place = stored.owner.place(name);
     match object.get(name) {
         Some(Value::String(text)) => return Ok(context.key.seal(text, &place)),
@@ -238,9 +238,9 @@ fn secret(
 
 fn read_authentication(
     context: &Context,
-    object: &Object<'_>,
+    object: &JsonObject<'_>,
     stored: StoredCredential<'_>,
-) -> Result<Option<Value>, Fault> {
+) -> Result<Option<Value>, SchedulerError> {
     let types = [
         ("NotSpecified", 0),
         ("Basic", 1),
@@ -285,9 +285,9 @@ fn read_authentication(
 
 fn read_certificate(
     context: &Context,
-    object: &Object<'_>,
+    object: &JsonObject<'_>,
     stored: StoredCredential<'_>,
-) -> Result<Value, Fault> {
+) -> Result<Value, SchedulerError> {
     // Sealed members of a PATCH were omitted.
     let given = |name: &str| match object.get(name) {
         Some(sealed) if is_sealed(sealed) => Ok(None),
@@ -323,9 +323,9 @@ fn read_certificate(
 fn read_queue(
     context: &Context,
     job: &JobId,
-    object: &Object<'_>,
+    object: &JsonObject<'_>,
     known: Option<&Value>,
-) -> Result<Value, Fault> {
+) -> Result<Value, SchedulerError> {
     let message = part(object, "queueMessage")?;
     let account = message.required_text("storageAccount")?;
     let queue = message.required_text("queueName")?;
@@ -349,10 +349,10 @@ fn read_queue(
 fn read_bus(
     context: &Context,
     job: &JobId,
-    object: &Object<'_>,
+    object: &JsonObject<'_>,
     (name, place): (&str, &str),
     known: Option<&Value>,
-) -> Result<Value, Fault> {
+) -> Result<Value, SchedulerError> {
     let message = part(object, name)?;
     let namespace = message.required_text("namespace")?;
     let queue = message.required_text(place)?;
@@ -395,7 +395,7 @@ fn read_bus(
         });
     }
     if let Some(properties) = message.get("brokeredMessageProperties") {
-        Object::new(properties, message.at("brokeredMessageProperties"))?;
+        JsonObject::new(properties, message.at("brokeredMessageProperties"))?;
         out["brokeredMessageProperties"] = properties.clone();
     }
     if message.get("customMessageProperties").is_some() {
@@ -410,16 +410,17 @@ fn read_bus(
 }
 
 /// The existence of the instance is checked after everything else.
-fn read_internal(object: &Object<'_>) -> Result<Value, Fault> {
+fn read_internal(object: &JsonObject<'_>) -> Result<Value, SchedulerError> {
     let internal = object.get("internal");
     let internal = internal.ok_or_else(|| object.wrong("internal", "it is required"))?;
-    match internal.is_object() {
-        true => Ok(internal.clone()),
-        false => Err(object.wrong("internal", "an object is expected")),
+    if internal.is_object() {
+        Ok(internal.clone())
+    } else {
+        Err(object.wrong("internal", "an object is expected"))
     }
 }
 
-fn read_policy(object: &Object<'_>, settings: &Settings) -> Result<Value, Fault> {
+fn read_policy(object: &JsonObject<'_>, settings: &Settings) -> Result<Value, SchedulerError> {
     let types = [("None", false), ("Fixed", true)];
     let is_fixed = object.word("retryType", &types)?.unwrap_or(true);
     if !is_fixed {
@@ -441,15 +442,15 @@ fn read_policy(object: &Object<'_>, settings: &Settings) -> Result<Value, Fault>
 }
 
 /// The retry policy of a stored action.
-pub(crate) fn retry(action: &Value, backoff: Option<(f64, Option<u64>)>) -> Option<Retry> {
+pub(crate) fn retry(action: &Value, backoff: Option<(f64, Option<u64>)>) -> Option<JobRetry> {
     let policy = action.get("retryPolicy")?;
     if policy["retryType"] == "None" {
-        return Some(Retry::NONE);
+        return Some(JobRetry::NONE);
     }
     let interval = policy["retryInterval"]
         .as_str()
         .and_then(iso::parse_duration);
-    let mut retry = Retry::default();
+    let mut retry = JobRetry::default();
     if let Some(interval) = interval {
         retry.interval_ms = interval.as_millis() as u64;
     }
@@ -460,7 +461,7 @@ pub(crate) fn retry(action: &Value, backoff: Option<(f64, Option<u64>)>) -> Opti
 }
 
 /// Adds exponential backoff to a policy, if the job asks for it.
-pub(crate) fn grown(mut retry: Retry, backoff: Option<(f64, Option<u64>)>) -> Retry {
+pub(crate) fn grown(mut retry: JobRetry, backoff: Option<(f64, Option<u64>)>) -> JobRetry {
     if let Some((factor, longest)) = backoff {
         retry.factor = factor;
         retry.longest_ms = longest;
@@ -473,13 +474,13 @@ pub(crate) async fn action(
     context: &Context,
     job: &JobId,
     stored: &Value,
-    retry: Retry,
+    retry: JobRetry,
     path: &str,
-) -> Result<Action, Fault> {
+) -> Result<JobAction, SchedulerError> {
     let target = match stored["type"].as_str() {
         Some("Internal") => {
             let resolved = context.internal.resolve(job, &stored["internal"]).await;
-            resolved.map_err(|why| Fault::member(format!("{path}.internal"), why))?
+            resolved.map_err(|why| SchedulerError::member(format!("{path}.internal"), why))?
         }
         _ => {
             let mut plain = stored.clone();
@@ -490,7 +491,7 @@ pub(crate) async fn action(
             Target::Outside(plain.to_string())
         }
     };
-    Ok(Action { target, retry })
+    Ok(JobAction { target, retry })
 }
 
 /// The latest start of a job: eighteen months from `now`.

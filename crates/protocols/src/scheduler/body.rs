@@ -9,14 +9,14 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use super::fault::Fault;
+use super::error::SchedulerError;
 
 /// Reads a body.
-pub(crate) fn read(body: &[u8]) -> Result<Value, Fault> {
+pub(crate) fn read(body: &[u8]) -> Result<Value, SchedulerError> {
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let read = StrictValue.deserialize(&mut deserializer);
     let read = read.and_then(|value| deserializer.end().map(|()| value));
-    read.map_err(|error| Fault::bad(format!("the body is not JSON: {error}")))
+    read.map_err(|error| SchedulerError::bad(format!("the body is not JSON: {error}")))
 }
 
 /// Builds a value, and rejects duplicate names in an object.

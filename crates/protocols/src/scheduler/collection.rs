@@ -2,15 +2,15 @@
 
 use serde_json::{Map, Value, json};
 use steadfast_jobs::recurrence::Frequency;
-use steadfast_jobs::{Collection, CollectionDraft, CollectionId, SweepKind};
+use steadfast_jobs::{CollectionDraft, CollectionId, JobCollection, SweepKind};
 
-use super::context::{Context, Keeping};
-use super::fault::Fault;
-use super::home::{self, Home};
+use super::context::{Context, JobPlacement};
+use super::error::SchedulerError;
+use super::home::{self, JobHome};
 use super::merge::merge;
 use super::path;
 use super::recurrence::FREQUENCIES;
-use super::value::{Object, spell};
+use super::value::{JsonObject, spell};
 
 /// Name, maximum number of jobs, minimum recurrence in minutes.
 const SKUS: [(&str, u64, i64); 4] = [
@@ -26,10 +26,10 @@ pub(crate) struct Quota {
 }
 
 impl Quota {
-    pub(crate) fn of(context: &Context, home: &Collection) -> Self {
+    pub(crate) fn of(context: &Context, home: &JobCollection) -> Self {
         let document: Value = serde_json::from_str(&home.document).unwrap_or_default();
         let quota = &document["properties"]["quota"]["maxRecurrence"];
-        let own = Object::new(quota, "")
+        let own = JsonObject::new(quota, "")
             .ok()
             .and_then(|quota| gap_ms(&quota).ok().flatten());
         let sku = document["properties"]["sku"]["name"].as_str();
@@ -45,7 +45,7 @@ impl Quota {
 }
 
 /// The minimum distance of occurrences by `maxRecurrence`.
-fn gap_ms(object: &Object<'_>) -> Result<Option<i64>, Fault> {
+fn gap_ms(object: &JsonObject<'_>) -> Result<Option<i64>, SchedulerError> {
     let Some(frequency) = object.word("frequency", &FREQUENCIES)? else {
         return Ok(None);
     };
@@ -62,7 +62,7 @@ fn gap_ms(object: &Object<'_>) -> Result<Option<i64>, Fault> {
 }
 
 /// The stored document of a collection.
-pub(crate) fn stored(collection: &Collection) -> Value {
+pub(crate) fn stored(collection: &JobCollection) -> Value {
     serde_json::from_str(&collection.document).unwrap_or_else(|_| json!({}))
 }
 
@@ -76,14 +76,14 @@ pub(crate) fn patched(body: &Value, known: &Value) -> Value {
 /// Checks a body and makes a draft of it.
 pub(crate) fn draft(
     context: &Context,
-    home: Option<&dyn Home>,
+    home: Option<&dyn JobHome>,
     id: &CollectionId,
     body: &Value,
-) -> Result<CollectionDraft, Fault> {
-    let object = Object::new(body, "")?;
+) -> Result<CollectionDraft, SchedulerError> {
+    let object = JsonObject::new(body, "")?;
     let nothing = json!({});
     let properties = body.get("properties").filter(|value| !value.is_null());
-    let properties = Object::new(properties.unwrap_or(&nothing), "properties")?;
+    let properties = JsonObject::new(properties.unwrap_or(&nothing), "properties")?;
     let sku = properties.object("sku")?;
     let names = SKUS.map(|(name, most, minutes)| (name, (name, most, minutes)));
     let sku = sku
@@ -119,26 +119,26 @@ pub(crate) fn draft(
 /// The location of a collection as shown. In a region pair it is immutable.
 fn location(
     context: &Context,
-    home: Option<&dyn Home>,
+    home: Option<&dyn JobHome>,
     wanted: Option<&str>,
-) -> Result<Option<String>, Fault> {
+) -> Result<Option<String>, SchedulerError> {
     let own = home.map(|home| home.name().to_owned());
     let Some(wanted) = wanted else {
         return Ok(own);
     };
     let place = match &context.keeping {
-        Keeping::Alone(_) => home::place(&context.atlas, wanted)?,
-        Keeping::Pair(pair) => pair.place(&context.atlas, wanted)?.name().to_owned(),
+        JobPlacement::Alone(_) => home::place(&context.atlas, wanted)?,
+        JobPlacement::Pair(pair) => pair.place(&context.atlas, wanted)?.name().to_owned(),
     };
     match own {
-        Some(own) if own != place => Err(Fault::moved(format!(
+        Some(own) if own != place => Err(SchedulerError::moved(format!(
             "the job collection is in {own} and stays there: delete it, and make it in {place}"
         ))),
         _ => Ok(Some(place)),
     }
 }
 
-fn read_state(properties: &Object<'_>) -> Result<Option<bool>, Fault> {
+fn read_state(properties: &JsonObject<'_>) -> Result<Option<bool>, SchedulerError> {
     let states = [
         ("Enabled", Some(true)),
         ("Disabled", Some(false)),
@@ -154,22 +154,23 @@ fn read_state(properties: &Object<'_>) -> Result<Option<bool>, Fault> {
 /// The quota as shown, and the effective limit of jobs.
 fn read_quota(
     context: &Context,
-    properties: &Object<'_>,
+    properties: &JsonObject<'_>,
     most: u64,
     minutes: i64,
-) -> Result<(Value, Option<u64>), Fault> {
+) -> Result<(Value, Option<u64>), SchedulerError> {
     let is_bound = context.settings.enforce_quotas;
     let (frequency, interval) = match minutes {
         60 => ("Hour", 1),
         minutes => ("Minute", minutes),
     };
     // Without limits only a requested quota is shown.
-    let mut shown = match is_bound {
-        false => json!({}),
-        true => json!({
+    let mut shown = if is_bound {
+        json!({
             "maxJobCount": most,
             "maxRecurrence": {"frequency": frequency, "interval": interval},
-        }),
+        })
+    } else {
+        json!({})
     };
     let Some(quota) = properties.object("quota")? else {
         return Ok((shown, is_bound.then_some(most)));
@@ -202,7 +203,11 @@ fn read_quota(
 }
 
 /// The JSON of a collection, in the caller's spelling of its id.
-pub(crate) fn show(home: Option<&dyn Home>, id: &CollectionId, collection: &Collection) -> Value {
+pub(crate) fn show(
+    home: Option<&dyn JobHome>,
+    id: &CollectionId,
+    collection: &JobCollection,
+) -> Value {
     let mut shown = stored(collection);
     shown["id"] = path::collection_id(id).into();
     shown["type"] = "Microsoft.Scheduler/jobCollections".into();

@@ -6,35 +6,35 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::Value;
 use steadfast_core::clock::Clock;
-use steadfast_jobs::region::Atlas;
-use steadfast_jobs::{JobId, Jobs, Target};
+use steadfast_jobs::region::RegionMap;
+use steadfast_jobs::{JobClient, JobId, Target};
 
-use super::home::Pair;
+use super::home::HomePair;
 use super::seal::SecretKey;
-use crate::access::Access;
+use crate::access::AccessControl;
 use crate::egress::EgressPolicy;
 
 /// The dependencies of the handlers.
 pub struct Context {
-    pub keeping: Keeping,
+    pub keeping: JobPlacement,
     pub clock: Arc<dyn Clock>,
     pub auth: Auth,
     pub key: SecretKey,
     /// Which addresses jobs may call; jobs with other targets are rejected.
     pub egress: EgressPolicy,
     /// Resolves targets inside the server.
-    pub internal: Arc<dyn Internal>,
+    pub internal: Arc<dyn InternalTargets>,
     pub settings: Settings,
     /// The known locations of collections.
-    pub atlas: Atlas,
+    pub atlas: RegionMap,
 }
 
 /// The placement of the jobs.
-pub enum Keeping {
+pub enum JobPlacement {
     /// On this server.
-    Alone(Jobs),
+    Alone(JobClient),
     /// In two regions.
-    Pair(Pair),
+    Pair(HomePair),
 }
 
 /// The authentication of clients.
@@ -43,7 +43,7 @@ pub enum Auth {
     /// No authentication: for loopback.
     None,
     /// A key with rights on jobs, or a web token signed with one.
-    Keys(Arc<Access>),
+    Keys(Arc<AccessControl>),
 }
 
 /// Settings of the interface.
@@ -78,16 +78,16 @@ impl Default for Settings {
 
 /// Resolves targets inside the server.
 #[async_trait]
-pub trait Internal: Send + Sync + 'static {
+pub trait InternalTargets: Send + Sync + 'static {
     /// The message for each occurrence of this job, or why the target is invalid.
     async fn resolve(&self, job: &JobId, target: &Value) -> Result<Target, String>;
 }
 
 /// A server without internal targets.
-pub struct NoInternal;
+pub struct NoInternalTargets;
 
 #[async_trait]
-impl Internal for NoInternal {
+impl InternalTargets for NoInternalTargets {
     async fn resolve(&self, _: &JobId, _: &Value) -> Result<Target, String> {
         Err("this server has no service that a job could call".into())
     }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use steadfast_jobs::iso;
 use steadfast_jobs::recurrence::{Frequency, Gap, Recurrence};
-use steadfast_jobs::{InFlight, Misfire, Overlap, Policy};
+use steadfast_jobs::{InFlight, JobPolicy, Misfire, Overlap};
 
-use super::fault::Fault;
-use super::value::{Object, spell};
+use super::error::SchedulerError;
+use super::value::{JsonObject, spell};
 
 const GAPS: [(&str, Gap); 2] = [("next", Gap::Next), ("skip", Gap::Skip)];
 const MISFIRES: [(&str, Misfire); 3] = [
@@ -51,13 +51,13 @@ const LONGEST_CATCH_UP_MS: u64 = 548 * 24 * 3_600_000;
 
 /// The parsed object and its stored form.
 #[derive(Default)]
-pub(crate) struct Extension {
+pub(crate) struct JobExtension {
     pub(crate) cron: Option<String>,
     pub(crate) zone: Option<String>,
     pub(crate) gap: Gap,
     pub(crate) is_every_second: bool,
     pub(crate) jitter_ms: u64,
-    pub(crate) policy: Policy,
+    pub(crate) policy: JobPolicy,
     /// Growth factor and maximum of retry intervals.
     pub(crate) backoff: Option<(f64, Option<u64>)>,
     /// The target of dead letters: occurrences whose attempts all failed.
@@ -65,7 +65,7 @@ pub(crate) struct Extension {
     pub(crate) document: Map<String, Value>,
 }
 
-impl Extension {
+impl JobExtension {
     /// Applies the frequency of the object, which stands at `path`, to a recurrence.
     ///
     /// A frequency without a recurrence is rejected: removing a recurrence later must not
@@ -74,19 +74,19 @@ impl Extension {
         &self,
         recurrence: Option<Recurrence>,
         path: &str,
-    ) -> Result<Option<Recurrence>, Fault> {
+    ) -> Result<Option<Recurrence>, SchedulerError> {
         if !self.is_every_second {
             return Ok(recurrence);
         }
         let at = format!("{path}.frequency");
         if self.cron.is_some() {
             let message = "it cannot stand beside cron; a cron expression of 6 fields has seconds";
-            return Err(Fault::member(at, message));
+            return Err(SchedulerError::member(at, message));
         }
         let Some(recurrence) = recurrence else {
             let message = "it replaces the frequency of a recurrence, and there is none; \
                            send recurrence with its interval, or leave frequency out";
-            return Err(Fault::member(at, message));
+            return Err(SchedulerError::member(at, message));
         };
         Ok(Some(Recurrence {
             frequency: Frequency::Second,
@@ -96,7 +96,7 @@ impl Extension {
 }
 
 /// Parses the object.
-pub(crate) fn read(object: &Object<'_>, names: &Value) -> Result<Extension, Fault> {
+pub(crate) fn read(object: &JsonObject<'_>, names: &Value) -> Result<JobExtension, SchedulerError> {
     let members = names.as_object().into_iter().flat_map(Map::keys);
     // Members that are added to shown jobs are ignored when a client sends them back.
     let shown = ["replication", "paused"];
@@ -106,11 +106,11 @@ pub(crate) fn read(object: &Object<'_>, names: &Value) -> Result<Extension, Faul
             return Err(object.wrong(name, message));
         }
     }
-    let mut read = Extension {
+    let mut read = JobExtension {
         cron: object.text("cron")?.map(Into::into),
         zone: object.text("timeZone")?.map(Into::into),
         gap: object.word("dstGap", &GAPS)?.unwrap_or_default(),
-        ..Extension::default()
+        ..JobExtension::default()
     };
     let second = object.word("frequency", &[("Second", ())])?;
     read.is_every_second = second.is_some();
@@ -122,7 +122,11 @@ pub(crate) fn read(object: &Object<'_>, names: &Value) -> Result<Extension, Faul
     Ok(read)
 }
 
-fn bounded(object: &Object<'_>, name: &str, most_ms: u64) -> Result<Option<u64>, Fault> {
+fn bounded(
+    object: &JsonObject<'_>,
+    name: &str,
+    most_ms: u64,
+) -> Result<Option<u64>, SchedulerError> {
     match object.duration(name)? {
         Some(ms) if ms > most_ms => {
             let most = iso::format_duration(Duration::from_millis(most_ms));
@@ -132,14 +136,14 @@ fn bounded(object: &Object<'_>, name: &str, most_ms: u64) -> Result<Option<u64>,
     }
 }
 
-fn read_policy(object: &Object<'_>) -> Result<Policy, Fault> {
-    let usual = Policy::default();
+fn read_policy(object: &JsonObject<'_>) -> Result<JobPolicy, SchedulerError> {
+    let usual = JobPolicy::default();
     let faults = object.number_in("maxConsecutiveFaults", 1..=1_000_000)?;
     let timeout_ms = bounded(object, "timeout", LONGEST_ATTEMPT_MS)?;
     if timeout_ms == Some(0) {
         return Err(object.wrong("timeout", "it must be longer than nothing"));
     }
-    Ok(Policy {
+    Ok(JobPolicy {
         overlap: object
             .word("overlapPolicy", &OVERLAPS)?
             .unwrap_or(usual.overlap),
@@ -156,7 +160,7 @@ fn read_policy(object: &Object<'_>) -> Result<Policy, Fault> {
     })
 }
 
-fn read_backoff(object: &Object<'_>) -> Result<Option<(f64, Option<u64>)>, Fault> {
+fn read_backoff(object: &JsonObject<'_>) -> Result<Option<(f64, Option<u64>)>, SchedulerError> {
     let Some(backoff) = object.object("retryBackoff")? else {
         return Ok(None);
     };
@@ -170,7 +174,10 @@ fn read_backoff(object: &Object<'_>) -> Result<Option<(f64, Option<u64>)>, Fault
 }
 
 /// The object in canonical spelling, as stored and shown.
-fn document(object: &Object<'_>, read: &Extension) -> Result<Map<String, Value>, Fault> {
+fn document(
+    object: &JsonObject<'_>,
+    read: &JobExtension,
+) -> Result<Map<String, Value>, SchedulerError> {
     let mut out = Map::new();
     let mut put = |name: &str, value: Option<Value>| {
         if let Some(value) = value {

@@ -6,10 +6,10 @@ use async_trait::async_trait;
 use axum::http::Method;
 use bytes::Bytes;
 use serde_json::{Value, json};
-use steadfast_jobs::Jobs;
-use steadfast_jobs::region::Atlas;
+use steadfast_jobs::JobClient;
+use steadfast_jobs::region::RegionMap;
 
-use super::fault::Fault;
+use super::error::SchedulerError;
 
 /// The replication status of a home's jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct Replication {
 
 /// The jobs of one home, seen from a server of either region of the pair.
 #[async_trait]
-pub trait Home: Send + Sync + 'static {
+pub trait JobHome: Send + Sync + 'static {
     /// The region of the home.
     fn name(&self) -> &str;
 
@@ -42,47 +42,51 @@ pub trait Home: Send + Sync + 'static {
     async fn forward(&self, errand: Bytes, is_read: bool) -> Option<Bytes>;
 
     /// The jobs, if this region is the owner.
-    fn jobs(&self) -> &Jobs;
+    fn jobs(&self) -> &JobClient;
 
     /// The local replica of the jobs, if there is one.
-    fn copies(&self) -> Option<Jobs>;
+    fn copies(&self) -> Option<JobClient>;
 }
 
 /// The collections of both regions.
-pub struct Pair {
+pub struct HomePair {
     /// The region of this server.
     pub region: String,
     /// In the same order in both regions: the first one owns the names.
-    pub homes: [Arc<dyn Home>; 2],
+    pub homes: [Arc<dyn JobHome>; 2],
 }
 
-impl Pair {
+impl HomePair {
     /// The home of a location.
-    pub(crate) fn place(&self, atlas: &Atlas, location: &str) -> Result<&dyn Home, Fault> {
+    pub(crate) fn place(
+        &self,
+        atlas: &RegionMap,
+        location: &str,
+    ) -> Result<&dyn JobHome, SchedulerError> {
         let name = place(atlas, location)?;
         let mut homes = self.homes.iter();
         let found = homes.find(|home| home.name() == name);
         found.map(|home| &**home).ok_or_else(|| {
             let [one, other] = [0, 1].map(|index| self.homes[index].name());
             let message = format!("{name} is not kept here: this server keeps {one} and {other}");
-            Fault::member("location", message)
+            SchedulerError::member("location", message)
         })
     }
 }
 
 /// The canonical name of a location.
-pub(crate) fn place(atlas: &Atlas, text: &str) -> Result<String, Fault> {
+pub(crate) fn place(atlas: &RegionMap, text: &str) -> Result<String, SchedulerError> {
     match atlas.find(text) {
         Some(region) => Ok(region.name.clone()),
         None => {
             let message = format!("there is no region '{text}'");
-            Err(Fault::member("location", message))
+            Err(SchedulerError::member("location", message))
         }
     }
 }
 
 /// Adds the replication status to the JSON of a collection.
-pub(crate) fn show(home: Option<&dyn Home>, shown: &mut Value) {
+pub(crate) fn show(home: Option<&dyn JobHome>, shown: &mut Value) {
     let Some(home) = home else {
         return;
     };
@@ -97,20 +101,20 @@ pub(crate) fn show(home: Option<&dyn Home>, shown: &mut Value) {
 }
 
 /// Rejects a change that would not be in both regions, if `require_sync` is set.
-pub(crate) fn check(home: &dyn Home, method: &Method) -> Result<(), Fault> {
+pub(crate) fn check(home: &dyn JobHome, method: &Method) -> Result<(), SchedulerError> {
     let is_read = [Method::GET, Method::HEAD].contains(method);
     if is_read || !home.requires_sync() || home.replication().mode == "synced" {
         return Ok(());
     }
-    Err(Fault::unavailable(
+    Err(SchedulerError::unavailable(
         "STF-7035: the other region does not have everything, and require_sync is set for the region",
     ))
 }
 
 /// Checks again after a change: maybe only this region has it.
-pub(crate) fn confirm(home: &dyn Home, method: &Method) -> Result<(), Fault> {
+pub(crate) fn confirm(home: &dyn JobHome, method: &Method) -> Result<(), SchedulerError> {
     check(home, method).map_err(|_| {
-        Fault::unavailable(
+        SchedulerError::unavailable(
             "STF-7036: the change was made here, but it is not certain that the other region \
              has it, and require_sync is set for the region; look before you repeat it",
         )
@@ -121,13 +125,13 @@ pub(crate) fn confirm(home: &dyn Home, method: &Method) -> Result<(), Fault> {
 mod tests {
     use super::*;
 
-    struct Kept {
+    struct TestHome {
         mode: &'static str,
         requires_sync: bool,
     }
 
     #[async_trait]
-    impl Home for Kept {
+    impl JobHome for TestHome {
         fn name(&self) -> &'static str {
             "a"
         }
@@ -153,25 +157,25 @@ mod tests {
             None
         }
 
-        fn jobs(&self) -> &Jobs {
+        fn jobs(&self) -> &JobClient {
             unreachable!("no test reads jobs")
         }
 
-        fn copies(&self) -> Option<Jobs> {
+        fn copies(&self) -> Option<JobClient> {
             None
         }
     }
 
     #[test]
     fn places_are_shown_in_one_spelling() {
-        let atlas = Atlas::default();
+        let atlas = RegionMap::default();
         assert_eq!(place(&atlas, "westus").unwrap(), "West US");
         assert_eq!(place(&atlas, "Atlantis").unwrap_err().status, 400);
     }
 
     #[test]
     fn a_change_that_one_region_has_is_not_confirmed() {
-        let kept = |mode, requires_sync| Kept {
+        let kept = |mode, requires_sync| TestHome {
             mode,
             requires_sync,
         };

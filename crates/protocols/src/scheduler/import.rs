@@ -8,12 +8,15 @@
 use serde_json::{Value, json};
 use steadfast_jobs::CollectionId;
 
-use super::answer::Answer;
-use super::fault::Fault;
-use super::operate::{Asked, Manner};
+use super::error::SchedulerError;
+use super::request::{SchedulerRequest, UpdateMode};
+use super::response::SchedulerResponse;
 
-impl Asked<'_> {
-    pub(crate) async fn import(&self, id: &CollectionId) -> Result<Answer, Fault> {
+impl SchedulerRequest<'_> {
+    pub(crate) async fn import(
+        &self,
+        id: &CollectionId,
+    ) -> Result<SchedulerResponse, SchedulerError> {
         self.jobs.collection(id).await?;
         let body = self.json()?;
         let mut told = Vec::new();
@@ -22,8 +25,8 @@ impl Asked<'_> {
                 continue;
             };
             let result = match id.job(&name) {
-                Some(job) => self.keep(&job, &cleaned(exported), Manner::Put).await,
-                None => Err(Fault::member("name", "it is not a name of a job")),
+                Some(job) => self.keep(&job, &cleaned(exported), UpdateMode::Put).await,
+                None => Err(SchedulerError::member("name", "it is not a name of a job")),
             };
             told.push(match result {
                 Ok((_, true)) => json!({"name": name, "result": "created"}),
@@ -36,9 +39,10 @@ impl Asked<'_> {
                 }),
             });
         }
-        match told.is_empty() {
-            true => Err(Fault::bad("the body holds no exported job")),
-            false => Ok(Answer::Shown(json!({"value": told}))),
+        if told.is_empty() {
+            Err(SchedulerError::bad("the body holds no exported job"))
+        } else {
+            Ok(SchedulerResponse::Shown(json!({"value": told})))
         }
     }
 }

@@ -2,19 +2,21 @@
 
 use serde_json::{Map, Value, json};
 use steadfast_core::clock::Timestamp;
-use steadfast_jobs::recurrence::{Frequency, Plan, Recurrence, Timing};
-use steadfast_jobs::{Collection, Draft, Job, JobId, Phase, Retry, State, Target, Verdict, iso};
+use steadfast_jobs::recurrence::{Frequency, JobTiming, OccurrencePlan, Recurrence};
+use steadfast_jobs::{
+    Job, JobCollection, JobDraft, JobHistoryStatus, JobId, JobRetry, RunPhase, State, Target, iso,
+};
 
 use super::action;
+use super::authorization::{self, CallerGrants};
 use super::collection::Quota;
 use super::context::Context;
-use super::extension::{self, Extension};
-use super::fault::Fault;
+use super::error::SchedulerError;
+use super::extension::{self, JobExtension};
 use super::merge::merge;
-use super::permit::{self, Grants};
 use super::recurrence;
 use super::seal::{SECRETS, strip};
-use super::value::{Object, spell};
+use super::value::{JsonObject, spell};
 
 pub(crate) const STATES: [(&str, State); 4] = [
     ("Enabled", State::Enabled),
@@ -23,10 +25,10 @@ pub(crate) const STATES: [(&str, State); 4] = [
     ("Completed", State::Completed),
 ];
 
-pub(crate) const VERDICTS: [(&str, Verdict); 3] = [
-    ("Completed", Verdict::Completed),
-    ("Failed", Verdict::Failed),
-    ("Postponed", Verdict::Postponed),
+pub(crate) const VERDICTS: [(&str, JobHistoryStatus); 3] = [
+    ("Completed", JobHistoryStatus::Completed),
+    ("Failed", JobHistoryStatus::Failed),
+    ("Postponed", JobHistoryStatus::Postponed),
 ];
 
 const MOST_BYTES: usize = 16 * 1024;
@@ -39,7 +41,7 @@ pub(crate) fn stored(job: &Job) -> Value {
 }
 
 /// The properties after a PUT.
-pub(crate) fn replaced(body: &Value, known: Option<&Value>) -> Result<Value, Fault> {
+pub(crate) fn replaced(body: &Value, known: Option<&Value>) -> Result<Value, SchedulerError> {
     let mut wanted = properties(body)?.clone();
     let extension = known.and_then(|known| known.get("steadfast"));
     if let (Some(map), Some(extension)) = (wanted.as_object_mut(), extension)
@@ -52,33 +54,33 @@ pub(crate) fn replaced(body: &Value, known: Option<&Value>) -> Result<Value, Fau
 }
 
 /// The properties after a PATCH.
-pub(crate) fn patched(body: &Value, known: &Value) -> Result<Value, Fault> {
+pub(crate) fn patched(body: &Value, known: &Value) -> Result<Value, SchedulerError> {
     let change = properties(body)?;
     let mut wanted = known.clone();
     merge(&mut wanted, change);
     Ok(wanted)
 }
 
-fn properties(body: &Value) -> Result<&Value, Fault> {
+fn properties(body: &Value) -> Result<&Value, SchedulerError> {
     let properties = body.get("properties").unwrap_or(&Value::Null);
     if !properties.is_object() {
-        return Err(Fault::member("properties", "it is required"));
+        return Err(SchedulerError::member("properties", "it is required"));
     }
     if properties.to_string().len() > MOST_BYTES {
         let message = format!("the job is larger than {MOST_BYTES} bytes");
-        return Err(Fault::member("properties", message));
+        return Err(SchedulerError::member("properties", message));
     }
     no_sealed(properties, "properties")?;
     Ok(properties)
 }
 
 /// Rejects sealed secrets in a body: only the server writes them.
-fn no_sealed(value: &Value, path: &str) -> Result<(), Fault> {
+fn no_sealed(value: &Value, path: &str) -> Result<(), SchedulerError> {
     match value {
         Value::Object(map) => map.iter().try_for_each(|(name, value)| {
             let path = format!("{path}.{name}");
             if SECRETS.contains(&name.as_str()) && value.is_object() {
-                return Err(Fault::member(path, "a text is expected"));
+                return Err(SchedulerError::member(path, "a text is expected"));
             }
             no_sealed(value, &path)
         }),
@@ -90,21 +92,21 @@ fn no_sealed(value: &Value, path: &str) -> Result<(), Fault> {
 /// Validates properties and builds a draft.
 pub(crate) async fn draft(
     context: &Context,
-    grants: &Grants,
+    grants: &CallerGrants,
     id: &JobId,
     wanted: &Value,
     known: Option<&Value>,
-    home: &Collection,
-) -> Result<Draft, Fault> {
+    home: &JobCollection,
+) -> Result<JobDraft, SchedulerError> {
     let now = context.clock.now();
-    let object = Object::new(wanted, "properties")?;
+    let object = JsonObject::new(wanted, "properties")?;
     let extension = read_extension(&object, context)?;
     let start = object.time("startTime")?;
     if start.is_some_and(|start| start > action::latest_start(now)) {
         return Err(object.wrong("startTime", "it is more than 18 months ahead"));
     }
     let repeat = read_recurrence(context, &object, &extension, known, now)?;
-    let timing = Timing {
+    let timing = JobTiming {
         start: start.map(|start| start.0),
         anchored: now.0,
         recurrence: repeat,
@@ -124,7 +126,7 @@ pub(crate) async fn draft(
         .as_ref()
         .filter(|target| target.is_object());
     for target in inside.into_iter().flatten().chain(letters) {
-        permit::check(grants, target)?;
+        authorization::check(grants, target)?;
     }
     let dead_letter = dead_letter(context, id, &extension, known).await?;
     let mut document = Map::new();
@@ -143,7 +145,7 @@ pub(crate) async fn draft(
         document.insert("steadfast".into(), extension.document.clone().into());
     }
     let main: Value = main.into();
-    let usual = action::grown(Retry::default(), extension.backoff);
+    let usual = action::grown(JobRetry::default(), extension.backoff);
     let main_retry = action::retry(&main, extension.backoff).unwrap_or(usual);
     let at = "properties.action";
     let error = match error.map(Value::from) {
@@ -155,7 +157,7 @@ pub(crate) async fn draft(
         }
         None => None,
     };
-    Ok(Draft {
+    Ok(JobDraft {
         id: id.clone(),
         document: Value::from(document).to_string(),
         timing,
@@ -167,9 +169,12 @@ pub(crate) async fn draft(
     })
 }
 
-fn read_extension(object: &Object<'_>, context: &Context) -> Result<Extension, Fault> {
+fn read_extension(
+    object: &JsonObject<'_>,
+    context: &Context,
+) -> Result<JobExtension, SchedulerError> {
     let Some(found) = object.object("steadfast")? else {
-        return Ok(Extension::default());
+        return Ok(JobExtension::default());
     };
     let names = object.get("steadfast").unwrap_or(&Value::Null);
     let read = extension::read(&found, names)?;
@@ -180,7 +185,7 @@ fn read_extension(object: &Object<'_>, context: &Context) -> Result<Extension, F
     Ok(read)
 }
 
-fn read_state(object: &Object<'_>) -> Result<Option<State>, Fault> {
+fn read_state(object: &JsonObject<'_>) -> Result<Option<State>, SchedulerError> {
     match object.word("state", &STATES)? {
         Some(state) if state.is_final() => {
             Err(object.wrong("state", "it may be set to Enabled or Disabled only"))
@@ -191,11 +196,11 @@ fn read_state(object: &Object<'_>) -> Result<Option<State>, Fault> {
 
 fn read_recurrence(
     context: &Context,
-    object: &Object<'_>,
-    extension: &Extension,
+    object: &JsonObject<'_>,
+    extension: &JobExtension,
     known: Option<&Value>,
     now: Timestamp,
-) -> Result<Option<Recurrence>, Fault> {
+) -> Result<Option<Recurrence>, SchedulerError> {
     let at = "properties.steadfast";
     let Some(found) = object.object("recurrence")? else {
         return extension.repeat(None, at);
@@ -208,11 +213,11 @@ fn read_recurrence(
 }
 
 /// Checks that there is an occurrence, and that the job does not run too often.
-fn check_timing(timing: &Timing, now: Timestamp, quota: &Quota) -> Result<(), Fault> {
-    let plan = Plan::new(timing)?;
+fn check_timing(timing: &JobTiming, now: Timestamp, quota: &Quota) -> Result<(), SchedulerError> {
+    let plan = OccurrencePlan::new(timing)?;
     if plan.first(now).is_none() {
         let message = "no time within ten years fits the recurrence";
-        return Err(Fault::member("properties.recurrence", message));
+        return Err(SchedulerError::member("properties.recurrence", message));
     }
     let Some(least_ms) = quota.least_gap_ms.filter(|_| plan.is_recurring()) else {
         return Ok(());
@@ -226,7 +231,7 @@ fn check_timing(timing: &Timing, now: Timestamp, quota: &Quota) -> Result<(), Fa
     let is_often = |gap: i64| gap < least_ms;
     if smallest.is_some_and(is_often) || step.is_some_and(is_often) {
         let message = "the job runs more often than the collection's quota (maxRecurrence) allows";
-        return Err(Fault::conflict(message).with_target("properties.recurrence"));
+        return Err(SchedulerError::conflict(message).with_target("properties.recurrence"));
     }
     Ok(())
 }
@@ -248,9 +253,9 @@ type ReadAction = Map<String, Value>;
 fn read_actions(
     context: &Context,
     id: &JobId,
-    object: &Object<'_>,
+    object: &JsonObject<'_>,
     known: Option<&Value>,
-) -> Result<(ReadAction, Option<ReadAction>), Fault> {
+) -> Result<(ReadAction, Option<ReadAction>), SchedulerError> {
     let found = object.object("action")?;
     let found = found.ok_or_else(|| object.wrong("action", "it is required"))?;
     let known = known.map(|known| &known["action"]);
@@ -266,9 +271,9 @@ fn read_actions(
 async fn dead_letter(
     context: &Context,
     job: &JobId,
-    extension: &Extension,
+    extension: &JobExtension,
     known: Option<&Value>,
-) -> Result<Option<Target>, Fault> {
+) -> Result<Option<Target>, SchedulerError> {
     let at = "properties.steadfast.deadLetter";
     match &extension.dead_letter {
         None => Ok(None),
@@ -278,13 +283,13 @@ async fn dead_letter(
                 && known.is_none_or(|known| known["steadfast"]["deadLetter"] != **uri)
             {
                 let judged = context.egress.judge_literal(url);
-                judged.map_err(|why| Fault::member(at, why))?;
+                judged.map_err(|why| SchedulerError::member(at, why))?;
             }
             let kind = match url {
                 Some(uri) if uri.scheme() == "http" => "Http",
                 Some(uri) if uri.scheme() == "https" => "Https",
                 _ => {
-                    return Err(Fault::member(
+                    return Err(SchedulerError::member(
                         at,
                         "an address with http:// or https:// is expected",
                     ));
@@ -296,7 +301,9 @@ async fn dead_letter(
         }
         Some(internal) => {
             let target = context.internal.resolve(job, internal).await;
-            target.map(Some).map_err(|why| Fault::member(at, why))
+            target
+                .map(Some)
+                .map_err(|why| SchedulerError::member(at, why))
         }
     }
 }
@@ -338,15 +345,15 @@ const LAST_TICK: i64 = 3_155_378_975_999_999_999;
 const TICKS_1970: i64 = 621_355_968_000_000_000;
 
 /// One item of a job's history.
-pub(crate) fn show_item(id: &JobId, item: &steadfast_jobs::Item) -> Value {
+pub(crate) fn show_item(id: &JobId, item: &steadfast_jobs::JobHistoryItem) -> Value {
     let ticks = TICKS_1970 + item.started.saturating_mul(10_000);
     // Later items of the same time also come first.
     let rank = u64::MAX - item.number;
     let own = format!("{:020}:{rank:020}", LAST_TICK - ticks);
     let time = |ms: i64| iso::format_time(Timestamp(ms));
     let action = match item.phase {
-        Phase::Main => "MainAction",
-        Phase::Error | Phase::DeadLetter => "ErrorAction",
+        RunPhase::Main => "MainAction",
+        RunPhase::Error | RunPhase::DeadLetter => "ErrorAction",
     };
     json!({
         "id": format!("{}/history/{own}", super::path::job_id(id)),

@@ -2,8 +2,8 @@
 
 use axum::http::Method;
 
-use super::path::Place;
-use super::permit::LOOK;
+use super::authorization::LOOK;
+use super::path::ResourcePath;
 use crate::access::Right;
 
 const SEND: &[Right] = &[Right::Send];
@@ -51,23 +51,23 @@ pub static OPERATIONS: [(Method, &str, &[Right]); 20] = [
 ];
 
 /// The rights for an operation; `None` if it does not exist.
-pub(super) fn rights(method: &Method, place: &Place) -> Option<&'static [Right]> {
+pub(super) fn rights(method: &Method, place: &ResourcePath) -> Option<&'static [Right]> {
     let path = described(place);
     let mut operations = OPERATIONS.iter();
     let found = operations.find(|(own, known, _)| own == method && *known == path);
     found.map(|(_, _, rights)| *rights)
 }
 
-fn described(place: &Place) -> String {
+fn described(place: &ResourcePath) -> String {
     let one = "jobCollections/{name}";
     match place {
-        Place::Preview => "previewRecurrence".to_owned(),
-        Place::Collections { .. } => "jobCollections".to_owned(),
-        Place::Collection(_) => one.to_owned(),
-        Place::CollectionVerb(_, verb) => format!("{one}/{verb}"),
-        Place::Operation(..) => format!("{one}/operations/{{id}}"),
-        Place::Jobs(_) => format!("{one}/jobs"),
-        Place::Job(_) => format!("{one}/jobs/{{job}}"),
-        Place::JobVerb(_, verb) => format!("{one}/jobs/{{job}}/{verb}"),
+        ResourcePath::Preview => "previewRecurrence".to_owned(),
+        ResourcePath::Collections { .. } => "jobCollections".to_owned(),
+        ResourcePath::Collection(_) => one.to_owned(),
+        ResourcePath::CollectionVerb(_, verb) => format!("{one}/{verb}"),
+        ResourcePath::Operation(..) => format!("{one}/operations/{{id}}"),
+        ResourcePath::Jobs(_) => format!("{one}/jobs"),
+        ResourcePath::Job(_) => format!("{one}/jobs/{{job}}"),
+        ResourcePath::JobVerb(_, verb) => format!("{one}/jobs/{{job}}/{verb}"),
     }
 }

@@ -11,16 +11,16 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
 use serde_json::{Value, json};
-use steadfast_jobs::{CollectionId, ErrorKind, Expect, Naming};
+use steadfast_jobs::{CollectionId, ErrorKind, NameRequest, Precondition};
 
-use super::answer::{Answer, finish};
 use super::context::Context;
-use super::dispatch::{Source, operate};
-use super::fault::Fault;
-use super::forwarded::{Errand, Forwarded, Purpose, Reply};
-use super::home::{self, Home, Pair};
-use super::path::Place;
+use super::dispatch::{JobSource, operate};
+use super::error::SchedulerError;
+use super::forwarding::{ForwardedRequest, HomeRequest, HomeResponse, Purpose};
+use super::home::{self, HomePair, JobHome};
+use super::path::ResourcePath;
 use super::query::Parameters;
+use super::response::{SchedulerResponse, finish};
 use super::{body, collection};
 
 /// The header of a response from a replica.
@@ -36,14 +36,18 @@ const CORRELATION: &str = "x-ms-correlation-request-id";
 const TRIES: usize = 4;
 
 /// Answers a request for a collection of either home.
-pub(crate) async fn answer(context: &Context, pair: &Pair, wanted: &Forwarded) -> Response {
-    let read = Parameters::read(&wanted.uri).map(|_| Place::read(wanted.uri.path()));
+pub(crate) async fn answer(
+    context: &Context,
+    pair: &HomePair,
+    wanted: &ForwardedRequest,
+) -> Response {
+    let read = Parameters::read(&wanted.uri).map(|_| ResourcePath::read(wanted.uri.path()));
     let place = match read {
         Ok(place) => place,
         Err(fault) => return finish(&wanted.headers, Err(fault)),
     };
     match place {
-        Some(Place::Collections { .. }) if wanted.method == Method::GET => {
+        Some(ResourcePath::Collections { .. }) if wanted.method == Method::GET => {
             pair.list(context, wanted).await
         }
         Some(place) if place.collection().is_some() => pair.find(context, wanted, &place).await,
@@ -55,22 +59,27 @@ pub(crate) async fn answer(context: &Context, pair: &Pair, wanted: &Forwarded) -
     }
 }
 
-impl Pair {
+impl HomePair {
     /// The homes, those owned by this region first: they need no hop.
-    fn nearest(&self) -> Vec<&dyn Home> {
+    fn nearest(&self) -> Vec<&dyn JobHome> {
         let mut all: Vec<_> = self.homes.iter().map(|home| &**home).collect();
         all.sort_by_key(|home| !home.is_owner());
         all
     }
 
     /// Tries each home until one has the collection.
-    async fn find(&self, context: &Context, wanted: &Forwarded, place: &Place) -> Response {
+    async fn find(
+        &self,
+        context: &Context,
+        wanted: &ForwardedRequest,
+        place: &ResourcePath,
+    ) -> Response {
         for _ in 0..TRIES {
             let mut unsure = Vec::new();
             for home in self.nearest() {
                 match ask(context, home, wanted, Purpose::Find).await {
-                    Reply::Response(response) => return response,
-                    Reply::NotHere => {}
+                    HomeResponse::Response(response) => return response,
+                    HomeResponse::NotHere => {}
                     _ => unsure.push(home),
                 }
             }
@@ -78,18 +87,20 @@ impl Pair {
                 return stale(context, &unsure, wanted, place).await;
             }
             let result = match place {
-                Place::Collection(id) if wanted.method == Method::PUT => {
+                ResourcePath::Collection(id) if wanted.method == Method::PUT => {
                     match self.make(context, wanted, id).await {
-                        Ok(Reply::Response(response)) => return response,
+                        Ok(HomeResponse::Response(response)) => return response,
                         // A concurrent request was faster: the collection may exist by now.
-                        Ok(Reply::Taken) => continue,
+                        Ok(HomeResponse::NameConflict) => continue,
                         Ok(_) => Err(not_owned()),
                         Err(fault) => Err(fault),
                     }
                 }
                 // An operation on its jobs has ended with the collection.
-                Place::Operation(..) if wanted.method == Method::GET => Ok(Answer::Done),
-                _ => Err(Fault::not_found(
+                ResourcePath::Operation(..) if wanted.method == Method::GET => {
+                    Ok(SchedulerResponse::Done)
+                }
+                _ => Err(SchedulerError::not_found(
                     "STF-5201: there is no such job collection",
                 )),
             };
@@ -97,53 +108,54 @@ impl Pair {
         }
         let message = "STF-5210: job collections of this name, or of one that shares its \
                        tickets, are created and deleted concurrently; retry";
-        finish(&wanted.headers, Err(Fault::unavailable(message)))
+        finish(&wanted.headers, Err(SchedulerError::unavailable(message)))
     }
 
     /// Creates a collection that neither home has.
     async fn make(
         &self,
         context: &Context,
-        wanted: &Forwarded,
+        wanted: &ForwardedRequest,
         id: &CollectionId,
-    ) -> Result<Reply, Fault> {
+    ) -> Result<HomeResponse, SchedulerError> {
         let body = body::read(&wanted.body)?;
         let home = self.wanted_home(context, &body)?;
         // Validate first: an invalid collection draws no ticket.
         collection::draft(context, Some(home), id, &body)?;
         let reply = match self.ticket(home, id).await {
-            Reply::Ticket(ticket) => ask(context, home, wanted, Purpose::Make(ticket)).await,
+            HomeResponse::Ticket(ticket) => ask(context, home, wanted, Purpose::Make(ticket)).await,
             reply => reply,
         };
         Ok(match reply {
-            Reply::Response(mut response) => {
+            HomeResponse::Response(mut response) => {
                 let asked = wanted.headers.get(CORRELATION).cloned();
                 let headers = response.headers_mut();
                 headers.extend(asked.map(|asked| (HeaderName::from_static(CORRELATION), asked)));
-                Reply::Response(response)
+                HomeResponse::Response(response)
             }
             reply => reply,
         })
     }
 
     /// A ticket that permits a home to create a collection.
-    async fn ticket(&self, home: &dyn Home, id: &CollectionId) -> Reply {
+    async fn ticket(&self, home: &dyn JobHome, id: &CollectionId) -> HomeResponse {
         let [first, second] = [&*self.homes[0], &*self.homes[1]];
         let is_first = home.name() == first.name();
-        let above = match is_first {
-            true => Reply::Ticket(0),
-            false => name(second, id, Naming::Void { up_to: 0 }).await,
+        let above = if is_first {
+            HomeResponse::Ticket(0)
+        } else {
+            name(second, id, NameRequest::Void { up_to: 0 }).await
         };
-        let Reply::Ticket(above) = above else {
+        let HomeResponse::Ticket(above) = above else {
             return above;
         };
-        let drawn = name(first, id, Naming::Draw { above }).await;
-        let Reply::Ticket(ticket) = drawn else {
+        let drawn = name(first, id, NameRequest::Issue { above }).await;
+        let HomeResponse::Ticket(ticket) = drawn else {
             return drawn;
         };
         if is_first {
-            let void = name(second, id, Naming::Void { up_to: ticket }).await;
-            let Reply::Ticket(_) = void else {
+            let void = name(second, id, NameRequest::Void { up_to: ticket }).await;
+            let HomeResponse::Ticket(_) = void else {
                 return void;
             };
         }
@@ -151,22 +163,22 @@ impl Pair {
     }
 
     /// The home that a body names; by default this server's region.
-    fn wanted_home(&self, context: &Context, body: &Value) -> Result<&dyn Home, Fault> {
+    fn wanted_home(&self, context: &Context, body: &Value) -> Result<&dyn JobHome, SchedulerError> {
         let location = match &body["location"] {
             Value::Null => &self.region,
             Value::String(text) => text,
-            _ => return Err(Fault::member("location", "it must be a text")),
+            _ => return Err(SchedulerError::member("location", "it must be a text")),
         };
         self.place(&context.atlas, location)
     }
 
     /// The collections of both homes.
-    async fn list(&self, context: &Context, wanted: &Forwarded) -> Response {
+    async fn list(&self, context: &Context, wanted: &ForwardedRequest) -> Response {
         let (mut all, mut marks) = (Vec::new(), HeaderMap::new());
         for home in &self.homes {
             let home = &**home;
             let response = match ask(context, home, wanted, Purpose::Find).await {
-                Reply::Response(response) => response,
+                HomeResponse::Response(response) => response,
                 _ => match home.copies() {
                     Some(_) => from_copy(context, home, wanted).await,
                     None => finish(&wanted.headers, Err(not_owned())),
@@ -187,7 +199,7 @@ impl Pair {
             all.extend(shown["value"].as_array().cloned().unwrap_or_default());
         }
         all.sort_by_key(|one| one["id"].as_str().unwrap_or_default().to_lowercase());
-        let shown = Answer::Shown(json!({"value": all, "nextLink": null}));
+        let shown = SchedulerResponse::Shown(json!({"value": all, "nextLink": null}));
         let mut response = finish(&wanted.headers, Ok(shown));
         response.headers_mut().extend(marks);
         response
@@ -195,76 +207,88 @@ impl Pair {
 }
 
 /// Sends a request to the owner of a home's jobs.
-async fn ask(context: &Context, home: &dyn Home, wanted: &Forwarded, purpose: Purpose) -> Reply {
+async fn ask(
+    context: &Context,
+    home: &dyn JobHome,
+    wanted: &ForwardedRequest,
+    purpose: Purpose,
+) -> HomeResponse {
     if home.is_owner() {
         return here(context, home, wanted, purpose).await;
     }
     let is_read = wanted.method == Method::GET;
-    let errand = Errand::Request(Box::new(wanted.clone()), purpose);
+    let errand = HomeRequest::Request(Box::new(wanted.clone()), purpose);
     match forward(home, &errand, is_read).await {
         // The local replica can answer instead.
-        Reply::Response(response)
+        HomeResponse::Response(response)
             if is_read && response.status() == StatusCode::SERVICE_UNAVAILABLE =>
         {
-            Reply::Unsure
+            HomeResponse::Unsure
         }
         reply => reply,
     }
 }
 
 /// Sends a request about a name.
-async fn name(home: &dyn Home, id: &CollectionId, naming: Naming) -> Reply {
-    match home.is_owner() {
-        true => named(home, id, naming).await,
-        false => forward(home, &Errand::Name(id.clone(), naming), false).await,
+async fn name(home: &dyn JobHome, id: &CollectionId, naming: NameRequest) -> HomeResponse {
+    if home.is_owner() {
+        named(home, id, naming).await
+    } else {
+        forward(home, &HomeRequest::Name(id.clone(), naming), false).await
     }
 }
 
-async fn forward(home: &dyn Home, errand: &Errand, is_read: bool) -> Reply {
+async fn forward(home: &dyn JobHome, errand: &HomeRequest, is_read: bool) -> HomeResponse {
     let said = home.forward(errand.encode(), is_read).await;
-    let reply = said.and_then(|said| Reply::decode(said).ok());
-    reply.unwrap_or(Reply::Unsure)
+    let reply = said.and_then(|said| HomeResponse::decode(said).ok());
+    reply.unwrap_or(HomeResponse::Unsure)
 }
 
-async fn named(home: &dyn Home, id: &CollectionId, naming: Naming) -> Reply {
+async fn named(home: &dyn JobHome, id: &CollectionId, naming: NameRequest) -> HomeResponse {
     // With `require_sync` the name must be in both regions.
     if let Err(fault) = home::check(home, &Method::PUT) {
-        return Reply::Response(finish(&HeaderMap::new(), Err(fault)));
+        return HomeResponse::Response(finish(&HeaderMap::new(), Err(fault)));
     }
     match home.jobs().name(id, naming).await {
-        Ok(ticket) => Reply::Ticket(ticket),
-        Err(error) if error.kind() == ErrorKind::Taken => Reply::Taken,
-        Err(_) => Reply::Unsure,
+        Ok(ticket) => HomeResponse::Ticket(ticket),
+        Err(error) if error.kind() == ErrorKind::Taken => HomeResponse::NameConflict,
+        Err(_) => HomeResponse::Unsure,
     }
 }
 
 /// Answers a request that another region forwarded after it authenticated the client.
-pub async fn proxied(context: &Context, home: &dyn Home, errand: Bytes) -> Bytes {
-    let reply = match Errand::decode(errand) {
+pub async fn serve_forwarded(context: &Context, home: &dyn JobHome, errand: Bytes) -> Bytes {
+    let reply = match HomeRequest::decode(errand) {
         // Never forwarded again: regions that disagree would forward it in a loop.
-        Ok(_) if !home.is_owner() => Reply::Unsure,
-        Ok(Errand::Request(wanted, purpose)) => here(context, home, &wanted, purpose).await,
-        Ok(Errand::Name(id, naming)) => named(home, &id, naming).await,
+        Ok(_) if !home.is_owner() => HomeResponse::Unsure,
+        Ok(HomeRequest::Request(wanted, purpose)) => here(context, home, &wanted, purpose).await,
+        Ok(HomeRequest::Name(id, naming)) => named(home, &id, naming).await,
         Err(_) => {
-            let fault = Fault::bad("the request is malformed");
-            Reply::Response(finish(&HeaderMap::new(), Err(fault)))
+            let fault = SchedulerError::bad("the request is malformed");
+            HomeResponse::Response(finish(&HeaderMap::new(), Err(fault)))
         }
     };
     reply.encode().await
 }
 
 /// Answers a request as the owner of the home.
-async fn here(context: &Context, home: &dyn Home, wanted: &Forwarded, purpose: Purpose) -> Reply {
-    let place = Place::read(wanted.uri.path());
+async fn here(
+    context: &Context,
+    home: &dyn JobHome,
+    wanted: &ForwardedRequest,
+    purpose: Purpose,
+) -> HomeResponse {
+    let place = ResourcePath::read(wanted.uri.path());
     let makes = match purpose {
         Purpose::Find => None,
-        Purpose::Make(ticket) => Some(Expect::Ticket(ticket)),
+        Purpose::Make(ticket) => Some(Precondition::Ticket(ticket)),
     };
-    if let (Purpose::Find, Some(id)) = (purpose, place.as_ref().and_then(Place::collection)) {
+    if let (Purpose::Find, Some(id)) = (purpose, place.as_ref().and_then(ResourcePath::collection))
+    {
         match home.jobs().collection(id).await {
             Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::NoCollection => return Reply::NotHere,
-            Err(_) => return Reply::Unsure,
+            Err(error) if error.kind() == ErrorKind::NoCollection => return HomeResponse::NotHere,
+            Err(_) => return HomeResponse::Unsure,
         }
     }
     let result = match home::check(home, &wanted.method) {
@@ -276,8 +300,8 @@ async fn here(context: &Context, home: &dyn Home, wanted: &Forwarded, purpose: P
         result.as_ref().err().and_then(|fault| fault.reason),
     ) {
         // It was deleted concurrently.
-        (Purpose::Find, Some(ErrorKind::NoCollection)) => return Reply::NotHere,
-        (Purpose::Make(_), Some(ErrorKind::Taken)) => return Reply::Taken,
+        (Purpose::Find, Some(ErrorKind::NoCollection)) => return HomeResponse::NotHere,
+        (Purpose::Make(_), Some(ErrorKind::Taken)) => return HomeResponse::NameConflict,
         _ => {}
     }
     // The other region may have been lost in between.
@@ -290,16 +314,16 @@ async fn here(context: &Context, home: &dyn Home, wanted: &Forwarded, purpose: P
         let headers = response.headers_mut();
         headers.insert(REPLICATION, HeaderValue::from_static("degraded"));
     }
-    Reply::Response(response)
+    HomeResponse::Response(response)
 }
 
 async fn run(
     context: &Context,
-    home: &dyn Home,
-    wanted: &Forwarded,
-    makes: Option<Expect>,
-) -> Result<Answer, Fault> {
-    let source = Source {
+    home: &dyn JobHome,
+    wanted: &ForwardedRequest,
+    makes: Option<Precondition>,
+) -> Result<SchedulerResponse, SchedulerError> {
+    let source = JobSource {
         jobs: home.jobs(),
         home: Some(home),
         makes,
@@ -310,9 +334,9 @@ async fn run(
 /// Answers from a local replica when no reachable region owns the collection.
 async fn stale(
     context: &Context,
-    unsure: &[&dyn Home],
-    wanted: &Forwarded,
-    place: &Place,
+    unsure: &[&dyn JobHome],
+    wanted: &ForwardedRequest,
+    place: &ResourcePath,
 ) -> Response {
     if wanted.method != Method::GET {
         return finish(&wanted.headers, Err(not_owned()));
@@ -332,10 +356,10 @@ async fn stale(
     }
 }
 
-async fn from_copy(context: &Context, home: &dyn Home, wanted: &Forwarded) -> Response {
+async fn from_copy(context: &Context, home: &dyn JobHome, wanted: &ForwardedRequest) -> Response {
     let result = match home.copies() {
         Some(copies) => {
-            let source = Source {
+            let source = JobSource {
                 jobs: &copies,
                 home: Some(home),
                 makes: None,
@@ -350,6 +374,8 @@ async fn from_copy(context: &Context, home: &dyn Home, wanted: &Forwarded) -> Re
     response
 }
 
-fn not_owned() -> Fault {
-    Fault::unavailable("STF-7033: no region that can be reached owns the jobs now; try again soon")
+fn not_owned() -> SchedulerError {
+    SchedulerError::unavailable(
+        "STF-7033: no region that can be reached owns the jobs now; try again soon",
+    )
 }

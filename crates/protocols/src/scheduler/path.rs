@@ -7,7 +7,7 @@ use steadfast_jobs::{CollectionId, JobId};
 
 /// The resource that a path names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ResourcePath {
     /// All collections of a subscription, or of one of its groups.
     Collections {
         subscription: String,
@@ -31,7 +31,7 @@ const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'.')
     .remove(b'~');
 
-impl Place {
+impl ResourcePath {
     /// Parses a path; `None` if it names no resource.
     pub(crate) fn read(path: &str) -> Option<Self> {
         let decode = |part: &str| {
@@ -143,22 +143,22 @@ mod tests {
             .job("j/ü")
             .unwrap();
         assert_eq!(
-            Place::read(path),
-            Some(Place::JobVerb(id, "history".into()))
+            ResourcePath::read(path),
+            Some(ResourcePath::JobVerb(id, "history".into()))
         );
         let all = "/subscriptions/s/providers/Microsoft.Scheduler/jobCollections";
-        let place = Place::Collections {
+        let place = ResourcePath::Collections {
             subscription: "s".into(),
             group: None,
         };
-        assert_eq!(Place::read(all), Some(place));
+        assert_eq!(ResourcePath::read(all), Some(place));
         for bad in [
             "/",
             "/subscriptions",
             "/subscriptions/s/providers/Microsoft.Web/sites",
             "/subscriptions/%FF/providers/Microsoft.Scheduler/jobCollections",
         ] {
-            assert_eq!(Place::read(bad), None, "{bad}");
+            assert_eq!(ResourcePath::read(bad), None, "{bad}");
         }
     }
 }

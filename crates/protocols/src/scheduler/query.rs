@@ -3,7 +3,7 @@
 use axum::extract::Query;
 use axum::http::Uri;
 
-use super::fault::Fault;
+use super::error::SchedulerError;
 
 const VERSIONS: [&str; 3] = ["2016-03-01", "2016-01-01", "2014-08-01-preview"];
 
@@ -14,16 +14,18 @@ pub(crate) struct Parameters {
 
 impl Parameters {
     /// Parses a query and requires a known API version.
-    pub(crate) fn read(uri: &Uri) -> Result<Self, Fault> {
+    pub(crate) fn read(uri: &Uri) -> Result<Self, SchedulerError> {
         let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri);
-        let pairs = pairs.map_err(|_| Fault::bad("the query cannot be read"))?.0;
+        let pairs = pairs
+            .map_err(|_| SchedulerError::bad("the query cannot be read"))?
+            .0;
         let parameters = Self { pairs };
         let version = parameters.get("api-version");
         match version {
             Some(version) if VERSIONS.contains(&version) => Ok(parameters),
             _ => {
                 let known = VERSIONS.join(", ");
-                Err(Fault::query(
+                Err(SchedulerError::query(
                     "api-version",
                     format!("it must be one of {known}"),
                 ))
@@ -43,20 +45,20 @@ impl Parameters {
     }
 
     /// The requested number of items.
-    pub(crate) fn top(&self) -> Result<Option<usize>, Fault> {
+    pub(crate) fn top(&self) -> Result<Option<usize>, SchedulerError> {
         match self.get("$top").map(str::parse) {
             None => Ok(None),
             Some(Ok(top @ 1..=100)) => Ok(Some(top)),
-            Some(_) => Err(Fault::query("$top", "it must be 1 to 100")),
+            Some(_) => Err(SchedulerError::query("$top", "it must be 1 to 100")),
         }
     }
 
     /// The number of items to skip.
-    pub(crate) fn skip(&self) -> Result<usize, Fault> {
+    pub(crate) fn skip(&self) -> Result<usize, SchedulerError> {
         match self.get("$skip").map(str::parse) {
             None => Ok(0),
             Some(Ok(skip)) => Ok(skip),
-            Some(Err(_)) => Err(Fault::query("$skip", "it must be 0 or more")),
+            Some(Err(_)) => Err(SchedulerError::query("$skip", "it must be 0 or more")),
         }
     }
 
@@ -65,7 +67,7 @@ impl Parameters {
         &self,
         names: &[&str],
         words: &[(&'static str, T)],
-    ) -> Result<Option<T>, Fault> {
+    ) -> Result<Option<T>, SchedulerError> {
         let Some(text) = self
             .get("$filter")
             .map(str::trim)
@@ -80,7 +82,7 @@ impl Parameters {
                 names[0],
                 known.join(", ")
             );
-            Fault::query("$filter", message)
+            SchedulerError::query("$filter", message)
         };
         let parts: Vec<_> = text.split_whitespace().collect();
         let [name, operator, value] = parts.as_slice() else {

@@ -5,8 +5,8 @@ use steadfast_core::clock::Timestamp;
 use steadfast_jobs::iso;
 use steadfast_jobs::recurrence::{Frequency, MonthlyOccurrence, Recurrence, Schedule, Weekday};
 
-use super::fault::Fault;
-use super::value::{Object, spell};
+use super::error::SchedulerError;
+use super::value::{JsonObject, spell};
 
 pub(crate) const FREQUENCIES: [(&str, Frequency); 6] = [
     ("Minute", Frequency::Minute),
@@ -29,10 +29,10 @@ const WEEKDAYS: [(&str, Weekday); 7] = [
 
 /// Parses a recurrence. An end before `now` is rejected.
 pub(crate) fn read(
-    object: &Object<'_>,
+    object: &JsonObject<'_>,
     now: Option<Timestamp>,
     allows_seconds: bool,
-) -> Result<Recurrence, Fault> {
+) -> Result<Recurrence, SchedulerError> {
     let frequency = object
         .word("frequency", &FREQUENCIES)?
         .ok_or_else(|| object.wrong("frequency", "it is required"))?;
@@ -65,7 +65,7 @@ pub(crate) fn read(
     })
 }
 
-fn read_schedule(object: &Object<'_>) -> Result<Schedule, Fault> {
+fn read_schedule(object: &JsonObject<'_>) -> Result<Schedule, SchedulerError> {
     Ok(Schedule {
         week_days: read_weekdays(object)?,
         hours: read_numbers(object, "hours")?,
@@ -75,7 +75,7 @@ fn read_schedule(object: &Object<'_>) -> Result<Schedule, Fault> {
     })
 }
 
-fn read_numbers(object: &Object<'_>, name: &str) -> Result<Option<Vec<i32>>, Fault> {
+fn read_numbers(object: &JsonObject<'_>, name: &str) -> Result<Option<Vec<i32>>, SchedulerError> {
     let Some(list) = object.list(name) else {
         return Ok(None);
     };
@@ -94,7 +94,7 @@ fn weekday(text: &str) -> Option<Weekday> {
     found.map(|(_, day)| *day)
 }
 
-fn read_weekdays(object: &Object<'_>) -> Result<Option<Vec<Weekday>>, Fault> {
+fn read_weekdays(object: &JsonObject<'_>) -> Result<Option<Vec<Weekday>>, SchedulerError> {
     let Some(list) = object.list("weekDays") else {
         return Ok(None);
     };
@@ -105,13 +105,15 @@ fn read_weekdays(object: &Object<'_>) -> Result<Option<Vec<Weekday>>, Fault> {
     }
 }
 
-fn read_occurrences(object: &Object<'_>) -> Result<Option<Vec<MonthlyOccurrence>>, Fault> {
+fn read_occurrences(
+    object: &JsonObject<'_>,
+) -> Result<Option<Vec<MonthlyOccurrence>>, SchedulerError> {
     let name = "monthlyOccurrences";
     let Some(list) = object.list(name) else {
         return Ok(None);
     };
     let read = |value: &&Value| {
-        let item = Object::new(value, object.at(name))?;
+        let item = JsonObject::new(value, object.at(name))?;
         let day = item.required_text("day")?;
         let day =
             weekday(day).ok_or_else(|| item.wrong("day", "a day such as Monday is expected"))?;

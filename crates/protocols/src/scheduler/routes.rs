@@ -11,19 +11,19 @@ use axum::http::header::{AUTHORIZATION, HOST};
 use axum::http::{HeaderMap, Method, Uri};
 use axum::response::Response;
 use axum::routing::any;
-use steadfast_jobs::Expect;
+use steadfast_jobs::Precondition;
 
-use super::answer::finish;
-use super::context::{Auth, Context, Keeping};
-use super::dispatch::{Source, operate};
-use super::fault::Fault;
-use super::forwarded::Forwarded;
+use super::authorization::LOOK;
+use super::context::{Auth, Context, JobPlacement};
+use super::dispatch::{JobSource, operate};
+use super::error::SchedulerError;
+use super::forwarding::ForwardedRequest;
 use super::operations::rights;
 use super::pair;
-use super::path::Place;
-use super::permit::LOOK;
-use crate::access::{Area, Demand, Grant, Proof, Reason, Scope, is_for_area};
-use crate::http::{Client, read};
+use super::path::ResourcePath;
+use super::response::finish;
+use crate::access::{AccessErrorKind, Demand, EntityScope, Grant, Proof, ServiceArea, is_for_area};
+use crate::http::{ForwardedClient, read};
 
 /// All routes of the interface.
 pub fn routes(context: Arc<Context>) -> Router {
@@ -40,17 +40,17 @@ const MOST_BYTES: usize = 4 * 1024 * 1024;
 
 async fn handle(State(context): State<Arc<Context>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let client = parts.extensions.get::<Client>().cloned();
+    let client = parts.extensions.get::<ForwardedClient>().cloned();
     let grants = match check_access(&context, &parts.method, &parts.uri, &parts.headers) {
         Ok(grants) => grants,
         Err(fault) => return finish(&parts.headers, Err(fault)),
     };
     let body = match read(&parts.extensions, body, MOST_BYTES).await {
         Ok(body) => body,
-        Err(why) => return finish(&parts.headers, Err(Fault::unread(why, MOST_BYTES))),
+        Err(why) => return finish(&parts.headers, Err(SchedulerError::unread(why, MOST_BYTES))),
     };
     let base = base(&context, &parts.uri, &parts.headers, client.as_ref());
-    let wanted = Forwarded {
+    let wanted = ForwardedRequest {
         method: parts.method,
         uri: parts.uri,
         headers: parts.headers,
@@ -59,12 +59,12 @@ async fn handle(State(context): State<Arc<Context>>, request: Request) -> Respon
         grants,
     };
     match &context.keeping {
-        Keeping::Pair(both) => pair::answer(&context, both, &wanted).await,
-        Keeping::Alone(jobs) => {
-            let source = Source {
+        JobPlacement::Pair(both) => pair::answer(&context, both, &wanted).await,
+        JobPlacement::Alone(jobs) => {
+            let source = JobSource {
                 jobs,
                 home: None,
-                makes: Some(Expect::Nothing),
+                makes: Some(Precondition::Nothing),
             };
             let result = operate(&context, source, &wanted).await;
             finish(&wanted.headers, result)
@@ -73,7 +73,12 @@ async fn handle(State(context): State<Arc<Context>>, request: Request) -> Respon
 }
 
 /// Scheme and host, as seen by the client.
-fn base(context: &Context, uri: &Uri, headers: &HeaderMap, client: Option<&Client>) -> String {
+fn base(
+    context: &Context,
+    uri: &Uri,
+    headers: &HeaderMap,
+    client: Option<&ForwardedClient>,
+) -> String {
     let scheme = client.and_then(|client| client.scheme.clone());
     let host = client.and_then(|client| client.host.clone());
     let named = headers.get(HOST).and_then(|value| value.to_str().ok());
@@ -94,30 +99,30 @@ fn check_access(
     method: &Method,
     uri: &Uri,
     headers: &HeaderMap,
-) -> Result<Option<Vec<Grant>>, Fault> {
+) -> Result<Option<Vec<Grant>>, SchedulerError> {
     let Auth::Keys(access) = &context.auth else {
         crate::listen::proven();
         return Ok(None);
     };
-    let place = Place::read(uri.path());
-    let collection = place.as_ref().and_then(Place::collection);
-    let scope = collection.map_or(Scope::AnyEntity, |id| Scope::Entity(&id.name));
-    let is_ours = |audience: &str| is_for_area(Area::Jobs, audience);
+    let place = ResourcePath::read(uri.path());
+    let collection = place.as_ref().and_then(ResourcePath::collection);
+    let scope = collection.map_or(EntityScope::AnyEntity, |id| EntityScope::Entity(&id.name));
+    let is_ours = |audience: &str| is_for_area(ServiceArea::Jobs, audience);
     let rights = place.as_ref().and_then(|place| rights(method, place));
     // An unknown operation is rejected later, and reveals nothing.
-    let demand = Demand::new(rights.unwrap_or(LOOK), Area::Jobs, scope);
+    let demand = Demand::new(rights.unwrap_or(LOOK), ServiceArea::Jobs, scope);
     let header = headers
         .get(AUTHORIZATION)
         .and_then(|value| value.to_str().ok());
     let resource = uri.path();
     let proof = Proof::Header { header, resource };
-    let pass = access.admit(proof, &demand.or_token(&is_ours));
+    let pass = access.authorize(proof, &demand.or_token(&is_ours));
     let pass = pass.inspect_err(|denied| access.audit().refused(denied));
     match pass {
         Ok(pass) => Ok(Some(pass.grants().to_vec())),
-        Err(denied) if denied.reason == Reason::Forbidden => {
-            Err(Fault::forbidden(denied.to_string()))
+        Err(denied) if denied.reason == AccessErrorKind::Forbidden => {
+            Err(SchedulerError::forbidden(denied.to_string()))
         }
-        Err(denied) => Err(Fault::unauthenticated(denied.to_string())),
+        Err(denied) => Err(SchedulerError::unauthenticated(denied.to_string())),
     }
 }

@@ -6,36 +6,37 @@ use serde_json::{Map, Value};
 use steadfast_core::clock::{Timestamp, whole_ms};
 use steadfast_jobs::iso;
 
-use super::fault::Fault;
+use super::error::SchedulerError;
 
 /// An object of the body and its path.
 #[derive(Clone)]
-pub(crate) struct Object<'a> {
+pub(crate) struct JsonObject<'a> {
     map: &'a Map<String, Value>,
     path: String,
 }
 
-impl<'a> Object<'a> {
+impl<'a> JsonObject<'a> {
     /// The object at `path`.
-    pub(crate) fn new(value: &'a Value, path: impl Into<String>) -> Result<Self, Fault> {
+    pub(crate) fn new(value: &'a Value, path: impl Into<String>) -> Result<Self, SchedulerError> {
         let path = path.into();
         match value {
             Value::Object(map) => Ok(Self { map, path }),
-            _ => Err(Fault::member(path, "an object is expected")),
+            _ => Err(SchedulerError::member(path, "an object is expected")),
         }
     }
 
     /// The path of a member.
     pub(crate) fn at(&self, name: &str) -> String {
-        match self.path.is_empty() {
-            true => name.to_string(),
-            false => format!("{}.{name}", self.path),
+        if self.path.is_empty() {
+            name.to_string()
+        } else {
+            format!("{}.{name}", self.path)
         }
     }
 
     /// An error about a member.
-    pub(crate) fn wrong(&self, name: &str, message: impl Into<String>) -> Fault {
-        Fault::member(self.at(name), message)
+    pub(crate) fn wrong(&self, name: &str, message: impl Into<String>) -> SchedulerError {
+        SchedulerError::member(self.at(name), message)
     }
 
     /// A member, unless it is absent or null.
@@ -43,13 +44,13 @@ impl<'a> Object<'a> {
         self.map.get(name).filter(|value| !value.is_null())
     }
 
-    pub(crate) fn object(&self, name: &str) -> Result<Option<Object<'a>>, Fault> {
+    pub(crate) fn object(&self, name: &str) -> Result<Option<JsonObject<'a>>, SchedulerError> {
         self.get(name)
-            .map(|value| Object::new(value, self.at(name)))
+            .map(|value| JsonObject::new(value, self.at(name)))
             .transpose()
     }
 
-    pub(crate) fn text(&self, name: &str) -> Result<Option<&'a str>, Fault> {
+    pub(crate) fn text(&self, name: &str) -> Result<Option<&'a str>, SchedulerError> {
         match self.get(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
@@ -57,14 +58,14 @@ impl<'a> Object<'a> {
         }
     }
 
-    pub(crate) fn required_text(&self, name: &str) -> Result<&'a str, Fault> {
+    pub(crate) fn required_text(&self, name: &str) -> Result<&'a str, SchedulerError> {
         match self.text(name)? {
             Some(text) if !text.is_empty() => Ok(text),
             _ => Err(self.wrong(name, "it is required")),
         }
     }
 
-    pub(crate) fn number(&self, name: &str) -> Result<Option<i64>, Fault> {
+    pub(crate) fn number(&self, name: &str) -> Result<Option<i64>, SchedulerError> {
         match self.get(name) {
             None => Ok(None),
             Some(value) => match value.as_i64() {
@@ -79,7 +80,7 @@ impl<'a> Object<'a> {
         &self,
         name: &str,
         range: std::ops::RangeInclusive<i64>,
-    ) -> Result<Option<i64>, Fault> {
+    ) -> Result<Option<i64>, SchedulerError> {
         match self.number(name)? {
             Some(number) if !range.contains(&number) => {
                 let message = format!("it must be {} to {}", range.start(), range.end());
@@ -89,7 +90,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    pub(crate) fn time(&self, name: &str) -> Result<Option<Timestamp>, Fault> {
+    pub(crate) fn time(&self, name: &str) -> Result<Option<Timestamp>, SchedulerError> {
         let Some(text) = self.text(name)? else {
             return Ok(None);
         };
@@ -100,7 +101,7 @@ impl<'a> Object<'a> {
     }
 
     /// A duration in milliseconds.
-    pub(crate) fn duration(&self, name: &str) -> Result<Option<u64>, Fault> {
+    pub(crate) fn duration(&self, name: &str) -> Result<Option<u64>, SchedulerError> {
         let Some(text) = self.text(name)? else {
             return Ok(None);
         };
@@ -115,7 +116,7 @@ impl<'a> Object<'a> {
         &self,
         name: &str,
         words: &[(&'static str, T)],
-    ) -> Result<Option<T>, Fault> {
+    ) -> Result<Option<T>, SchedulerError> {
         let Some(text) = self.text(name)? else {
             return Ok(None);
         };
@@ -140,7 +141,7 @@ impl<'a> Object<'a> {
     }
 
     /// The members of an object whose values are texts.
-    pub(crate) fn texts(&self, name: &str) -> Result<Vec<(&'a str, String)>, Fault> {
+    pub(crate) fn texts(&self, name: &str) -> Result<Vec<(&'a str, String)>, SchedulerError> {
         let Some(object) = self.object(name)? else {
             return Ok(Vec::new());
         };

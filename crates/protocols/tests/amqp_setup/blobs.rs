@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use steadfast_protocols::listen::{Bind, Listener};
+use steadfast_protocols::listen::{Listener, ListenerOptions};
 use steadfast_protocols::{blob, http};
 
 use super::Node;
 
 /// Serves blobs on a free port, not encrypted.
 pub(crate) fn serve(node: &Node) -> u16 {
-    let listener = Listener::bind(Bind {
+    let listener = Listener::bind(ListenerOptions {
         address: ([127, 0, 0, 1], 0).into(),
         tls: None,
         connections: 1000,
@@ -18,14 +18,14 @@ pub(crate) fn serve(node: &Node) -> u16 {
     let port = listener.address().port();
     let access = node.context.access.clone().expect("keys are checked");
     let context = blob::Context::new(node.blobs.clone(), access, Arc::clone(&node.clock), false);
-    let frame = http::Frame {
-        bodies: http::Bodies::new(),
+    let frame = http::Middleware {
+        bodies: http::BodyBudget::new(),
         cors: Arc::new(http::Cors::new(Vec::<String>::new())),
-        hosts: Arc::new(http::Hosts::Any),
+        hosts: Arc::new(http::KnownHosts::Any),
         proxies: Arc::default(),
-        metrics: Arc::new(http::Registry::new(Arc::clone(&node.clock))),
+        metrics: Arc::new(http::MetricRegistry::new(Arc::clone(&node.clock))),
     };
-    let routes = frame.around(blob::routes(Arc::new(context)));
+    let routes = frame.wrap(blob::routes(Arc::new(context)));
     let stop = node.stop.clone();
     let serving = listener.run(
         node.stop.clone(),

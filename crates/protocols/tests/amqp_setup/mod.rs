@@ -10,11 +10,11 @@ use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_core::id::Owner;
 use steadfast_core::limits;
 use steadfast_events::{Blobs, EventHubs};
-use steadfast_partition::{Alone, Idle, Options, Router, Runtime, Services, Space};
-use steadfast_protocols::access::{Access, Key, Ring, Secret};
+use steadfast_partition::{NoopPerformer, Options, Router, Runtime, Services, SingleNode, Space};
+use steadfast_protocols::access::{AccessControl, Key, KeyRing, Secret};
 use steadfast_protocols::amqp::{self, Context};
-use steadfast_protocols::listen::{Bind, Listener};
-use steadfast_storage::local::{self, Local};
+use steadfast_protocols::listen::{Listener, ListenerOptions};
+use steadfast_storage::local::{self, LocalEngine};
 use steadfast_storage::{Engine, Store};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -57,7 +57,7 @@ pub(crate) async fn open_as(
     change: impl FnOnce(&mut steadfast_storage::Options),
 ) -> Node {
     let engine: Arc<dyn Engine> =
-        Arc::new(Local::open(folder, &local::Options::default()).expect("the folder opens"));
+        Arc::new(LocalEngine::open(folder, &local::Options::default()).expect("the folder opens"));
     let owner = Owner {
         node: 1,
         incarnation: clock.now().0 as u128,
@@ -75,8 +75,8 @@ pub(crate) async fn open_as(
     let space = Space::open(&*engine, wanted).await.expect("a space");
     let options = Options {
         services: steadfast_events::register(Services::new()),
-        performer: Arc::new(Idle),
-        router: Arc::new(Router::new(Arc::new(Alone))),
+        performer: Arc::new(NoopPerformer),
+        router: Arc::new(Router::new(Arc::new(SingleNode))),
         clock: Arc::clone(&clock),
     };
     let runtime = Runtime::new(Arc::clone(&store), space, options);
@@ -87,7 +87,7 @@ pub(crate) async fn open_as(
     let hubs = EventHubs::new(&runtime);
     let context = Context {
         hubs: hubs.clone(),
-        access: Some(Arc::new(Access::new(ring(), Arc::clone(&clock)))),
+        access: Some(Arc::new(AccessControl::new(ring(), Arc::clone(&clock)))),
         clock: Arc::clone(&clock),
         container: "steadfast-test".to_owned(),
         idle,
@@ -112,8 +112,8 @@ pub(crate) async fn start() -> (Node, tempfile::TempDir) {
     (node, folder)
 }
 
-fn ring() -> Ring {
-    let mut ring = Ring::new();
+fn ring() -> KeyRing {
+    let mut ring = KeyRing::new();
     for (name, grant, secret) in [
         (KEY_NAME, "manage *", KEY),
         ("sender", "send events", "send secret"),
@@ -144,7 +144,7 @@ fn ring() -> Ring {
 impl Node {
     /// Serves AMQP on a free port.
     pub(crate) fn listen(&self) -> SocketAddr {
-        let listener = Listener::bind(Bind {
+        let listener = Listener::bind(ListenerOptions {
             address: ([127, 0, 0, 1], 0).into(),
             tls: None,
             connections: 10_000,

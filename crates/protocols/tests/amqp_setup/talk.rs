@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use steadfast_protocols::amqp::client::{self, Client, Reading};
+use steadfast_protocols::amqp::client::{self, AmqpClient, ReaderLinkOptions};
 use steadfast_wire::amqp::delivery::Outcome;
 use steadfast_wire::amqp::link;
-use steadfast_wire::amqp::message::{Part, Sections};
+use steadfast_wire::amqp::message::{MessageSections, SectionKind};
 use steadfast_wire::amqp::performative::{self, Performative};
 use steadfast_wire::amqp::{event, sasl};
 use steadfast_wire::sas;
@@ -16,9 +16,9 @@ use tokio::net::TcpStream;
 
 use super::{KEY, KEY_NAME};
 
-pub(crate) type Peer = Client<TcpStream>;
+pub(crate) type Peer = AmqpClient<TcpStream>;
 
-pub(crate) const ANONYMOUS: sasl::Init<'static> = sasl::Init {
+pub(crate) const ANONYMOUS: sasl::SaslInit<'static> = sasl::SaslInit {
     mechanism: "ANONYMOUS",
     response: b"",
 };
@@ -98,9 +98,10 @@ pub(crate) async fn connect(address: SocketAddr, hub: &str) -> Peer {
 /// A connection without a token.
 pub(crate) async fn connect_bare(address: SocketAddr) -> Peer {
     let stream = TcpStream::connect(address).await.unwrap();
-    match PIPELINES {
-        true => Client::pipelined(stream, &ANONYMOUS),
-        false => Client::connect(stream, &ANONYMOUS).await.unwrap(),
+    if PIPELINES {
+        AmqpClient::pipelined(stream, &ANONYMOUS)
+    } else {
+        AmqpClient::connect(stream, &ANONYMOUS).await.unwrap()
     }
 }
 
@@ -120,7 +121,9 @@ pub(crate) async fn hear(peer: &mut Peer) -> Heard {
             max_message: attach.max_message,
         },
         Performative::Detach(link::Detach {
-            handle, problem, ..
+            handle,
+            error: problem,
+            ..
         }) => Heard::Detach {
             handle,
             condition: problem.map_or(String::new(), |problem| problem.condition.to_owned()),
@@ -144,7 +147,7 @@ pub(crate) async fn hear(peer: &mut Peer) -> Heard {
         },
         Performative::Close(close) => Heard::Close(
             close
-                .problem
+                .error
                 .map_or(String::new(), |problem| problem.condition.to_owned()),
         ),
         _ => Heard::Other,
@@ -164,7 +167,7 @@ pub(crate) async fn ask_to_read(
     peer: &mut Peer,
     handle: u32,
     address: &str,
-    reading: &Reading<'_>,
+    reading: &ReaderLinkOptions<'_>,
 ) -> Heard {
     peer.attach_reader(1, handle, &format!("reader-{handle}"), address, reading);
     peer.flush().await.unwrap();
@@ -179,7 +182,7 @@ pub(crate) async fn read_from(
     peer: &mut Peer,
     handle: u32,
     address: &str,
-    reading: &Reading<'_>,
+    reading: &ReaderLinkOptions<'_>,
     count: u32,
 ) -> Vec<(i64, Vec<u8>)> {
     if !PIPELINES {
@@ -243,9 +246,9 @@ async fn events(peer: &mut Peer, count: u32) -> Vec<(i64, Vec<u8>)> {
 /// Sequence number and body of a delivered event.
 pub(crate) fn opened(message: &[u8]) -> (i64, Vec<u8>) {
     let stamp = event::read_stamp(message).unwrap().unwrap();
-    let mut sections = Sections::new(message);
+    let mut sections = MessageSections::new(message);
     while let Some(section) = sections.next().unwrap() {
-        if section.part == Part::Data {
+        if section.part == SectionKind::Data {
             return (stamp.sequence, section.data().unwrap().to_vec());
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_core::limits;
-use steadfast_wire::blob::place::parameters;
+use steadfast_wire::blob::path::parameters;
 use steadfast_wire::blob::shared_key::{self, Request};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;

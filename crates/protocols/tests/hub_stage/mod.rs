@@ -11,14 +11,16 @@ use std::time::Duration;
 use axum::Router;
 use room::Room;
 use steadfast_core::clock::{Clock, SystemClock};
-use steadfast_protocols::access::{Access, Key, Ring, Secret};
+use steadfast_protocols::access::{AccessControl, Key, KeyRing, Secret};
 use steadfast_protocols::egress::EgressPolicy;
-use steadfast_protocols::http::{self, Bodies, Cors, Frame, Hosts, Proxies, Registry};
-use steadfast_protocols::listen::{Bind, Certificate, Listener};
+use steadfast_protocols::http::{
+    self, BodyBudget, Cors, KnownHosts, MetricRegistry, Middleware, TrustedProxies,
+};
+use steadfast_protocols::listen::{Certificate, Listener, ListenerOptions};
 use steadfast_protocols::outbound;
-use steadfast_protocols::realtime::{self, TokenWish, UpstreamRule, Upstreams};
+use steadfast_protocols::realtime::{self, ClientTokenOptions, UpstreamRule, Upstreams};
 use steadfast_protocols::scheduler::SecretKey;
-use steadfast_realtime::{HubOptions, Mode, Realtime};
+use steadfast_realtime::{HubOptions, Realtime, ServiceMode};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -55,21 +57,21 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn start() -> Self {
-        Self::start_in(Mode::Default, Vec::new())
+        Self::start_in(ServiceMode::Default, Vec::new())
     }
 
     /// In one of the modes of hubs that are not hosted here.
-    pub(crate) fn start_in(mode: Mode, rules: Vec<UpstreamRule>) -> Self {
+    pub(crate) fn start_in(mode: ServiceMode, rules: Vec<UpstreamRule>) -> Self {
         Self::start_all(mode, rules, None)
     }
 
     /// Behind a certificate.
     pub(crate) fn start_encrypted(certificate: &Arc<Certificate>) -> Self {
-        Self::start_all(Mode::Default, Vec::new(), Some(certificate))
+        Self::start_all(ServiceMode::Default, Vec::new(), Some(certificate))
     }
 
     fn start_all(
-        mode: Mode,
+        mode: ServiceMode,
         rules: Vec<UpstreamRule>,
         certificate: Option<&Arc<Certificate>>,
     ) -> Self {
@@ -89,7 +91,7 @@ impl Stage {
         };
         realtime.host("open", Room::default(), open).expect("a hub");
         let _ = own.set(realtime.clone());
-        let mut ring = Ring::new();
+        let mut ring = KeyRing::new();
         ring.add(Key {
             name: "signalr".to_owned(),
             grants: vec!["manage realtime".parse().expect("a right")],
@@ -104,7 +106,10 @@ impl Stage {
                 secondary: None,
             });
         }
-        let access = Arc::new(Access::new(ring, Arc::clone(&clock) as Arc<dyn Clock>));
+        let access = Arc::new(AccessControl::new(
+            ring,
+            Arc::clone(&clock) as Arc<dyn Clock>,
+        ));
         let key = SecretKey::new("a key for secrets of jobs");
         let mut options = outbound::Options::new(key);
         options.guard.policy = EgressPolicy::with_private();
@@ -117,14 +122,14 @@ impl Stage {
         };
         let paths = [("/open", "open"), (ROOM_PATH, "room")];
         let paths = paths.map(|(path, hub)| (path.to_owned(), hub.to_owned()));
-        let frame = Frame {
-            bodies: Bodies::new(),
+        let frame = Middleware {
+            bodies: BodyBudget::new(),
             cors: Arc::new(Cors::new(["*".to_owned()])),
-            hosts: Arc::new(Hosts::Any),
-            proxies: Arc::new(Proxies::default()),
-            metrics: Arc::new(Registry::new(Arc::clone(&clock) as Arc<dyn Clock>)),
+            hosts: Arc::new(KnownHosts::Any),
+            proxies: Arc::new(TrustedProxies::default()),
+            metrics: Arc::new(MetricRegistry::new(Arc::clone(&clock) as Arc<dyn Clock>)),
         };
-        let routes = frame.around(realtime::routes(&Arc::new(context), &paths));
+        let routes = frame.wrap(realtime::routes(&Arc::new(context), &paths));
         let mut stage = Self {
             realtime,
             address: ([127, 0, 0, 1], 0).into(),
@@ -137,7 +142,7 @@ impl Stage {
     }
 
     fn listen(&mut self, routes: Router, certificate: Option<&Arc<Certificate>>) {
-        let listener = Listener::bind(Bind {
+        let listener = Listener::bind(ListenerOptions {
             address: self.address,
             tls: certificate.map(|own| own.server(&["http/1.1"])),
             connections: 3000,
@@ -165,11 +170,12 @@ impl Stage {
         lifetime: Duration,
     ) -> String {
         let own = claims.iter();
-        let wish = TokenWish {
+        let wish = ClientTokenOptions {
             hub: hub.to_owned(),
-            user: match claims.iter().any(|(name, _)| *name == "asrs.s.uid") {
-                true => None,
-                false => Some("alice".to_owned()),
+            user: if claims.iter().any(|(name, _)| *name == "asrs.s.uid") {
+                None
+            } else {
+                Some("alice".to_owned())
             },
             claims: own
                 .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))

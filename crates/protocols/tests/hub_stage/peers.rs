@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use steadfast_core::clock::Clock as _;
 use steadfast_protocols::realtime::server_token;
 use steadfast_wire::signalr::frame::{self, Splitter};
-use steadfast_wire::signalr::service::{Ack, Data, Handshake, Message, Open, Target, read, write};
+use steadfast_wire::signalr::service::{
+    Ack, ConnectionData, Message, OpenConnection, ServerHandshake, Target, read, write,
+};
 use steadfast_wire::signalr::{Protocol, write as hub};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message as Frame;
@@ -41,12 +43,12 @@ impl Server {
     pub(crate) async fn start(stage: &Stage, name: &str, kind: i64, migration: i64) -> Self {
         let mut server = Self::dial(stage, name).await;
         server
-            .say(Message::Handshake(Handshake {
+            .say(Message::Handshake(ServerHandshake {
                 version: 1,
                 kind,
                 migration,
                 elements: 7,
-                ..Handshake::default()
+                ..ServerHandshake::default()
             }))
             .await;
         match server.next().await {
@@ -117,7 +119,7 @@ impl Server {
     }
 
     /// A client moves in, and is greeted.
-    pub(crate) async fn open(&mut self) -> Open {
+    pub(crate) async fn open(&mut self) -> OpenConnection {
         let open = match self.next().await {
             Message::Open(open) => open,
             other => panic!("{other:?}"),
@@ -135,7 +137,7 @@ impl Server {
         open
     }
 
-    pub(crate) async fn data(&mut self) -> Data {
+    pub(crate) async fn data(&mut self) -> ConnectionData {
         match self.next().await {
             Message::Data(data) => data,
             other => panic!("{other:?}"),
@@ -149,10 +151,10 @@ impl Server {
     }
 
     pub(crate) async fn send(&mut self, connection: &str, payload: Bytes) {
-        self.say(Message::Data(Data {
+        self.say(Message::Data(ConnectionData {
             connection: text(connection),
             payload,
-            ..Data::default()
+            ..ConnectionData::default()
         }))
         .await;
     }

@@ -117,7 +117,10 @@ impl Room {
     }
 
     async fn end_me(&self, context: &Context, may_return: bool) {
-        let lobby = self.realtime.get().and_then(|own| own.lobby("room").ok());
+        let lobby = self
+            .realtime
+            .get()
+            .and_then(|own| own.connections("room").ok());
         let client = lobby.and_then(|own| own.client(context.connection_id()));
         if let Some(client) = client {
             client.close(Some("ended"), may_return);

@@ -15,19 +15,19 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_core::id::Owner;
-use steadfast_jobs::region::Atlas;
-use steadfast_jobs::{Jobs, Runner, Scheduler};
-use steadfast_partition::{Alone, Effect, Options, Performer, Services, Space};
+use steadfast_jobs::region::RegionMap;
+use steadfast_jobs::{JobClient, JobRunner, JobScheduler};
+use steadfast_partition::{Effect, Options, Performer, Services, SingleNode, Space};
 use steadfast_partition::{Router as Doors, Runtime};
 use steadfast_protocols::egress::EgressPolicy;
 use steadfast_protocols::http;
-use steadfast_protocols::listen::{Bind, Certificate, Listener};
-use steadfast_protocols::outbound::{Options as OutboundOptions, Outbound};
+use steadfast_protocols::listen::{Certificate, Listener, ListenerOptions};
+use steadfast_protocols::outbound::{Options as OutboundOptions, OutboundDelivery};
 use steadfast_protocols::scheduler::{
-    Auth, Context, Keeping, NoInternal, SecretKey, Settings, routes,
+    Auth, Context, JobPlacement, NoInternalTargets, SecretKey, Settings, routes,
 };
-use steadfast_storage::local::{self, Local};
-use steadfast_storage::memory::Memory;
+use steadfast_storage::local::{self, LocalEngine};
+use steadfast_storage::memory::MemoryEngine;
 use steadfast_storage::{Engine, Store};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -72,12 +72,12 @@ pub(crate) fn quick() -> Settings {
 pub(crate) struct Stage {
     pub(crate) base: String,
     pub(crate) client: reqwest::Client,
-    pub(crate) jobs: Jobs,
+    pub(crate) jobs: JobClient,
     runtime: Runtime,
     _store: Arc<Store>,
 }
 
-struct Perform(Runner);
+struct Perform(JobRunner);
 
 impl Performer for Perform {
     fn perform(&self, effect: Effect) {
@@ -93,8 +93,10 @@ impl Stage {
     pub(crate) async fn with(setup: Setup<'_>) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let engine: Arc<dyn Engine> = match setup.data {
-            Some(folder) => Arc::new(Local::open(folder, &local::Options::default()).unwrap()),
-            None => Arc::new(Memory::new()),
+            Some(folder) => {
+                Arc::new(LocalEngine::open(folder, &local::Options::default()).unwrap())
+            }
+            None => Arc::new(MemoryEngine::new()),
         };
         let owner = Owner {
             node: 1,
@@ -104,7 +106,7 @@ impl Stage {
             Arc::clone(&engine),
             steadfast_storage::Options::new(owner),
         ));
-        let router = Arc::new(Doors::new(Arc::new(Alone)));
+        let router = Arc::new(Doors::new(Arc::new(SingleNode)));
         let key = SecretKey::new("a key for tests");
         let mut outbound = OutboundOptions::new(key.clone());
         // Targets of tests are on loopback.
@@ -112,10 +114,10 @@ impl Stage {
         (setup.outbound)(&mut outbound);
         let own = Arc::clone(&outbound.guard.own);
         let egress = outbound.guard.policy.clone();
-        let outbound = Outbound::new(outbound, Arc::clone(&clock)).unwrap();
-        let runner = Runner::new(Arc::clone(&router), Arc::new(outbound), Arc::clone(&clock));
+        let outbound = OutboundDelivery::new(outbound, Arc::clone(&clock)).unwrap();
+        let runner = JobRunner::new(Arc::clone(&router), Arc::new(outbound), Arc::clone(&clock));
         let options = Options {
-            services: Services::new().with(Scheduler),
+            services: Services::new().with(JobScheduler),
             performer: Arc::new(Perform(runner.clone())),
             router,
             clock: Arc::clone(&clock),
@@ -129,18 +131,18 @@ impl Stage {
         let space = Space::open(&*engine, wanted).await.unwrap();
         let runtime = Runtime::new(Arc::clone(&store), space, options);
         runtime.serve_all().await.unwrap();
-        let jobs = Jobs::new(&runtime, runner);
+        let jobs = JobClient::new(&runtime, runner);
         let mut settings = setup.settings;
         settings.scheme = if setup.tls.is_some() { "https" } else { "http" };
         let context = Context {
-            keeping: Keeping::Alone(jobs.clone()),
+            keeping: JobPlacement::Alone(jobs.clone()),
             clock,
             auth: setup.auth,
             key,
             egress,
-            internal: Arc::new(NoInternal),
+            internal: Arc::new(NoInternalTargets),
             settings,
-            atlas: Atlas::default(),
+            atlas: RegionMap::default(),
         };
         let tls = setup
             .tls
@@ -178,9 +180,10 @@ impl Stage {
         body: Option<Value>,
         headers: &[(&str, &str)],
     ) -> Answer {
-        let url = match path.starts_with("http") {
-            true => path.to_string(),
-            false => format!("{}{path}", self.base),
+        let url = if path.starts_with("http") {
+            path.to_string()
+        } else {
+            format!("{}{path}", self.base)
         };
         let mut request = self.client.request(method.parse().unwrap(), url);
         for (name, value) in headers {
@@ -274,7 +277,7 @@ pub(crate) fn http_action(uri: &str) -> Value {
 
 /// Serves routes on a port of loopback for as long as the runtime lives.
 pub(crate) fn serve(routes: Router, tls: Option<&Arc<Certificate>>, port: u16) -> SocketAddr {
-    let listener = Listener::bind(Bind {
+    let listener = Listener::bind(ListenerOptions {
         address: SocketAddr::from(([127, 0, 0, 1], port)),
         tls: tls.map(|tls| tls.server(&["http/1.1"])),
         connections: 1000,

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use steadfast_macros::hub;
 use steadfast_realtime::{
-    Binary, Caller, Client, Context, HubError, HubOptions, HubResult, Inlet, Lobby, Outgoing,
-    Pulse, Realtime, Upload, Wishes,
+    Binary, ClientConnection, ClientIdentity, ClientOptions, ClientOutput, ClientReader, Context,
+    HubConnections, HubError, HubOptions, HubResult, KeepAlive, Realtime, Upload,
 };
 use steadfast_wire::signalr::Protocol;
 use steadfast_wire::signalr::frame::Splitter;
@@ -32,7 +32,7 @@ pub(crate) struct Room(pub(crate) Seen);
 #[hub(crate = "steadfast_realtime")]
 impl Room {
     async fn on_connected(&self, context: &Context) -> HubResult<()> {
-        self.note(format!("+{}", context.user().unwrap_or("nobody")));
+        self.note(format!("+{}", context.user().unwrap_or("absent")));
         match context.user() {
             Some("unwanted") => Err(HubError::new("go away")),
             _ => Ok(()),
@@ -41,7 +41,7 @@ impl Room {
 
     async fn on_disconnected(&self, context: &Context, error: Option<String>) {
         let error = error.unwrap_or_default();
-        self.note(format!("-{} {error}", context.user().unwrap_or("nobody")));
+        self.note(format!("-{} {error}", context.user().unwrap_or("absent")));
     }
 
     #[hub(skip)]
@@ -154,8 +154,8 @@ impl Desk {
         Self { realtime, seen }
     }
 
-    pub(crate) fn lobby(&self) -> Arc<Lobby> {
-        self.realtime.lobby("room").expect("the hub")
+    pub(crate) fn lobby(&self) -> Arc<HubConnections> {
+        self.realtime.connections("room").expect("the hub")
     }
 
     /// A client that speaks JSON, connected.
@@ -164,22 +164,22 @@ impl Desk {
     }
 
     pub(crate) async fn connect(&self, user: &str, protocol: Protocol) -> Talker {
-        let mut talker = self.open(user, &Wishes::default());
+        let mut talker = self.open(user, &ClientOptions::default());
         talker.greet(protocol).await;
         talker
     }
 
-    pub(crate) fn open(&self, user: &str, wishes: &Wishes) -> Talker {
-        let caller = Caller {
+    pub(crate) fn open(&self, user: &str, wishes: &ClientOptions) -> Talker {
+        let caller = ClientIdentity {
             user: Some(user.to_owned()),
-            ..Caller::default()
+            ..ClientIdentity::default()
         };
         let (client, lobby) = self
             .realtime
             .connect("room", caller, wishes)
             .expect("a client");
         Talker {
-            inlet: Inlet::new(Arc::clone(&client), lobby, 1 << 20),
+            inlet: ClientReader::new(Arc::clone(&client), lobby, 1 << 20),
             client,
             splitter: Splitter::default(),
             protocol: Protocol::Json,
@@ -205,8 +205,8 @@ impl Desk {
 
 /// One client of a test.
 pub(crate) struct Talker {
-    pub(crate) client: Arc<Client>,
-    pub(crate) inlet: Inlet,
+    pub(crate) client: Arc<ClientConnection>,
+    pub(crate) inlet: ClientReader,
     splitter: Splitter,
     protocol: Protocol,
     pub(crate) socket: u64,
@@ -282,13 +282,13 @@ impl Talker {
     /// What is sent next.
     pub(crate) async fn bytes(&mut self) -> Bytes {
         match self.outgoing().await {
-            Outgoing::Data(bytes) => bytes,
+            ClientOutput::Data(bytes) => bytes,
             other => panic!("{other:?}"),
         }
     }
 
-    pub(crate) async fn outgoing(&mut self) -> Outgoing {
-        let next = self.client.outgoing(self.socket, Pulse::Pings);
+    pub(crate) async fn outgoing(&mut self) -> ClientOutput {
+        let next = self.client.outgoing(self.socket, KeepAlive::Pings);
         tokio::time::timeout(4 * PATIENCE, next)
             .await
             .expect("something is sent")

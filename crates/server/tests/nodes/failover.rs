@@ -27,9 +27,10 @@ pub(crate) enum Blow {
 impl Database {
     pub(crate) fn start(is_managed: bool) -> Self {
         let cluster = PostgresCluster::start().unwrap();
-        match is_managed {
-            true => Self::Managed(Manager::start(cluster).unwrap()),
-            false => Self::ByHand(cluster),
+        if is_managed {
+            Self::Managed(Manager::start(cluster).unwrap())
+        } else {
+            Self::ByHand(cluster)
         }
     }
 

@@ -117,9 +117,10 @@ fn converse(stream: &TcpStream, book: &Book) -> Option<()> {
             at: now(),
             path,
         };
-        let status = match heard.path.starts_with("/fail") {
-            true => "500 Internal Server Error",
-            false => "200 OK",
+        let status = if heard.path.starts_with("/fail") {
+            "500 Internal Server Error"
+        } else {
+            "200 OK"
         };
         let is_slow = heard.path.starts_with("/slow");
         let is_patient = heard.path.starts_with("/patient");

@@ -519,10 +519,11 @@ fn set(proxy: &FaultProxy, is_cut: bool) {
 fn collect(folder: &Path, bytes: &mut Vec<u8>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => collect(&path, bytes),
+        if path.is_dir() {
+            collect(&path, bytes)
+        } else {
             // Some files go while they are looked at.
-            false => bytes.extend(std::fs::read(&path).unwrap_or_default()),
+            bytes.extend(std::fs::read(&path).unwrap_or_default())
         }
     }
 }

@@ -51,9 +51,10 @@ impl Route {
     pub(crate) fn expected(&self, grant: &str) -> Verdict {
         let is_any = self.on == On::AnyKey;
         let has = |need: &Vec<&str>| is_any || grant == "manage" || need.contains(&grant);
-        match self.needs.iter().all(has) {
-            true => Allowed,
-            false => Forbidden,
+        if self.needs.iter().all(has) {
+            Allowed
+        } else {
+            Forbidden
         }
     }
 
@@ -114,9 +115,12 @@ pub(crate) fn client_token(server: &Server) -> String {
 
 /// A path whose parameters are all `mine`.
 pub(crate) fn filled(path: &str) -> String {
-    let part = |part: &str| match part.starts_with('{') {
-        true => "mine".to_owned(),
-        false => part.to_owned(),
+    let part = |part: &str| {
+        if part.starts_with('{') {
+            "mine".to_owned()
+        } else {
+            part.to_owned()
+        }
     };
     let parts: Vec<_> = path.split('/').map(part).collect();
     parts.join("/")
@@ -147,9 +151,10 @@ pub(crate) fn verdict(
     if route.path.ends_with("/messages") && status == StatusCode::UNAUTHORIZED {
         // Publishing knows this status only; its code tells what is wrong.
         let said = server.block(async { answer.text().await.unwrap() });
-        return match said.contains("STF-6005") {
-            true => Forbidden,
-            false => Unauthenticated,
+        return if said.contains("STF-6005") {
+            Forbidden
+        } else {
+            Unauthenticated
         };
     }
     match (status, code.as_deref()) {

@@ -5,7 +5,7 @@ use serde_json::json;
 use steadfast_wire::jwt;
 use steadfast_wire::signalr::Protocol;
 use steadfast_wire::signalr::frame::{self, Splitter};
-use steadfast_wire::signalr::service::{Data, Handshake, Message, read, write};
+use steadfast_wire::signalr::service::{ConnectionData, Message, ServerHandshake, read, write};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message as Frame;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
@@ -30,11 +30,11 @@ pub(crate) async fn partial_messages(port: u16, parts: usize) {
     let Message::Open(opened) = next(&mut server, &mut splitter).await else {
         panic!("no client came");
     };
-    let part = write(&Message::Data(Data {
+    let part = write(&Message::Data(ConnectionData {
         connection: opened.connection,
         payload: vec![b'x'; 1 << 20].into(),
         is_partial: true,
-        ..Data::default()
+        ..ConnectionData::default()
     }));
     for _ in 0..parts {
         server.send(Frame::Binary(part.clone())).await.unwrap();
@@ -61,10 +61,10 @@ async fn open(port: u16) -> Socket {
     headers.insert("authorization", format!("Bearer {token}").parse().unwrap());
     headers.insert("x-asrs-server-id", "app".parse().unwrap());
     let (mut socket, _) = connect_async(request).await.unwrap();
-    let handshake = Message::Handshake(Handshake {
+    let handshake = Message::Handshake(ServerHandshake {
         version: 1,
         elements: 7,
-        ..Handshake::default()
+        ..ServerHandshake::default()
     });
     socket.send(Frame::Binary(write(&handshake))).await.unwrap();
     let mut splitter = Splitter::default();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use reqwest::{Client, Method};
 use serde_json::json;
-use steadfast_wire::amqp::link::Role;
+use steadfast_wire::amqp::link::LinkRole;
 use steadfast_wire::{jwt, sas};
 
 use super::{MIB, Script, Stranger, connect_from, frame_header, push, websocket};
@@ -43,9 +43,9 @@ pub(crate) fn replies(port: u16) -> (Stranger, bool) {
     let mut stranger = Stranger::new(port);
     let mut script = Script::anonymous();
     script.begin(0);
-    script.attach(0, 0, "requests", Role::Sender);
+    script.attach(0, 0, "requests", LinkRole::Sender);
     for handle in 1..=120 {
-        script.attach(0, handle, &format!("r{handle}"), Role::Receiver);
+        script.attach(0, handle, &format!("r{handle}"), LinkRole::Receiver);
     }
     let id = "i".repeat(60_000);
     let mut is_open = stranger.write(&script.0);
@@ -74,7 +74,7 @@ pub(crate) fn link_names(port: u16) -> (Stranger, bool) {
         if handle == 0 {
             script.begin(channel);
         }
-        script.attach(channel, handle, &format!("{link}{long}"), Role::Sender);
+        script.attach(channel, handle, &format!("{link}{long}"), LinkRole::Sender);
         is_open = stranger.write(&script.0);
     }
     (stranger, is_open)

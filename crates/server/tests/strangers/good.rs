@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use steadfast_protocols::amqp::client::{Client, write_event};
+use steadfast_protocols::amqp::client::{AmqpClient, write_event};
 use steadfast_wire::amqp::performative::{self, Performative};
 use steadfast_wire::amqp::sasl;
 
@@ -87,11 +87,11 @@ pub(crate) fn amqp(port: u16, hub: &str, is_over: &AtomicBool) -> Waits {
     let response = format!("\0RootManageSharedAccessKey\0{KNOWN}");
     let mut client = tasks.block_on(async {
         let stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await;
-        let init = sasl::Init {
+        let init = sasl::SaslInit {
             mechanism: "PLAIN",
             response: response.as_bytes(),
         };
-        let mut client = Client::connect(stream.unwrap(), &init).await.unwrap();
+        let mut client = AmqpClient::connect(stream.unwrap(), &init).await.unwrap();
         client.begin(0).await.unwrap();
         client.attach_sender(0, 0, "good", hub);
         client.flush().await.unwrap();
@@ -110,7 +110,7 @@ pub(crate) fn amqp(port: u16, hub: &str, is_over: &AtomicBool) -> Waits {
 }
 
 async fn wait_for(
-    client: &mut Client<tokio::net::TcpStream>,
+    client: &mut AmqpClient<tokio::net::TcpStream>,
     is_it: impl Fn(&Performative<'_>) -> bool,
 ) {
     loop {

@@ -16,11 +16,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use steadfast_wire::amqp::code::descriptor;
 use steadfast_wire::amqp::connection::{Close, Open};
 use steadfast_wire::amqp::delivery::Transfer;
-use steadfast_wire::amqp::frame::{self, Kind, Protocol};
-use steadfast_wire::amqp::link::{self, Attach, Role};
+use steadfast_wire::amqp::frame::{self, Kind, ProtocolHeader};
+use steadfast_wire::amqp::link::{self, Attach, LinkRole};
 use steadfast_wire::amqp::performative::Performative;
 use steadfast_wire::amqp::sasl;
-use steadfast_wire::amqp::scan::Raw;
+use steadfast_wire::amqp::scan::EncodedValue;
 use steadfast_wire::amqp::session::Begin;
 use steadfast_wire::amqp::write;
 
@@ -102,13 +102,13 @@ impl Script {
     }
 
     fn greeting(mechanism: &str, response: &[u8]) -> Self {
-        let mut out = Protocol::Sasl.header().to_vec();
-        let init = sasl::Init {
+        let mut out = ProtocolHeader::Sasl.header().to_vec();
+        let init = sasl::SaslInit {
             mechanism,
             response,
         };
         frame::put(&mut out, Kind::Sasl, 0, |out| sasl::write_init(out, &init));
-        out.extend(Protocol::Amqp.header());
+        out.extend(ProtocolHeader::Amqp.header());
         let mut script = Self(out);
         let open = Open {
             container: "stranger",
@@ -116,7 +116,7 @@ impl Script {
             max_frame: Some(65_536),
             channel_max: None,
             idle_ms: None,
-            properties: Raw::NULL,
+            properties: EncodedValue::NULL,
         };
         script.put(0, &Performative::Open(open), &[]);
         script
@@ -142,19 +142,19 @@ impl Script {
 
     /// The end of the connection.
     pub(crate) fn close(&mut self) {
-        self.put(0, &Performative::Close(Close { problem: None }), &[]);
+        self.put(0, &Performative::Close(Close { error: None }), &[]);
     }
 
     /// A link to `$cbs`: requests, or replies at an address of its own.
-    pub(crate) fn attach(&mut self, channel: u16, handle: u32, name: &str, role: Role) {
+    pub(crate) fn attach(&mut self, channel: u16, handle: u32, name: &str, role: LinkRole) {
         let (mut source, mut target) = (Vec::new(), Vec::new());
         // A long name fits into a frame once.
         let own = &name[..name.len().min(16)];
         let (from, to) = match role {
-            Role::Sender => (own, "$cbs"),
-            Role::Receiver => ("$cbs", own),
+            LinkRole::Sender => (own, "$cbs"),
+            LinkRole::Receiver => ("$cbs", own),
         };
-        link::write_source(&mut source, Some(from), Raw::NULL);
+        link::write_source(&mut source, Some(from), EncodedValue::NULL);
         link::write_target(&mut target, Some(to));
         let attach = Attach {
             name,
@@ -162,13 +162,13 @@ impl Script {
             role,
             snd_settle: None,
             rcv_settle: None,
-            source: Raw::new(&source).unwrap(),
-            target: Raw::new(&target).unwrap(),
-            initial_count: (role == Role::Sender).then_some(0),
+            source: EncodedValue::new(&source).unwrap(),
+            target: EncodedValue::new(&target).unwrap(),
+            initial_count: (role == LinkRole::Sender).then_some(0),
             max_message: None,
-            offered: Raw::NULL,
-            desired: Raw::NULL,
-            properties: Raw::NULL,
+            offered: EncodedValue::NULL,
+            desired: EncodedValue::NULL,
+            properties: EncodedValue::NULL,
         };
         self.put(channel, &Performative::Attach(attach), &[]);
     }

@@ -8,13 +8,13 @@ use steadfast_core::error::Code;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// The kind of error.
-    pub kind: Kind,
+    pub kind: ErrorKind,
 }
 
 /// The kinds of configuration errors; each has its own code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum ErrorKind {
     /// There is no such setting.
     Unknown {
         /// Which setting.
@@ -41,7 +41,7 @@ pub enum Kind {
         why: String,
     },
     /// A region's pair is in another geography.
-    Abroad {
+    OtherGeography {
         /// Which region, and where both are.
         why: String,
     },
@@ -60,12 +60,12 @@ pub enum Kind {
 }
 
 impl Error {
-    pub(crate) fn new(kind: Kind) -> Self {
+    pub(crate) fn new(kind: ErrorKind) -> Self {
         Self { kind }
     }
 
     pub(crate) fn value(key: &str, place: impl fmt::Display, why: impl fmt::Display) -> Self {
-        Self::new(Kind::Value {
+        Self::new(ErrorKind::Value {
             key: key.to_owned(),
             place: place.to_string(),
             why: why.to_string(),
@@ -75,12 +75,12 @@ impl Error {
     /// The stable code, the name of its page in `docs/errors/`.
     pub fn code(&self) -> Code {
         Code(match self.kind {
-            Kind::Unknown { .. } => "STF-7001",
-            Kind::Value { .. } => "STF-7002",
-            Kind::File { .. } => "STF-7003",
-            Kind::Exposed { .. } => "STF-7004",
-            Kind::Abroad { .. } => "STF-7030",
-            Kind::Region { .. } => "STF-7031",
+            ErrorKind::Unknown { .. } => "STF-7001",
+            ErrorKind::Value { .. } => "STF-7002",
+            ErrorKind::File { .. } => "STF-7003",
+            ErrorKind::Exposed { .. } => "STF-7004",
+            ErrorKind::OtherGeography { .. } => "STF-7030",
+            ErrorKind::Region { .. } => "STF-7031",
         })
     }
 }
@@ -89,7 +89,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.code())?;
         match &self.kind {
-            Kind::Unknown {
+            ErrorKind::Unknown {
                 key,
                 place,
                 nearest,
@@ -100,12 +100,12 @@ impl fmt::Display for Error {
                     None => write!(f, ": `steadfast config init` lists all of them"),
                 }
             }
-            Kind::Value { key, place, why } => write!(f, "'{key}' ({place}): {why}"),
-            Kind::File { file, why } => {
+            ErrorKind::Value { key, place, why } => write!(f, "'{key}' ({place}): {why}"),
+            ErrorKind::File { file, why } => {
                 write!(f, "the configuration file {file} cannot be read: {why}")
             }
-            Kind::Abroad { why } | Kind::Region { why } => f.write_str(why),
-            Kind::Exposed { why, cure } => write!(f, "{why}: {cure}"),
+            ErrorKind::OtherGeography { why } | ErrorKind::Region { why } => f.write_str(why),
+            ErrorKind::Exposed { why, cure } => write!(f, "{why}: {cure}"),
         }
     }
 }

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-use super::declared::{self, Declared};
-use super::error::{Error, Kind};
+use super::declarations::{self, Declarations};
+use super::error::{Error, ErrorKind};
 use super::nearest::nearest;
 use super::setting::{SETTINGS, Setting, find};
-use super::value::Form;
+use super::value::ValueType;
 
 /// The layer that a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ const PREFIX: &str = "STEADFAST_";
 #[derive(Clone, Default)]
 pub struct Layers {
     values: BTreeMap<&'static str, (Value, Layer)>,
-    pub(super) declared: Declared,
+    pub(super) declared: Declarations,
 }
 
 impl fmt::Debug for Layers {
@@ -100,7 +100,7 @@ impl Layers {
         let place = file.display().to_string();
         let unreadable = |why: String| {
             let file = place.clone();
-            Error::new(Kind::File { file, why })
+            Error::new(ErrorKind::File { file, why })
         };
         let text = fs::read_to_string(file).map_err(|error| unreadable(error.to_string()))?;
         let mut table: Table = text.parse().map_err(|error: toml::de::Error| {
@@ -111,7 +111,7 @@ impl Layers {
                 .unwrap_or_default();
             unreadable(format!("{line}{}", error.message()))
         })?;
-        self.declared = Declared::take(&mut table, &place)?;
+        self.declared = Declarations::take(&mut table, &place)?;
         let layer = Layer::File(file.to_owned());
         self.lay(table, "", &layer)?;
         Ok(self)
@@ -159,7 +159,9 @@ impl Layers {
         let shown = |setting: &Setting| {
             let found = self.values.get(setting.key);
             let (value, layer) = match found {
-                Some((_, layer)) if setting.form == Form::Secret => ("(secret)".to_owned(), layer),
+                Some((_, layer)) if setting.form == ValueType::Secret => {
+                    ("(secret)".to_owned(), layer)
+                }
                 Some((value, layer)) => (value.to_string(), layer),
                 None => (String::new(), &Layer::Default),
             };
@@ -216,8 +218,8 @@ fn unknown(key: &str, layer: &Layer) -> Error {
         .filter_map(|setting| setting.key.split_once('.'));
     let known = keys
         .chain(tables.map(|(table, _)| table))
-        .chain(declared::lists());
-    debug_assert!(!declared::is_list(key), "declarations are taken before");
+        .chain(declarations::lists());
+    debug_assert!(!declarations::is_list(key), "declarations are taken before");
     let nearest = nearest(key, known).map(|name| match layer {
         Layer::Environment(_) => format!("{PREFIX}{}", name.replace('.', "__").to_uppercase()),
         _ => name,
@@ -226,7 +228,7 @@ fn unknown(key: &str, layer: &Layer) -> Error {
         Layer::Environment(name) => name.clone(),
         _ => key.to_owned(),
     };
-    Error::new(Kind::Unknown {
+    Error::new(ErrorKind::Unknown {
         key,
         place: layer.to_string(),
         nearest,

@@ -4,7 +4,7 @@
 //! Every key is optional and an unknown one is refused. `setting.rs` is the one
 //! list of settings: the file's template, the reference and the checks follow it.
 
-mod declared;
+mod declarations;
 mod error;
 mod layers;
 mod nearest;
@@ -13,13 +13,13 @@ mod setting;
 mod typed;
 mod value;
 
-pub use declared::{
+pub use declarations::{
     DeclaredEventHub, DeclaredJobCollection, DeclaredKey, DeclaredRegion, DeclaredTaskHub,
     DeclaredUpstream,
 };
-pub use error::{Error, Kind};
+pub use error::{Error, ErrorKind};
 pub use layers::{Layer, Layers};
-pub use regions::{Regions, Role};
+pub use regions::{RegionConfig, RegionRole};
 pub use setting::{SETTINGS, Setting, reference, template};
-pub use typed::{Config, Engine, LogFormat};
-pub use value::{Form, duration, size};
+pub use typed::{Config, EngineKind, LogFormat};
+pub use value::{ValueType, duration, size};

@@ -1,22 +1,22 @@
 //! The regions, and the role of this server in a pair.
 
-use steadfast_jobs::region::{Atlas, Misplaced, Region};
+use steadfast_jobs::region::{GeoRegion, RegionError, RegionMap};
 
-use super::declared::DeclaredRegion;
-use super::error::{Error, Kind};
+use super::declarations::DeclaredRegion;
+use super::error::{Error, ErrorKind};
 
 /// The known regions and the role of this server.
 #[derive(Clone, Debug, Default)]
-pub struct Regions {
+pub struct RegionConfig {
     /// All regions.
-    pub atlas: Atlas,
+    pub atlas: RegionMap,
     /// The role of this server in a pair, if any.
-    pub role: Option<Role>,
+    pub role: Option<RegionRole>,
 }
 
 /// The role of a server in a region pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum RegionRole {
     /// It only votes.
     Witness,
     /// It keeps the jobs of the pair.
@@ -34,7 +34,7 @@ pub enum Role {
     },
 }
 
-impl Regions {
+impl RegionConfig {
     /// Reads and checks what is declared and set.
     pub(super) fn new(
         declared: &[DeclaredRegion],
@@ -42,36 +42,36 @@ impl Regions {
         address: Option<String>,
         witness: Option<String>,
     ) -> Result<Self, Error> {
-        let regions = declared.iter().map(|declared| Region {
+        let regions = declared.iter().map(|declared| GeoRegion {
             name: declared.name.clone(),
             geography: declared.geography.clone(),
             pair: declared.pair.clone(),
         });
-        let atlas = Atlas::with(regions).map_err(|misplaced| {
+        let atlas = RegionMap::with(regions).map_err(|misplaced| {
             let why = misplaced.to_string();
             Error::new(match misplaced {
-                Misplaced::Abroad { .. } => Kind::Abroad { why },
-                Misplaced::Unknown { .. } => Kind::Region { why },
+                RegionError::OtherGeography { .. } => ErrorKind::OtherGeography { why },
+                RegionError::Unknown { .. } => ErrorKind::Region { why },
             })
         })?;
         let role = match region {
             None => None,
-            Some("witness") => Some(Role::Witness),
+            Some("witness") => Some(RegionRole::Witness),
             Some(name) => Some(role(&atlas, declared, name, address, witness)?),
         };
         Ok(Self { atlas, role })
     }
 }
 
-impl Regions {
+impl RegionConfig {
     /// The reason why a job collection cannot have its home in this location.
-    pub(super) fn misplaced(&self, location: Option<&str>) -> Option<String> {
+    pub(super) fn location_error(&self, location: Option<&str>) -> Option<String> {
         let location = location?;
         let Some(region) = self.atlas.find(location) else {
             return Some(format!("there is no region '{location}'"));
         };
         match &self.role {
-            Some(Role::Region {
+            Some(RegionRole::Region {
                 region: own, pair, ..
             }) if region.name != *own && region.name != *pair => Some(format!(
                 "{location} is not kept here: this server keeps {own} and {pair}"
@@ -82,16 +82,16 @@ impl Regions {
 }
 
 fn role(
-    atlas: &Atlas,
+    atlas: &RegionMap,
     declared: &[DeclaredRegion],
     name: &str,
     address: Option<String>,
     witness: Option<String>,
-) -> Result<Role, Error> {
-    let wrong = |why: String| Error::new(Kind::Region { why });
+) -> Result<RegionRole, Error> {
+    let wrong = |why: String| Error::new(ErrorKind::Region { why });
     let find = |name: &str| {
         let name = name.to_owned();
-        let unknown = || wrong(Misplaced::Unknown { name: name.clone() }.to_string());
+        let unknown = || wrong(RegionError::Unknown { name: name.clone() }.to_string());
         atlas.find(&name).ok_or_else(unknown)
     };
     let region = find(name)?;
@@ -108,7 +108,7 @@ fn role(
         found.is_some_and(what)
     };
     let both = [&region.name, &pair.name];
-    Ok(Role::Region {
+    Ok(RegionRole::Region {
         requires_sync: both.iter().any(|name| says(|own| own.require_sync, name)),
         region: region.name.clone(),
         pair: pair.name.clone(),
@@ -137,8 +137,8 @@ mod tests {
             declared("Jena", "Germany", "Bremen"),
         ];
         for name in ["bremen", "Jena"] {
-            let regions = Regions::new(&own, Some(name), Some("x:1".to_owned()), None);
-            let Some(Role::Region {
+            let regions = RegionConfig::new(&own, Some(name), Some("x:1".to_owned()), None);
+            let Some(RegionRole::Region {
                 region,
                 pair,
                 requires_sync,
@@ -157,19 +157,23 @@ mod tests {
     #[test]
     fn collections_have_their_home_in_the_pair() {
         let address = Some("x:1".to_owned());
-        let regions = Regions::new(&[], Some("West US"), address, None).unwrap();
+        let regions = RegionConfig::new(&[], Some("West US"), address, None).unwrap();
         for here in [None, Some("westus"), Some("East US")] {
-            assert_eq!(regions.misplaced(here), None);
+            assert_eq!(regions.location_error(here), None);
         }
-        assert!(regions.misplaced(Some("Atlantis")).is_some());
-        assert!(regions.misplaced(Some("North Europe")).is_some());
-        assert!(Regions::default().misplaced(Some("North Europe")).is_none());
+        assert!(regions.location_error(Some("Atlantis")).is_some());
+        assert!(regions.location_error(Some("North Europe")).is_some());
+        assert!(
+            RegionConfig::default()
+                .location_error(Some("North Europe"))
+                .is_none()
+        );
     }
 
     #[test]
     fn jobs_49_a_pair_across_geographies_is_a_mistake_of_its_own() {
         let own = [declared("Bremen", "Germany", "West Europe")];
-        let error = Regions::new(&own, None, None, None).unwrap_err();
+        let error = RegionConfig::new(&own, None, None, None).unwrap_err();
         assert_eq!(error.code().0, "STF-7030");
         let address = || Some("x:1".to_owned());
         for (name, address) in [
@@ -177,7 +181,7 @@ mod tests {
             ("West US 3", address()),
             ("West US", None),
         ] {
-            let error = Regions::new(&[], Some(name), address, None).unwrap_err();
+            let error = RegionConfig::new(&[], Some(name), address, None).unwrap_err();
             assert_eq!(error.code().0, "STF-7031", "{name}");
         }
     }

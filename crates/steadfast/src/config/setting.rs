@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::value::{Form, PORT};
+use super::value::{PORT, ValueType};
 
 /// One setting.
 #[derive(Clone, Copy, Debug)]
@@ -10,7 +10,7 @@ pub struct Setting {
     /// Its name in the file, with dots between tables.
     pub key: &'static str,
     /// The type of its value.
-    pub form: Form,
+    pub form: ValueType,
     /// Its default as TOML; empty if there is none.
     pub default: &'static str,
     /// Its description, in one sentence.
@@ -19,7 +19,7 @@ pub struct Setting {
 
 const fn setting(
     key: &'static str,
-    form: Form,
+    form: ValueType,
     default: &'static str,
     help: &'static str,
 ) -> Setting {
@@ -34,55 +34,55 @@ const fn setting(
 /// All settings, in display order.
 #[rustfmt::skip]
 pub const SETTINGS: &[Setting] = &[
-    setting("name", Form::Text, "\"node-1\"", "The node's name, in logs and in the cluster."),
-    setting("data", Form::Text, "\"./steadfast-data\"", "The folder that holds everything durable."),
-    setting("engine", Form::Choice(&["local", "memory", "postgres"]), "\"local\"", "Where state is kept: in the data folder, in memory only, or in PostgreSQL."),
-    setting("partitions", Form::Number(1, 4096), "64", "Number of partitions of the state; fixed when the data folder is created."),
-    setting("memory", Form::Size, "\"512MiB\"", "Maximum memory for cached rows, tails of events and buffers."),
-    setting("listen", Form::Address, "\"127.0.0.1\"", "The address that every port is opened on."),
-    setting("backup.root", Form::Text, "", "The folder that contains backups taken over the network; the data folder's name with -backups appended unless set."),
-    setting("postgres.url", Form::Secret, "", "The PostgreSQL cluster, with all its hosts: postgres://user:password@a,b,c/database; several, separated by spaces, share the partitions."),
-    setting("cluster.key", Form::Secret, "", "The shared secret of all nodes of a cluster on PostgreSQL, or of a region pair, 32 characters at least; without it the node is alone."),
+    setting("name", ValueType::Text, "\"node-1\"", "The node's name, in logs and in the cluster."),
+    setting("data", ValueType::Text, "\"./steadfast-data\"", "The folder that holds everything durable."),
+    setting("engine", ValueType::Choice(&["local", "memory", "postgres"]), "\"local\"", "Where state is kept: in the data folder, in memory only, or in PostgreSQL."),
+    setting("partitions", ValueType::Number(1, 4096), "64", "Number of partitions of the state; fixed when the data folder is created."),
+    setting("memory", ValueType::Size, "\"512MiB\"", "Maximum memory for cached rows, tails of events and buffers."),
+    setting("listen", ValueType::Address, "\"127.0.0.1\"", "The address that every port is opened on."),
+    setting("backup.root", ValueType::Text, "", "The folder that contains backups taken over the network; the data folder's name with -backups appended unless set."),
+    setting("postgres.url", ValueType::Secret, "", "The PostgreSQL cluster, with all its hosts: postgres://user:password@a,b,c/database; several, separated by spaces, share the partitions."),
+    setting("cluster.key", ValueType::Secret, "", "The shared secret of all nodes of a cluster on PostgreSQL, or of a region pair, 32 characters at least; without it the node is alone."),
     setting("cluster.port", PORT, "7071", "Port for other nodes of the cluster or pair; open if there is a cluster key."),
-    setting("cluster.advertise", Form::Text, "", "The host, or host and port, under which other nodes reach this one; where it listens unless set."),
-    setting("cluster.lease", Form::Duration, "\"10s\"", "How long a node that does not renew its lease keeps its partitions; the same on all nodes."),
-    setting("storage.log_target", Form::Size, "\"64MiB\"", "Size of the unflushed log that triggers a flush to the tables; at four times this size writers wait."),
+    setting("cluster.advertise", ValueType::Text, "", "The host, or host and port, under which other nodes reach this one; where it listens unless set."),
+    setting("cluster.lease", ValueType::Duration, "\"10s\"", "How long a node that does not renew its lease keeps its partitions; the same on all nodes."),
+    setting("storage.log_target", ValueType::Size, "\"64MiB\"", "Size of the unflushed log that triggers a flush to the tables; at four times this size writers wait."),
     setting("http.port", PORT, "7070", "Port of REST, health and metrics."),
-    setting("http.connections", Form::Number(1, 1_000_000), "10000", "Maximum connections per port; a further one replaces the oldest unauthenticated one, or waits."),
-    setting("http.cors_origins", Form::List, "[]", "Origins whose pages may call the server from a browser; `*` is any, without credentials."),
-    setting("http.hosts", Form::List, "[]", "Host names that requests may use, beside loopback and addresses; unless set, `dev` accepts no others and `serve` accepts any."),
-    setting("http.trusted_proxies", Form::List, "[]", "Addresses and networks whose X-Forwarded headers are trusted."),
+    setting("http.connections", ValueType::Number(1, 1_000_000), "10000", "Maximum connections per port; a further one replaces the oldest unauthenticated one, or waits."),
+    setting("http.cors_origins", ValueType::List, "[]", "Origins whose pages may call the server from a browser; `*` is any, without credentials."),
+    setting("http.hosts", ValueType::List, "[]", "Host names that requests may use, beside loopback and addresses; unless set, `dev` accepts no others and `serve` accepts any."),
+    setting("http.trusted_proxies", ValueType::List, "[]", "Addresses and networks whose X-Forwarded headers are trusted."),
     setting("events.amqp_port", PORT, "5672", "Port of event hubs by AMQP, not encrypted; open on loopback, or where tls.allow_plain is set."),
     setting("events.amqps_port", PORT, "5671", "Port of event hubs by AMQP over TLS; open if there is a certificate."),
     setting("events.blob_port", PORT, "10000", "Port of blobs, where processors of the SDKs keep ownerships and checkpoints; over TLS if there is a certificate."),
-    setting("events.partitions", Form::Number(1, 1024), "4", "Default number of partitions of an event hub."),
+    setting("events.partitions", ValueType::Number(1, 1024), "4", "Default number of partitions of an event hub."),
     setting("durable.port", PORT, "4001", "Port of orchestrations and entities by gRPC, for the Durable Task SDKs; encrypted if there is a certificate."),
-    setting("durable.unknown_hubs", Form::Flag, "true", "Whether an undeclared task hub is created on first use."),
-    setting("jobs.secret_key", Form::Text, "", "A file whose text encrypts the secrets of jobs, the keys of event hubs' policies and backups; secret.key in the data folder unless set."),
-    setting("jobs.allow", Form::List, "[]", "Networks and ports that jobs and upstreams may call although they are closed by default: 10.0.0.0/8, 10.1.2.3:8443, private."),
-    setting("jobs.deny", Form::List, "[]", "Networks and ports that jobs and upstreams may not call, such as *:25; * closes all that jobs.allow does not name."),
-    setting("jobs.proxy", Form::Text, "", "A proxy for all calls of jobs."),
-    setting("jobs.ca", Form::Text, "", "A PEM file with certificate authorities that calls of jobs trust beside those of the system."),
-    setting("jobs.token_authority", Form::Text, "", "Token authority of jobs: {authority}/{tenant}/oauth2/token."),
-    setting("jobs.endpoints", Form::List, "[]", "Storage accounts and Service Bus namespaces at other addresses, such as orders=http://127.0.0.1:10001/orders."),
-    setting("jobs.quotas", Form::Flag, "true", "Whether the plan of a job collection limits its jobs."),
-    setting("jobs.allow_seconds", Form::Flag, "false", "Whether a job may run every second."),
-    setting("jobs.min_retry_interval", Form::Duration, "\"15s\"", "Shortest interval of a job's retry policy."),
-    setting("jobs.region", Form::Text, "", "The region of this server, such as West US: its jobs are kept in two regions. `witness` for a server that only votes."),
-    setting("jobs.pair", Form::Text, "", "Host and cluster port of the server in the other region."),
-    setting("jobs.witness", Form::Text, "", "Host and cluster port of the witness; without one an operator must order the fail-over."),
+    setting("durable.unknown_hubs", ValueType::Flag, "true", "Whether an undeclared task hub is created on first use."),
+    setting("jobs.secret_key", ValueType::Text, "", "A file whose text encrypts the secrets of jobs, the keys of event hubs' policies and backups; secret.key in the data folder unless set."),
+    setting("jobs.allow", ValueType::List, "[]", "Networks and ports that jobs and upstreams may call although they are closed by default: 10.0.0.0/8, 10.1.2.3:8443, private."),
+    setting("jobs.deny", ValueType::List, "[]", "Networks and ports that jobs and upstreams may not call, such as *:25; * closes all that jobs.allow does not name."),
+    setting("jobs.proxy", ValueType::Text, "", "A proxy for all calls of jobs."),
+    setting("jobs.ca", ValueType::Text, "", "A PEM file with certificate authorities that calls of jobs trust beside those of the system."),
+    setting("jobs.token_authority", ValueType::Text, "", "Token authority of jobs: {authority}/{tenant}/oauth2/token."),
+    setting("jobs.endpoints", ValueType::List, "[]", "Storage accounts and Service Bus namespaces at other addresses, such as orders=http://127.0.0.1:10001/orders."),
+    setting("jobs.quotas", ValueType::Flag, "true", "Whether the plan of a job collection limits its jobs."),
+    setting("jobs.allow_seconds", ValueType::Flag, "false", "Whether a job may run every second."),
+    setting("jobs.min_retry_interval", ValueType::Duration, "\"15s\"", "Shortest interval of a job's retry policy."),
+    setting("jobs.region", ValueType::Text, "", "The region of this server, such as West US: its jobs are kept in two regions. `witness` for a server that only votes."),
+    setting("jobs.pair", ValueType::Text, "", "Host and cluster port of the server in the other region."),
+    setting("jobs.witness", ValueType::Text, "", "Host and cluster port of the witness; without one an operator must order the fail-over."),
     setting("realtime.port", PORT, "8888", "Port of SignalR clients and app servers."),
-    setting("realtime.mode", Form::Choice(&["default", "serverless", "classic"]), "\"default\"", "Whether clients of hubs that are not hosted in this process need an app server; classic decides when a client connects."),
-    setting("tls.certificate", Form::Text, "", "A PEM file with the certificate chain; reloaded on SIGHUP."),
-    setting("tls.key", Form::Text, "", "A PEM file with the private key of the certificate."),
-    setting("tls.allow_plain", Form::Flag, "false", "Whether to listen beyond loopback without TLS, because a proxy in front encrypts."),
-    setting("access.keys", Form::Text, "", "The file in which `steadfast key` stores keys; keys.toml in the data folder unless set."),
-    setting("drain.limit", Form::Duration, "\"30s\"", "Time limit of a drain, after which remaining work is cut off."),
-    setting("limits.unproven_connections", Form::Number(1, 1_000_000), "1000", "Maximum unauthenticated connections, at most a quarter of them from one address; a further one replaces the oldest."),
-    setting("limits.connection_bytes", Form::Size, "\"32MiB\"", "Memory of one authenticated AMQP connection above which it is closed."),
-    setting("limits.connections_bytes", Form::Size, "\"256MiB\"", "Memory of all authenticated AMQP connections above which the largest is closed."),
-    setting("log.level", Form::Text, "\"info\"", "Log level: error, warn, info, debug or trace, also per module."),
-    setting("log.format", Form::Choice(&["auto", "text", "json"]), "\"auto\"", "Format of log lines; auto is text on a terminal and JSON otherwise."),
+    setting("realtime.mode", ValueType::Choice(&["default", "serverless", "classic"]), "\"default\"", "Whether clients of hubs that are not hosted in this process need an app server; classic decides when a client connects."),
+    setting("tls.certificate", ValueType::Text, "", "A PEM file with the certificate chain; reloaded on SIGHUP."),
+    setting("tls.key", ValueType::Text, "", "A PEM file with the private key of the certificate."),
+    setting("tls.allow_plain", ValueType::Flag, "false", "Whether to listen beyond loopback without TLS, because a proxy in front encrypts."),
+    setting("access.keys", ValueType::Text, "", "The file in which `steadfast key` stores keys; keys.toml in the data folder unless set."),
+    setting("drain.limit", ValueType::Duration, "\"30s\"", "Time limit of a drain, after which remaining work is cut off."),
+    setting("limits.unproven_connections", ValueType::Number(1, 1_000_000), "1000", "Maximum unauthenticated connections, at most a quarter of them from one address; a further one replaces the oldest."),
+    setting("limits.connection_bytes", ValueType::Size, "\"32MiB\"", "Memory of one authenticated AMQP connection above which it is closed."),
+    setting("limits.connections_bytes", ValueType::Size, "\"256MiB\"", "Memory of all authenticated AMQP connections above which the largest is closed."),
+    setting("log.level", ValueType::Text, "\"info\"", "Log level: error, warn, info, debug or trace, also per module."),
+    setting("log.format", ValueType::Choice(&["auto", "text", "json"]), "\"auto\"", "Format of log lines; auto is text on a terminal and JSON otherwise."),
 ];
 
 /// The setting of that key.
@@ -117,7 +117,7 @@ pub fn template() -> String {
         };
         let _ = write!(text, "\n# {}\n# {name} = {value}\n", setting.help);
     }
-    text.push_str(super::declared::TEMPLATE);
+    text.push_str(super::declarations::TEMPLATE);
     text
 }
 

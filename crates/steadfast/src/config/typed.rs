@@ -5,22 +5,22 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use steadfast_core::limits;
-use steadfast_protocols::access::{Grant, Key, Ring, Secret};
+use steadfast_protocols::access::{Grant, Key, KeyRing, Secret};
 use steadfast_protocols::egress::EgressRule;
-use steadfast_realtime::Mode;
+use steadfast_realtime::ServiceMode;
 use toml::Value;
 
-use super::declared::{
+use super::declarations::{
     DeclaredEventHub, DeclaredJobCollection, DeclaredKey, DeclaredTaskHub, DeclaredUpstream,
 };
 use super::error::Error;
 use super::layers::Layers;
-use super::regions::Regions;
+use super::regions::RegionConfig;
 use super::value::{duration, size};
 
 /// Where state is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Engine {
+pub enum EngineKind {
     /// In a folder.
     Local,
     /// In memory only.
@@ -62,7 +62,7 @@ pub struct Config {
     /// The folder that contains backups taken over the network.
     pub backup_root: PathBuf,
     /// Where state is kept.
-    pub engine: Engine,
+    pub engine: EngineKind,
     /// How many partitions there are.
     pub partitions: u16,
     /// Bytes for rows, events and buffers.
@@ -132,7 +132,7 @@ pub struct Config {
     /// The port of SignalR clients and app servers.
     pub realtime_port: u16,
     /// Whether clients need app servers.
-    pub realtime_mode: Mode,
+    pub realtime_mode: ServiceMode,
     /// Certificate and key.
     pub tls: Option<(PathBuf, PathBuf)>,
     /// Whether to listen beyond loopback without TLS.
@@ -154,7 +154,7 @@ pub struct Config {
     /// Collections of jobs that the file declares.
     pub job_collections: Vec<DeclaredJobCollection>,
     /// The regions, and this server's role among them.
-    pub regions: Regions,
+    pub regions: RegionConfig,
     /// Upstreams for the clients of hubs without an app server.
     pub upstreams: Vec<DeclaredUpstream>,
 }
@@ -181,7 +181,7 @@ impl Config {
         let backup_root = text(layers, "backup.root").map(PathBuf::from);
         let declared = layers.declared.clone();
         let region = |key| text(layers, key);
-        let regions = Regions::new(
+        let regions = RegionConfig::new(
             &declared.regions,
             region("jobs.region").as_deref(),
             region("jobs.pair"),
@@ -190,9 +190,9 @@ impl Config {
         let config = Self {
             name: text(layers, "name").unwrap_or_default(),
             engine: match text(layers, "engine").as_deref() {
-                Some("memory") => Engine::Memory,
-                Some("postgres") => Engine::Postgres,
-                _ => Engine::Local,
+                Some("memory") => EngineKind::Memory,
+                Some("postgres") => EngineKind::Postgres,
+                _ => EngineKind::Local,
             },
             partitions: number(layers, "partitions") as u16,
             memory: bytes(layers, "memory"),
@@ -229,9 +229,9 @@ impl Config {
             jobs_min_retry_interval: time(layers, "jobs.min_retry_interval"),
             realtime_port: number(layers, "realtime.port") as u16,
             realtime_mode: match text(layers, "realtime.mode").as_deref() {
-                Some("serverless") => Mode::Serverless,
-                Some("classic") => Mode::Classic,
-                _ => Mode::Default,
+                Some("serverless") => ServiceMode::Serverless,
+                Some("classic") => ServiceMode::Classic,
+                _ => ServiceMode::Default,
             },
             tls: tls(layers)?,
             allow_plain: flag(layers, "tls.allow_plain"),
@@ -282,8 +282,8 @@ impl Config {
     }
 
     /// The keys that the file declares.
-    pub fn ring(&self) -> Result<Ring, Error> {
-        let mut ring = Ring::new();
+    pub fn ring(&self) -> Result<KeyRing, Error> {
+        let mut ring = KeyRing::new();
         for declared in &self.keys {
             let key = key(declared)?;
             if !ring.add(key) {
@@ -296,7 +296,7 @@ impl Config {
 
     fn check(&self, layers: &Layers) -> Result<(), Error> {
         let wrong = |key: &str, why: String| Err(Error::value(key, layers.layer(key), why));
-        if self.engine == Engine::Postgres && self.postgres_url.is_none() {
+        if self.engine == EngineKind::Postgres && self.postgres_url.is_none() {
             return wrong("postgres.url", "the engine postgres needs it".to_owned());
         }
         let key = self.cluster_key.as_ref();
@@ -305,16 +305,16 @@ impl Config {
             return wrong("cluster.key", why);
         }
         let is_paired = self.regions.role.is_some();
-        if is_paired && (key.is_none() || self.engine != Engine::Local) {
+        if is_paired && (key.is_none() || self.engine != EngineKind::Local) {
             let why = "regions need the engine local and a cluster.key";
             return wrong("jobs.region", why.to_owned());
         }
-        if key.is_some() && self.engine != Engine::Postgres && !is_paired {
+        if key.is_some() && self.engine != EngineKind::Postgres && !is_paired {
             let why = "only nodes on the engine postgres, and regions, have others";
             return wrong("cluster.key", why.to_owned());
         }
         for declared in &self.job_collections {
-            if let Some(why) = self.regions.misplaced(declared.location.as_deref()) {
+            if let Some(why) = self.regions.location_error(declared.location.as_deref()) {
                 let why = format!("'{}': {why}", declared.name);
                 return wrong("job_collection", why);
             }
@@ -354,7 +354,7 @@ impl Config {
             }
         }
         let proxies = self.trusted_proxies.iter().map(String::as_str);
-        if let Err(why) = steadfast_protocols::http::Proxies::new(proxies) {
+        if let Err(why) = steadfast_protocols::http::TrustedProxies::new(proxies) {
             return wrong("http.trusted_proxies", why);
         }
         self.ring().map(drop)

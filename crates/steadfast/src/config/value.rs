@@ -11,7 +11,7 @@ use toml::Value;
 
 /// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum ValueType {
     /// Any text.
     Text,
     /// A text that is never displayed.
@@ -33,9 +33,9 @@ pub enum Form {
 }
 
 /// A port; 0 lets the system choose, for tests.
-pub(super) const PORT: Form = Form::Number(0, 65_535);
+pub(super) const PORT: ValueType = ValueType::Number(0, 65_535);
 
-impl fmt::Display for Form {
+impl fmt::Display for ValueType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text | Self::Secret => f.write_str("text"),
@@ -50,7 +50,7 @@ impl fmt::Display for Form {
     }
 }
 
-impl Form {
+impl ValueType {
     /// Parses a text of the environment or of a flag.
     pub(super) fn read(self, text: &str) -> Result<Value, String> {
         let value = match self {
@@ -148,13 +148,13 @@ mod tests {
     #[test]
     fn text_of_the_environment_becomes_the_value_of_a_file() {
         assert_eq!(PORT.read("7070"), Ok(Value::Integer(7070)));
-        assert_eq!(Form::Flag.read("true"), Ok(Value::Boolean(true)));
-        let list = Form::List.read("a, b").unwrap();
+        assert_eq!(ValueType::Flag.read("true"), Ok(Value::Boolean(true)));
+        let list = ValueType::List.read("a, b").unwrap();
         assert_eq!(list, Value::Array(vec!["a".into(), "b".into()]));
         assert!(PORT.read("70700").unwrap_err().contains("from 0 to 65535"));
-        assert!(Form::Address.read("localhost").is_err());
+        assert!(ValueType::Address.read("localhost").is_err());
         assert!(
-            Form::Choice(&["a", "b"])
+            ValueType::Choice(&["a", "b"])
                 .read("c")
                 .unwrap_err()
                 .contains("one of a, b")
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_secret_is_not_repeated_in_a_complaint() {
-        let error = Form::Secret.check(&Value::Integer(12345)).unwrap_err();
+        let error = ValueType::Secret.check(&Value::Integer(12345)).unwrap_err();
         assert!(!error.contains("12345"), "{error}");
     }
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use steadfast_core::limits;
-use steadfast_core::task::named;
-use steadfast_protocols::access::Asker;
+use steadfast_core::task::name_task;
+use steadfast_protocols::access::AuditClient;
 use steadfast_protocols::amqp::{self, Context};
-use steadfast_protocols::listen::{Bind, Certificate, Listener};
+use steadfast_protocols::listen::{Certificate, Listener, ListenerOptions};
 
-use super::address::Address;
 use super::error::Result;
 use super::inner::Inner;
+use super::listen_address::ListenAddress;
 use crate::config::Config;
 
 /// Opens the ports: plain AMQP on loopback or where `tls.allow_plain` is set, and AMQP
@@ -21,14 +21,14 @@ pub(super) fn bind(
 ) -> Result<Vec<Listener>> {
     let mut ports = Vec::new();
     if config.listen.is_loopback() || config.allow_plain {
-        ports.push(Listener::bind(Bind {
+        ports.push(Listener::bind(ListenerOptions {
             address: config.address(config.amqp_port),
             tls: None,
             connections: config.connections,
         })?);
     }
     if let Some(certificate) = certificate {
-        ports.push(Listener::bind(Bind {
+        ports.push(Listener::bind(ListenerOptions {
             address: config.address(config.amqps_port),
             tls: Some(certificate.server(&[])),
             connections: config.connections,
@@ -40,12 +40,12 @@ pub(super) fn bind(
 /// The context that all connections share.
 pub(super) fn context(inner: &Inner) -> Arc<Context> {
     Arc::new(Context {
-        hubs: inner.own.hubs.clone(),
+        hubs: inner.services.hubs.clone(),
         access: Some(Arc::clone(&inner.access)),
         clock: Arc::clone(&inner.clock),
         container: inner.config.name.clone(),
         idle: limits::AMQP_IDLE,
-        served: inner.own.served.clone(),
+        served: inner.services.served.clone(),
     })
 }
 
@@ -58,18 +58,18 @@ pub(super) fn start(inner: &Arc<Inner>, ports: Vec<Listener>, context: &Arc<Cont
             "amqp"
         };
         let address = listener.address();
-        inner.own.addresses.write().push(address);
-        inner.addresses.lock().push(Address {
+        inner.services.addresses.write().push(address);
+        inner.addresses.lock().push(ListenAddress {
             name,
             url: format!("{name}://{address}"),
         });
         let (context, connections) = (Arc::clone(context), inner.leaving.clone());
-        let running = listener.governed(&inner.governor).run(
+        let running = listener.with_governor(&inner.governor).run(
             inner.leaving.clone(),
             inner.tasks.clone(),
             move |stream, peer| {
                 let serving = amqp::serve(stream, Arc::clone(&context), connections.clone());
-                named(Asker::at(peer.ip().to_canonical()).scope(serving))
+                name_task(AuditClient::at(peer.ip().to_canonical()).scope(serving))
             },
         );
         inner.tasks.spawn(running);

@@ -10,40 +10,41 @@ use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use steadfast_core::clock::{Clock, SystemClock};
-use steadfast_durable::Failure;
-use steadfast_durable::native::{ActivityContext, Context, EntityType, Functions, Host};
-use steadfast_events::{Definition, Handler, ProcessorOptions};
+use steadfast_durable::FailureDetails;
+use steadfast_durable::native::{ActivityContext, Context, EntityType, FunctionHost, Functions};
+use steadfast_events::{EventHubDefinition, Handler, ProcessorOptions};
 use steadfast_partition::cluster::{PROTOCOL, SCHEMA};
 use steadfast_partition::{
-    Alone, Kind, Options, Performer, Router, Runtime, Service, Services, Space, Transport,
+    NodeTransport, Options, Performer, Router, Runtime, Service, ServiceKind, Services, SingleNode,
+    Space,
 };
-use steadfast_protocols::access::{Access, Ring};
-use steadfast_protocols::http::{Health, State};
+use steadfast_protocols::access::{AccessControl, KeyRing};
+use steadfast_protocols::http::{NodeHealth, State};
 use steadfast_protocols::listen::Certificate;
 use steadfast_protocols::rest::RestoreOutcome;
 use steadfast_protocols::scheduler;
-use steadfast_realtime::{Hub, HubOptions, PUSHES, Pusher};
+use steadfast_realtime::{Hub, HubOptions, PUSHES, PushPerformer};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use super::cluster::{self, Joined};
+use super::cluster::{self, JoinedCluster};
 use super::error::Result;
-use super::hubs::Hubs;
-use super::inner::{Inner, Source, ring};
+use super::hubs::HubRegistrations;
+use super::inner::{ConfigReader, Inner, ring};
 use super::keys::KeyFile;
-use super::lending::{CLERK, Lender};
-use super::open::Opened;
-use super::performers::{Maker, Performers};
+use super::open::OpenedEngine;
+use super::owner_rpc::{CLERK, CollectionsOwnerHandler};
+use super::performers::{PerformerFactory, Performers};
 use super::running::Node;
 use super::secret;
 use super::watchdog::Watchdog;
 use super::{
-    abroad, amqp, blob, durable, exposure, memories, neighbours, open, own, processors, realtime,
-    region, web,
+    amqp, blob, built_in_services, cluster_handlers, durable, listen_policy, open, processors,
+    realtime, region, region_server, volatile_services, web,
 };
-use crate::config::{Config, Engine, Error as ConfigError};
+use crate::config::{Config, EngineKind, Error as ConfigError};
 
 /// The space that holds everything durable.
 const MAIN: &str = "main";
@@ -73,14 +74,14 @@ pub struct Builder {
     is_serving: bool,
     is_development: bool,
     clock: Arc<dyn Clock>,
-    source: Option<Source>,
+    source: Option<ConfigReader>,
     restored: Option<RestoreOutcome>,
     services: Services,
-    makers: BTreeMap<Kind, Maker>,
+    makers: BTreeMap<ServiceKind, PerformerFactory>,
     functions: BTreeMap<String, Functions>,
-    event_hubs: Vec<Definition>,
-    processors: Vec<processors::Start>,
-    hubs: Hubs,
+    event_hubs: Vec<EventHubDefinition>,
+    processors: Vec<processors::ProcessorStarter>,
+    hubs: HubRegistrations,
     versions: (u32, u32),
 }
 
@@ -105,7 +106,7 @@ impl Default for Builder {
             functions: BTreeMap::new(),
             event_hubs: Vec::new(),
             processors: Vec::new(),
-            hubs: Hubs::default(),
+            hubs: HubRegistrations::default(),
             versions: (PROTOCOL, SCHEMA),
         }
     }
@@ -146,7 +147,7 @@ impl Builder {
     /// Keeps state in a folder, which is created if it does not exist.
     #[must_use]
     pub fn data(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.config.engine = Engine::Local;
+        self.config.engine = EngineKind::Local;
         self.config.data = folder.into();
         self.config.keys_file = self.config.data.join("keys.toml");
         self
@@ -155,14 +156,14 @@ impl Builder {
     /// Keeps state in memory: it is lost with the process.
     #[must_use]
     pub fn memory(mut self) -> Self {
-        self.config.engine = Engine::Memory;
+        self.config.engine = EngineKind::Memory;
         self
     }
 
     /// Keeps state in PostgreSQL.
     #[must_use]
     pub fn postgres(mut self, url: impl Into<String>) -> Self {
-        self.config.engine = Engine::Postgres;
+        self.config.engine = EngineKind::Postgres;
         self.config.postgres_url = Some(url.into());
         self
     }
@@ -258,7 +259,7 @@ impl Builder {
     #[must_use]
     pub fn performer(
         mut self,
-        kind: Kind,
+        kind: ServiceKind,
         make: impl FnOnce(&Runtime) -> Arc<dyn Performer> + Send + 'static,
     ) -> Self {
         self.makers.insert(kind, Box::new(make));
@@ -279,7 +280,7 @@ impl Builder {
         I: DeserializeOwned + Send,
         O: Serialize,
         F: Fn(Context, I) -> R + Clone + Send + Sync + 'static,
-        R: Future<Output = std::result::Result<O, Failure>> + Send + 'static,
+        R: Future<Output = std::result::Result<O, FailureDetails>> + Send + 'static,
     {
         self.functions(DEFAULT_HUB, |all| all.orchestration(name, function))
     }
@@ -291,7 +292,7 @@ impl Builder {
         I: DeserializeOwned + Send,
         O: Serialize,
         F: Fn(ActivityContext, I) -> R + Clone + Send + Sync + 'static,
-        R: Future<Output = std::result::Result<O, Failure>> + Send + 'static,
+        R: Future<Output = std::result::Result<O, FailureDetails>> + Send + 'static,
     {
         self.functions(DEFAULT_HUB, |all| all.activity(name, function))
     }
@@ -306,7 +307,7 @@ impl Builder {
 
     /// Creates an event hub, or updates the one of that name to the definition.
     #[must_use]
-    pub fn event_hub(mut self, definition: Definition) -> Self {
+    pub fn event_hub(mut self, definition: EventHubDefinition) -> Self {
         self.event_hubs.push(definition);
         self
     }
@@ -356,7 +357,7 @@ impl Builder {
         group: impl Into<String>,
         handler: H,
     ) -> Self {
-        let start = processors::usual(hub.into(), group.into(), handler);
+        let start = processors::exactly_once(hub.into(), group.into(), handler);
         self.processors.push(start);
         self
     }
@@ -370,7 +371,7 @@ impl Builder {
         options: ProcessorOptions,
         handler: H,
     ) -> Self {
-        let start = processors::special(hub.into(), group.into(), options, handler);
+        let start = processors::with_options(hub.into(), group.into(), options, handler);
         self.processors.push(start);
         self
     }
@@ -441,7 +442,7 @@ impl Builder {
     }
 
     async fn launch(self) -> Result<Node> {
-        let Checked {
+        let StartInputs {
             keys,
             declared,
             mut ring,
@@ -450,33 +451,38 @@ impl Builder {
         let (config, clock) = (self.config, self.clock);
         let began = clock.monotonic();
         // The ports come first: a port that is in use is reported before any state is opened.
-        let port = match self.is_serving {
-            true => Some(web::bind(&config, certificate.as_ref())?),
-            false => None,
+        let port = if self.is_serving {
+            Some(web::bind(&config, certificate.as_ref())?)
+        } else {
+            None
         };
-        let amqp_ports = match self.is_serving {
-            true => amqp::bind(&config, certificate.as_ref())?,
-            false => Vec::new(),
+        let amqp_ports = if self.is_serving {
+            amqp::bind(&config, certificate.as_ref())?
+        } else {
+            Vec::new()
         };
-        let durable_port = match self.is_serving {
-            true => Some(durable::bind(&config, certificate.as_ref())?),
-            false => None,
+        let durable_port = if self.is_serving {
+            Some(durable::bind(&config, certificate.as_ref())?)
+        } else {
+            None
         };
-        let blob_port = match self.is_serving {
-            true => Some(blob::bind(&config, certificate.as_ref())?),
-            false => None,
+        let blob_port = if self.is_serving {
+            Some(blob::bind(&config, certificate.as_ref())?)
+        } else {
+            None
         };
-        let hub_port = match self.is_serving {
-            true => Some(realtime::bind(&config, certificate.as_ref())?),
-            false => None,
+        let hub_port = if self.is_serving {
+            Some(realtime::bind(&config, certificate.as_ref())?)
+        } else {
+            None
         };
         let mut nodes_port = cluster::bind(&config, certificate.as_ref())?;
         let hosted = self.hubs.open(&config.name, &clock)?;
-        let Opened { engine, shards } = open::engine(&config, &clock).await?;
+        let OpenedEngine { engine, shards } = open::engine(&config, &clock).await?;
         let client_key = secret::client_key(&config)?;
         let backup_key = secret::backup_key(&config)?;
         ring.add(client_key.clone());
-        let access = Arc::new(Access::new(ring, Arc::clone(&clock)));
+        let access = Arc::new(AccessControl::new(ring, Arc::clone(&clock)));
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let watchdog = Watchdog::start(&clock);
         let joined = match &shards {
@@ -491,11 +497,17 @@ impl Builder {
         let mut makers = self.makers;
         let lease = joined.as_ref().map(|joined| joined.lease.clone());
         let is_development = self.is_development;
-        let prepared = own::prepare(&config, &clock, &mut makers, lease.clone(), is_development)?;
+        let prepared = built_in_services::prepare(
+            &config,
+            &clock,
+            &mut makers,
+            lease.clone(),
+            is_development,
+        )?;
         hosted.set_mode(&config, &prepared.outbound, &access)?;
-        let pusher = Pusher::new(hosted.realtime.clone());
+        let pusher = PushPerformer::new(hosted.realtime.clone());
         makers.insert(PUSHES, Box::new(move |_| pusher as Arc<dyn Performer>));
-        let services = own::services(self.services, &prepared);
+        let services = built_in_services::services(self.services, &prepared);
         let outbound = &prepared.outbound;
         let (paired, entrance) =
             region::start(&config, &engine, nodes_port, outbound, &clock).await?;
@@ -515,22 +527,22 @@ impl Builder {
             }
         };
         let under = (Arc::clone(&beneath), lease);
-        let memories = memories::start(&config, &runtime, &clock, under, cluster.as_ref());
+        let memories = volatile_services::start(&config, &runtime, &clock, under, cluster.as_ref());
         let own_hubs = self.functions.keys().cloned().collect();
         let abroad = paired.as_ref().map(|paired| paired.jobs());
-        let own = own::open(prepared, &config, &runtime, abroad, &clock, own_hubs);
+        let own = built_in_services::open(prepared, &config, &runtime, abroad, &clock, own_hubs);
         if let Some(cluster) = &cluster {
-            neighbours::introduce(cluster, &own.task_hubs);
+            cluster_handlers::connect_task_hubs(cluster, &own.task_hubs);
         }
-        own::declare(&config, &own).await?;
+        built_in_services::declare(&config, &own).await?;
         let mut hosts = Vec::new();
         for (hub, functions) in self.functions {
-            hosts.push(Host::start(own.task_hubs.hub(&hub)?, functions));
+            hosts.push(FunctionHost::start(own.task_hubs.hub(&hub)?, functions));
         }
         for definition in self.event_hubs {
             own.hubs.ensure(definition).await?;
         }
-        own::seal_keys(&own, &stop, &tasks);
+        built_in_services::seal_keys(&own, &stop, &tasks);
         let inner = Arc::new_cyclic(|weak: &std::sync::Weak<Inner>| {
             let me = weak.clone();
             let checks = move || me.upgrade().map(|inner| inner.checks()).unwrap_or_default();
@@ -548,17 +560,17 @@ impl Builder {
                 runtime,
                 cluster,
                 paired,
-                forwarded,
-                own,
-                memories,
+                forwarder: forwarded,
+                services: own,
+                volatile: memories,
                 hosts: Mutex::new(hosts),
                 hosted,
                 keys,
                 client_key,
                 backup_key,
-                changing: Mutex::new(()),
+                key_lock: Mutex::new(()),
                 certificate,
-                health: Arc::new(Health::new(checks)),
+                health: Arc::new(NodeHealth::new(checks)),
                 addresses: Mutex::new(Vec::new()),
                 declared: RwLock::new(declared),
                 source: self.source,
@@ -570,21 +582,21 @@ impl Builder {
                 watchdog,
                 restores: self.restored.as_ref().map_or(0, |restored| restored.number),
                 restored: self.restored,
-                wanted: Mutex::new(None),
+                pending_restore: Mutex::new(None),
                 is_leaving: AtomicBool::new(false),
                 left: watch::channel(None).0,
                 ended: CancellationToken::new(),
             }
         });
         if inner.cluster.is_some() {
-            let lender = Arc::new(Lender(Arc::downgrade(&inner)));
-            inner.runtime.router().employ(CLERK, lender);
+            let lender = Arc::new(CollectionsOwnerHandler(Arc::downgrade(&inner)));
+            inner.runtime.router().register(CLERK, lender);
         }
         if let Some(cluster) = &inner.cluster {
-            neighbours::introduce_hubs(cluster, realtime::context(&inner));
+            cluster_handlers::connect_realtime_hubs(cluster, realtime::context(&inner));
         }
         if let Some(entrance) = entrance {
-            abroad::open(entrance, &inner);
+            region_server::open(entrance, &inner);
         }
         match &inner.paired {
             None => declare_jobs(&inner).await?,
@@ -625,7 +637,7 @@ impl Builder {
         self.checked().map(drop)
     }
 
-    fn checked(&self) -> Result<Checked> {
+    fn checked(&self) -> Result<StartInputs> {
         let config = &self.config;
         let keys = KeyFile::new(config.keys_file.clone());
         let declared = config.ring()?;
@@ -634,9 +646,9 @@ impl Builder {
         let tls = config.tls.as_ref().filter(|_| is_reached);
         let certificate = tls.map(|(chain, key)| Certificate::load(chain, key));
         if self.is_serving {
-            exposure::check(config, &ring, self.is_development)?;
+            listen_policy::check(config, &ring, self.is_development)?;
         }
-        Ok(Checked {
+        Ok(StartInputs {
             keys,
             declared,
             ring,
@@ -646,10 +658,10 @@ impl Builder {
 }
 
 /// Inputs that are read before any state is opened.
-struct Checked {
+struct StartInputs {
     keys: KeyFile,
-    declared: Ring,
-    ring: Ring,
+    declared: KeyRing,
+    ring: KeyRing,
     certificate: Option<Arc<Certificate>>,
 }
 
@@ -658,7 +670,7 @@ async fn declare_jobs(inner: &Inner) -> Result<()> {
     let context = web::jobs(inner, false);
     let mut refused = Ok(());
     for declared in &inner.config.job_collections {
-        let declared = scheduler::Declared {
+        let declared = scheduler::CollectionDeclaration {
             subscription: declared.subscription.as_deref().unwrap_or("main"),
             group: declared.resource_group.as_deref().unwrap_or("default"),
             name: &declared.name,
@@ -704,8 +716,8 @@ async fn runtime(
     engine: Arc<dyn steadfast_storage::Engine>,
     clock: &Arc<dyn Clock>,
     services: Services,
-    makers: BTreeMap<Kind, Maker>,
-    joined: Option<&Joined>,
+    makers: BTreeMap<ServiceKind, PerformerFactory>,
+    joined: Option<&JoinedCluster>,
 ) -> Result<(Arc<steadfast_storage::Store>, Arc<Runtime>)> {
     let wanted = Space {
         number: 0,
@@ -715,9 +727,9 @@ async fn runtime(
     };
     let space = Space::open(&*engine, wanted).await?;
     let store = Arc::new(open::store(config, engine, clock, joined));
-    let beyond: Arc<dyn Transport> = match joined {
-        Some(joined) => Arc::clone(&joined.forward) as Arc<dyn Transport>,
-        None => Arc::new(Alone),
+    let beyond: Arc<dyn NodeTransport> = match joined {
+        Some(joined) => Arc::clone(&joined.forward) as Arc<dyn NodeTransport>,
+        None => Arc::new(SingleNode),
     };
     let performers = Arc::new(Performers::default());
     let options = Options {

@@ -10,20 +10,20 @@ use steadfast_core::clock::{Clock, SleeplessClock};
 use steadfast_core::id::Owner;
 use steadfast_core::limits;
 use steadfast_partition::cluster::{
-    Broken, Cluster, Forward, Identity, JoinError, Network, PROTOCOL, Peer, Roster, SCHEMA, Setup,
-    join as join_cluster,
+    Cluster, ClusterNetwork, ClusterPeer, ClusterSetup, Forwarder, JoinError, Members,
+    NetworkError, NodeIdentity, PROTOCOL, SCHEMA, join as join_cluster,
 };
 use steadfast_partition::{Router, Runtime};
 use steadfast_protocols::access::Secret;
-use steadfast_protocols::cluster::{Answer, Credentials, Wire, serve};
-use steadfast_protocols::listen::{Bind, Certificate, Listener};
-use steadfast_storage::{Engine, Lease, Store};
+use steadfast_protocols::cluster::{ClusterClient, Credentials, PeerHandler, serve};
+use steadfast_protocols::listen::{Certificate, Listener, ListenerOptions};
+use steadfast_storage::{Engine, NodeLease, Store};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::error::{Error, Result};
-use super::exposure;
-use crate::config::{Config, Engine as Choice, Error as ConfigError};
+use super::listen_policy;
+use crate::config::{Config, EngineKind as Choice, Error as ConfigError};
 
 /// The number of the space whose partitions the cluster assigns.
 const SPACE: u16 = 0;
@@ -42,8 +42,8 @@ pub(super) fn bind(
     if !is_wanted(config) {
         return Ok(None);
     }
-    exposure::check_nodes(config)?;
-    let listener = Listener::bind(Bind {
+    listen_policy::check_nodes(config)?;
+    let listener = Listener::bind(ListenerOptions {
         address: config.address(config.cluster_port),
         tls: certificate.map(|certificate| certificate.server(&["h2"])),
         connections: limits::NODES * 4,
@@ -52,13 +52,13 @@ pub(super) fn bind(
 }
 
 /// The cluster membership of this node before it has a store.
-pub(super) struct Joined {
-    setup: Setup,
+pub(super) struct JoinedCluster {
+    setup: ClusterSetup,
     pub(super) owner: Owner,
-    pub(super) lease: Lease,
-    pub(super) forward: Arc<Forward>,
+    pub(super) lease: NodeLease,
+    pub(super) forward: Arc<Forwarder>,
     /// The cluster port and its credentials, unless the node is alone.
-    door: Option<(Listener, Credentials)>,
+    listener: Option<(Listener, Credentials)>,
 }
 
 /// Joins the cluster of an engine.
@@ -68,9 +68,9 @@ pub(super) async fn join(
     engine: &Arc<dyn Engine>,
     cluster: &str,
     listener: Option<Listener>,
-) -> Result<Joined> {
+) -> Result<JoinedCluster> {
     let clock = &lease_clock();
-    let roster = Arc::new(Roster::new(Arc::clone(clock), config.cluster_lease, SPACE));
+    let roster = Arc::new(Members::new(Arc::clone(clock), config.cluster_lease, SPACE));
     let door = listener
         .zip(config.cluster_key.as_ref())
         .map(|(listener, key)| {
@@ -86,14 +86,14 @@ pub(super) async fn join(
         Some((_, credentials)) => credentials.identity.clone(),
         None => alone(config, cluster),
     };
-    let mut setup = Setup {
+    let mut setup = ClusterSetup {
         identity,
         lease: config.cluster_lease,
         clock: Arc::clone(clock),
         engine: Arc::clone(engine),
-        roster: Arc::clone(&roster),
-        network: Arc::new(Nowhere),
-        probing: Arc::new(Nowhere),
+        members: Arc::clone(&roster),
+        network: Arc::new(UnconnectedNetwork),
+        probing: Arc::new(UnconnectedNetwork),
     };
     let owner = join_cluster(&setup).await.map_err(|error| match error {
         JoinError::Refused(refused) => Error::Cluster(refused),
@@ -101,17 +101,22 @@ pub(super) async fn join(
     })?;
     let door = door.map(|(listener, mut credentials)| {
         credentials.incarnation = owner.incarnation;
-        let wire = || Arc::new(Wire::new(credentials.clone(), listener.is_encrypted()));
+        let wire = || {
+            Arc::new(ClusterClient::new(
+                credentials.clone(),
+                listener.is_encrypted(),
+            ))
+        };
         (setup.network, setup.probing) = (wire(), wire());
         (listener, credentials)
     });
-    let forward = Forward::new(owner, roster, Arc::clone(&setup.network));
-    Ok(Joined {
+    let forward = Forwarder::new(owner, roster, Arc::clone(&setup.network));
+    Ok(JoinedCluster {
         setup,
         owner,
-        lease: Lease::new(Arc::clone(clock)),
+        lease: NodeLease::new(Arc::clone(clock)),
         forward: Arc::new(forward),
-        door,
+        listener: door,
     })
 }
 
@@ -136,8 +141,8 @@ fn advertised(said: Option<&str>, listens: SocketAddr) -> std::result::Result<St
     }
 }
 
-fn alone(config: &Config, cluster: &str) -> Identity {
-    Identity {
+fn alone(config: &Config, cluster: &str) -> NodeIdentity {
+    NodeIdentity {
         name: config.name.clone(),
         address: String::new(),
         cluster: cluster.to_owned(),
@@ -147,7 +152,7 @@ fn alone(config: &Config, cluster: &str) -> Identity {
     }
 }
 
-impl Joined {
+impl JoinedCluster {
     /// Serves other nodes and acquires a share of the partitions. Waits until every partition
     /// has an owner.
     pub(super) async fn start(
@@ -163,36 +168,41 @@ impl Joined {
         let limit = limits::FORWARD_TIME + self.setup.lease * 2;
         let cluster = Cluster::start(self.setup, runtime, Arc::clone(store), self.lease).await?;
         let cluster = Arc::new(cluster);
-        if let Some((listener, credentials)) = self.door {
-            let host = Arc::new(Host(Arc::clone(&cluster)));
+        if let Some((listener, credentials)) = self.listener {
+            let host = Arc::new(ClusterRequestHandler(Arc::clone(&cluster)));
             let certificate = certificate.filter(|_| listener.is_encrypted());
             let serving = serve(credentials, certificate, host, stop.clone());
             tasks.spawn(listener.run(stop.clone(), tasks.clone(), serving));
         }
         if !cluster.settled(limit).await {
-            tracing::warn!(event = "cluster.unsettled", idle = ?cluster.standing().idle);
+            tracing::warn!(event = "cluster.unsettled", idle = ?cluster.status().idle);
         }
         Ok(cluster)
     }
 }
 
 /// Handles requests of other nodes.
-struct Host(Arc<Cluster>);
+struct ClusterRequestHandler(Arc<Cluster>);
 
 #[async_trait]
-impl Answer for Host {
+impl PeerHandler for ClusterRequestHandler {
     async fn answer(&self, _: &str, request: Bytes) -> Bytes {
         self.0.answer(request).await
     }
 }
 
 /// The network of a node without a cluster key.
-struct Nowhere;
+struct UnconnectedNetwork;
 
 #[async_trait]
-impl Network for Nowhere {
-    async fn send(&self, _: &Peer, _: Bytes, _: Duration) -> std::result::Result<Bytes, Broken> {
-        Err(Broken::Unsent("there is no cluster key".to_owned()))
+impl ClusterNetwork for UnconnectedNetwork {
+    async fn send(
+        &self,
+        _: &ClusterPeer,
+        _: Bytes,
+        _: Duration,
+    ) -> std::result::Result<Bytes, NetworkError> {
+        Err(NetworkError::Unsent("there is no cluster key".to_owned()))
     }
 }
 

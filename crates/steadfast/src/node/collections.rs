@@ -3,20 +3,21 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use steadfast_collections::{Scheme, Service, SlotKey};
+use steadfast_collections::{Scheme, ServiceDefinition, SlotKey};
 use steadfast_protocols::http::Problem;
 use steadfast_protocols::rest::{
-    Collections, Described, Found, Page, Place, Range, SlotScheme, Step,
+    CollectionsBackend, EntryPage, EntryRange, ServiceDescription, ServiceSlot, SlotScheme,
+    StepResult, TransactionStep,
 };
 
 use super::inner::Inner;
-use super::lending::{Done, Errand, service, shown};
+use super::owner_rpc::{CollectionsRequest, CollectionsResponse, service, to_slot_scheme};
 
 /// Routes REST requests for collections to their owner.
-pub(super) struct Shelves(pub(super) Arc<Inner>);
+pub(super) struct RestCollections(pub(super) Arc<Inner>);
 
 #[async_trait]
-impl Collections for Shelves {
+impl CollectionsBackend for RestCollections {
     async fn create_service(
         &self,
         name: &str,
@@ -24,16 +25,16 @@ impl Collections for Shelves {
         is_volatile: bool,
     ) -> Result<(), Problem> {
         let name = name.to_owned();
-        let home = self.0.home_of(&name);
-        let errand = Errand::Create { name, scheme }.of(is_volatile);
-        self.0.run(home, errand).await.map(drop)
+        let home = self.0.definition_partition(&name);
+        let errand = CollectionsRequest::Create { name, scheme }.of(is_volatile);
+        self.0.run_at_owner(home, errand).await.map(drop)
     }
 
-    async fn describe(&self, place: Place) -> Result<Described, Problem> {
+    async fn describe(&self, place: ServiceSlot) -> Result<ServiceDescription, Problem> {
         let found = self.find(&place.service).await?;
         let service = found.ok_or_else(|| missing(&place))?;
-        let mut described = Described {
-            scheme: shown(&service.scheme),
+        let mut described = ServiceDescription {
+            scheme: to_slot_scheme(&service.scheme),
             volatile: service.is_volatile,
             incarnation: None,
             copies: None,
@@ -41,17 +42,17 @@ impl Collections for Shelves {
         let is_one = place.slot.is_some() || service.scheme == Scheme::Singleton;
         if service.is_volatile && is_one {
             let slot = slot_of(&service, place.slot.as_deref())?;
-            let errand = Errand::Life {
+            let errand = CollectionsRequest::Life {
                 name: service.name.clone(),
                 scheme: described.scheme.clone(),
                 slot,
             };
-            let Done::Life {
+            let CollectionsResponse::Life {
                 incarnation,
                 copies,
             } = self.run(&service, slot, errand).await?
             else {
-                return Err(surprised());
+                return Err(unexpected_response());
             };
             described.incarnation = Some(incarnation);
             described.copies = Some(copies);
@@ -59,8 +60,14 @@ impl Collections for Shelves {
         Ok(described)
     }
 
-    async fn transact(&self, place: Place, steps: Vec<Step>) -> Result<Vec<Found>, Problem> {
-        let writes = steps.iter().any(|step| !matches!(step, Step::Get { .. }));
+    async fn transact(
+        &self,
+        place: ServiceSlot,
+        steps: Vec<TransactionStep>,
+    ) -> Result<Vec<StepResult>, Problem> {
+        let writes = steps
+            .iter()
+            .any(|step| !matches!(step, TransactionStep::Get { .. }));
         let service = match self.find(&place.service).await? {
             Some(service) => service,
             // The first write creates a service with one slot, if no slot is named.
@@ -73,61 +80,73 @@ impl Collections for Shelves {
             None => return Err(missing(&place)),
         };
         let slot = slot_of(&service, place.slot.as_deref())?;
-        let errand = Errand::Transact {
-            scheme: shown(&service.scheme),
+        let errand = CollectionsRequest::Transact {
+            scheme: to_slot_scheme(&service.scheme),
             name: service.name.clone(),
             slot,
             steps,
         };
         match self.run(&service, slot, errand).await? {
-            Done::Steps(found) => Ok(found),
-            _ => Err(surprised()),
+            CollectionsResponse::Steps(found) => Ok(found),
+            _ => Err(unexpected_response()),
         }
     }
 
-    async fn scan(&self, place: Place, collection: &str, range: Range) -> Result<Page, Problem> {
+    async fn scan(
+        &self,
+        place: ServiceSlot,
+        collection: &str,
+        range: EntryRange,
+    ) -> Result<EntryPage, Problem> {
         let found = self.find(&place.service).await?;
         let service = found.ok_or_else(|| missing(&place))?;
         let slot = slot_of(&service, place.slot.as_deref())?;
-        let errand = Errand::Scan {
-            scheme: shown(&service.scheme),
+        let errand = CollectionsRequest::Scan {
+            scheme: to_slot_scheme(&service.scheme),
             name: service.name.clone(),
             slot,
             collection: collection.to_owned(),
             range,
         };
         match self.run(&service, slot, errand).await? {
-            Done::Page(page) => Ok(page),
-            _ => Err(surprised()),
+            CollectionsResponse::Page(page) => Ok(page),
+            _ => Err(unexpected_response()),
         }
     }
 }
 
-impl Shelves {
+impl RestCollections {
     /// The service of this name, if there is one.
-    async fn find(&self, name: &str) -> Result<Option<Service>, Problem> {
+    async fn find(&self, name: &str) -> Result<Option<ServiceDefinition>, Problem> {
         let name = name.to_owned();
-        let home = self.0.home_of(&name);
+        let home = self.0.definition_partition(&name);
         match self
             .0
-            .run(home, Errand::Describe { name: name.clone() })
+            .run_at_owner(home, CollectionsRequest::Describe { name: name.clone() })
             .await?
         {
-            Done::Service(found) => Ok(found.map(|scheme| service(name, scheme, false))),
-            Done::Volatile(scheme) => Ok(Some(service(name, scheme, true))),
-            _ => Err(surprised()),
+            CollectionsResponse::Service(found) => {
+                Ok(found.map(|scheme| service(name, scheme, false)))
+            }
+            CollectionsResponse::Volatile(scheme) => Ok(Some(service(name, scheme, true))),
+            _ => Err(unexpected_response()),
         }
     }
 
-    async fn run(&self, service: &Service, slot: u32, errand: Errand) -> Result<Done, Problem> {
+    async fn run(
+        &self,
+        service: &ServiceDefinition,
+        slot: u32,
+        errand: CollectionsRequest,
+    ) -> Result<CollectionsResponse, Problem> {
         let partition = service.partition(slot, self.0.partitions());
         let errand = errand.of(service.is_volatile);
-        self.0.run(partition, errand).await
+        self.0.run_at_owner(partition, errand).await
     }
 }
 
 /// Resolves a slot name according to the scheme of its service.
-fn slot_of(service: &Service, text: Option<&str>) -> Result<u32, Problem> {
+fn slot_of(service: &ServiceDefinition, text: Option<&str>) -> Result<u32, Problem> {
     let number = text.and_then(|text| text.parse().ok());
     let key = match (&service.scheme, text, number) {
         (Scheme::Int64Range { .. }, _, Some(number)) => SlotKey::Number(number),
@@ -138,10 +157,10 @@ fn slot_of(service: &Service, text: Option<&str>) -> Result<u32, Problem> {
     slot.map_err(|error| Problem::new(error.code(), error.to_string()))
 }
 
-fn missing(place: &Place) -> Problem {
+fn missing(place: &ServiceSlot) -> Problem {
     Problem::not_found(format!("there is no service '{}'", place.service))
 }
 
-fn surprised() -> Problem {
+fn unexpected_response() -> Problem {
     Problem::internal("the owner sent a response that does not match the request")
 }

@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use steadfast_core::task::named;
+use steadfast_core::task::name_task;
 use steadfast_protocols::durabletask::{self, Context};
-use steadfast_protocols::http::{Frame, serve};
-use steadfast_protocols::listen::{Bind, Certificate, Listener};
+use steadfast_protocols::http::{Middleware, serve};
+use steadfast_protocols::listen::{Certificate, Listener, ListenerOptions};
 
-use super::address::Address;
 use super::error::Result;
 use super::inner::Inner;
+use super::listen_address::ListenAddress;
 use crate::config::Config;
 
 /// Opens the port, encrypted if there is a certificate.
 pub(super) fn bind(config: &Config, certificate: Option<&Arc<Certificate>>) -> Result<Listener> {
-    Ok(Listener::bind(Bind {
+    Ok(Listener::bind(ListenerOptions {
         address: config.address(config.durable_port),
         tls: certificate.map(|certificate| certificate.server(&["h2"])),
         connections: config.connections,
@@ -33,35 +33,38 @@ pub(super) fn rest_context(inner: &Inner) -> Arc<Context> {
     shared(inner, Some(Arc::clone(&inner.access)))
 }
 
-fn shared(inner: &Inner, access: Option<Arc<steadfast_protocols::access::Access>>) -> Arc<Context> {
+fn shared(
+    inner: &Inner,
+    access: Option<Arc<steadfast_protocols::access::AccessControl>>,
+) -> Arc<Context> {
     Arc::new(Context {
-        hubs: inner.own.task_hubs.clone(),
+        hubs: inner.services.task_hubs.clone(),
         access,
         clock: Arc::clone(&inner.clock),
         leaving: inner.leaving.clone(),
-        counts: Arc::clone(&inner.own.work),
+        counts: Arc::clone(&inner.services.work),
     })
 }
 
 /// Serves the port until the node stops, so that workers can return results during a drain.
-pub(super) fn start(inner: &Arc<Inner>, listener: Listener, frame: &Frame) {
+pub(super) fn start(inner: &Arc<Inner>, listener: Listener, frame: &Middleware) {
     let routes = durabletask::routes(context(inner)).fallback(durabletask::no_service);
-    let routes = frame.around(routes);
+    let routes = frame.wrap(routes);
     let scheme = if listener.is_encrypted() {
         "https"
     } else {
         "http"
     };
-    inner.own.addresses.write().push(listener.address());
-    inner.addresses.lock().push(Address {
+    inner.services.addresses.write().push(listener.address());
+    inner.addresses.lock().push(ListenAddress {
         name: "durable",
         url: format!("{scheme}://{}", listener.address()),
     });
     let connections = inner.stop.clone();
-    let running = listener.governed(&inner.governor).run(
+    let running = listener.with_governor(&inner.governor).run(
         inner.stop.clone(),
         inner.tasks.clone(),
-        move |stream, peer| named(serve(stream, peer, routes.clone(), connections.clone())),
+        move |stream, peer| name_task(serve(stream, peer, routes.clone(), connections.clone())),
     );
     inner.tasks.spawn(running);
 }

@@ -9,7 +9,7 @@ use steadfast_core::error::Code;
 use steadfast_durable::Error as DurableError;
 use steadfast_events::Error as EventsError;
 use steadfast_partition::Error as PartitionError;
-use steadfast_partition::cluster::Refused;
+use steadfast_partition::cluster::JoinRejection;
 use steadfast_protocols::http::Problem;
 use steadfast_protocols::listen::Error as ListenError;
 use steadfast_realtime::Error as RealtimeError;
@@ -31,7 +31,7 @@ pub enum Error {
     /// The state cannot be opened.
     Storage(StorageError),
     /// The node may not join its cluster.
-    Cluster(Refused),
+    Cluster(JoinRejection),
     /// A partition cannot be served.
     Partition(PartitionError),
     /// A request for collections failed, on this node or at the owner.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use steadfast_core::clock::Clock;
-use steadfast_protocols::access::Access;
+use steadfast_protocols::access::AccessControl;
 use steadfast_protocols::outbound;
 use steadfast_protocols::realtime::Upstreams;
 use steadfast_realtime::{Hub, HubOptions, Realtime, Result as HubsResult};
@@ -12,29 +12,29 @@ use super::error::Result;
 use crate::config::{Config, DeclaredUpstream, Error as ConfigError};
 
 /// Hosts one hub, when the node starts.
-type Hosting = Box<dyn FnOnce(&Realtime) -> HubsResult<()> + Send>;
+type HubStarter = Box<dyn FnOnce(&Realtime) -> HubsResult<()> + Send>;
 
 /// The hubs of a node, before it starts.
 #[derive(Default)]
-pub(super) struct Hubs {
-    hostings: Vec<Hosting>,
+pub(super) struct HubRegistrations {
+    hostings: Vec<HubStarter>,
     /// Paths and their hubs.
     paths: Vec<(String, String)>,
 }
 
 /// The hubs of a node.
-pub(super) struct Hosted {
+pub(super) struct RealtimeHubs {
     pub(super) realtime: Realtime,
     paths: Vec<(String, String)>,
 }
 
-impl Hosted {
+impl RealtimeHubs {
     /// Sets how clients of hubs without an app server are handled.
     pub(super) fn set_mode(
         &self,
         config: &Config,
         outbound: &outbound::Options,
-        access: &Arc<Access>,
+        access: &Arc<AccessControl>,
     ) -> Result<()> {
         let rules = config.upstreams.iter().map(DeclaredUpstream::rule);
         let upstreams = Upstreams::new(rules.collect(), outbound.clone(), Arc::clone(access));
@@ -50,7 +50,7 @@ impl Hosted {
     }
 }
 
-impl Hubs {
+impl HubRegistrations {
     /// Adds a hub; its name is the last part of its path.
     pub(super) fn add<H: Hub>(&mut self, path: &str, hub: H, options: HubOptions) {
         let path = format!("/{}", path.trim_matches('/'));
@@ -63,12 +63,12 @@ impl Hubs {
     }
 
     /// Hosts them all.
-    pub(super) fn open(self, server: &str, clock: &Arc<dyn Clock>) -> Result<Hosted> {
+    pub(super) fn open(self, server: &str, clock: &Arc<dyn Clock>) -> Result<RealtimeHubs> {
         let realtime = Realtime::with_clock(server, Arc::clone(clock));
         for hosting in self.hostings {
             hosting(&realtime)?;
         }
-        Ok(Hosted {
+        Ok(RealtimeHubs {
             realtime,
             paths: self.paths,
         })

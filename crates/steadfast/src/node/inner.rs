@@ -6,27 +6,27 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use steadfast_core::clock::Clock;
-use steadfast_durable::native::Host;
-use steadfast_partition::cluster::{Cluster, Forward};
-use steadfast_partition::{Hook, Runtime};
-use steadfast_protocols::access::{Access, Key, Ring, development_ring};
-use steadfast_protocols::http::{Check, Health};
+use steadfast_durable::native::FunctionHost;
+use steadfast_partition::cluster::{Cluster, Forwarder};
+use steadfast_partition::{DrainHook, Runtime};
+use steadfast_protocols::access::{AccessControl, Key, KeyRing, development_ring};
+use steadfast_protocols::http::{HealthCheck, NodeHealth};
 use steadfast_protocols::listen::{Certificate, Governor};
-use steadfast_protocols::rest::{DrainSheet, RestoreOrder, RestoreOutcome};
+use steadfast_protocols::rest::{DrainReport, NodeRestoreRequest, RestoreOutcome};
 use steadfast_storage::backup::BackupKey;
-use steadfast_storage::shards::Shards;
+use steadfast_storage::shards::ShardedEngine;
 use steadfast_storage::{Engine, Store};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::address::Address;
+use super::built_in_services::BuiltInServices;
 use super::error::Result;
-use super::hubs::Hosted;
+use super::hubs::RealtimeHubs;
 use super::keys::KeyFile;
-use super::memories::Memories;
-use super::own::Own;
-use super::region::Paired;
+use super::listen_address::ListenAddress;
+use super::region::PairMember;
+use super::volatile_services::VolatileServices;
 use super::watchdog::Watchdog;
 use crate::config::Config;
 
@@ -42,41 +42,41 @@ pub(super) struct Inner {
     pub(super) engine: Arc<dyn Engine>,
     pub(super) store: Arc<Store>,
     /// The databases, if the engine is PostgreSQL.
-    pub(super) shards: Option<Arc<Shards>>,
+    pub(super) shards: Option<Arc<ShardedEngine>>,
     pub(super) runtime: Arc<Runtime>,
     /// The cluster membership of this node.
     pub(super) cluster: Option<Arc<Cluster>>,
     /// This server's membership in a region pair.
-    pub(super) paired: Option<Arc<Paired>>,
+    pub(super) paired: Option<Arc<PairMember>>,
     /// Forwards requests to partitions of other nodes.
-    pub(super) forwarded: Option<Arc<Forward>>,
-    pub(super) own: Own,
+    pub(super) forwarder: Option<Arc<Forwarder>>,
+    pub(super) services: BuiltInServices,
     /// Volatile services.
-    pub(super) memories: Memories,
+    pub(super) volatile: VolatileServices,
     /// Hosts of user functions; they run as long as the node.
-    pub(super) hosts: Mutex<Vec<Host>>,
-    pub(super) hosted: Hosted,
-    pub(super) access: Arc<Access>,
+    pub(super) hosts: Mutex<Vec<FunctionHost>>,
+    pub(super) hosted: RealtimeHubs,
+    pub(super) access: Arc<AccessControl>,
     pub(super) keys: KeyFile,
     /// Signs the tokens for clients of hubs that this server makes.
     pub(super) client_key: Key,
     /// Seals backups; a node without durable state has none.
     pub(super) backup_key: Option<BackupKey>,
     /// Held while the key file is changed or read, until the new keys are in use.
-    pub(super) changing: Mutex<()>,
+    pub(super) key_lock: Mutex<()>,
     pub(super) certificate: Option<Arc<Certificate>>,
     /// Counts the connections of clients on all ports.
     pub(super) governor: Arc<Governor>,
-    pub(super) health: Arc<Health>,
-    pub(super) addresses: Mutex<Vec<Address>>,
+    pub(super) health: Arc<NodeHealth>,
+    pub(super) addresses: Mutex<Vec<ListenAddress>>,
     /// The keys of the configuration at its last reload.
-    pub(super) declared: RwLock<Ring>,
+    pub(super) declared: RwLock<KeyRing>,
     /// Reads the configuration again.
-    pub(super) source: Option<Source>,
+    pub(super) source: Option<ConfigReader>,
     /// Hooks that run after a reload.
-    pub(super) reloads: Mutex<Vec<Reload>>,
+    pub(super) reloads: Mutex<Vec<ReloadHook>>,
     /// Hooks that run before the partitions are handed over.
-    pub(super) hooks: Mutex<Vec<Hook>>,
+    pub(super) hooks: Mutex<Vec<DrainHook>>,
     /// Cancelled when the drain starts; AMQP connections then close.
     pub(super) leaving: CancellationToken,
     /// Cancelled when the node stops; all connections then end.
@@ -88,19 +88,19 @@ pub(super) struct Inner {
     pub(super) restores: u64,
     pub(super) restored: Option<RestoreOutcome>,
     /// A restore to run after the drain.
-    pub(super) wanted: Mutex<Option<RestoreOrder>>,
+    pub(super) pending_restore: Mutex<Option<NodeRestoreRequest>>,
     pub(super) is_leaving: AtomicBool,
     /// The report of the drain, once it is complete.
-    pub(super) left: watch::Sender<Option<DrainSheet>>,
+    pub(super) left: watch::Sender<Option<DrainReport>>,
     /// Cancelled when the node was drained over REST: its process may end.
     pub(super) ended: CancellationToken,
 }
 
 /// Reads the configuration again.
-pub(super) type Source = Box<dyn Fn() -> std::result::Result<Config, String> + Send + Sync>;
+pub(super) type ConfigReader = Box<dyn Fn() -> std::result::Result<Config, String> + Send + Sync>;
 
 /// A named hook that applies a reloaded configuration.
-pub(super) type Reload = (
+pub(super) type ReloadHook = (
     &'static str,
     Box<dyn Fn(&Config) -> std::result::Result<(), String> + Send + Sync>,
 );
@@ -115,22 +115,22 @@ impl Inner {
     }
 
     /// The health checks of the node.
-    pub(super) fn checks(&self) -> Vec<Check> {
+    pub(super) fn checks(&self) -> Vec<HealthCheck> {
         let serving = self.runtime.serving().len();
         let all = usize::from(self.partitions());
         let served = match &self.cluster {
-            Some(cluster) => all - cluster.standing().idle.len(),
+            Some(cluster) => all - cluster.status().idle.len(),
             None => serving,
         };
         let missing = (served < all).then(|| format!("{served} of {all} partitions are served"));
         let failures = self.store.owned();
         let failure = failures.iter().find_map(steadfast_storage::Ledger::failure);
         vec![
-            Check {
+            HealthCheck {
                 name: "partitions",
                 ailment: missing,
             },
-            Check {
+            HealthCheck {
                 name: "storage",
                 ailment: failure.map(|error| error.to_string()),
             },
@@ -140,10 +140,11 @@ impl Inner {
 
 /// The keys in effect: those of the configuration, those of the key file and, in
 /// development, the well-known ones.
-pub(super) fn ring(declared: &Ring, keys: &KeyFile, is_development: bool) -> Result<Ring> {
-    let mut ring = match is_development {
-        true => development_ring(),
-        false => Ring::new(),
+pub(super) fn ring(declared: &KeyRing, keys: &KeyFile, is_development: bool) -> Result<KeyRing> {
+    let mut ring = if is_development {
+        development_ring()
+    } else {
+        KeyRing::new()
     };
     for key in declared.keys() {
         ring.add((**key).clone());

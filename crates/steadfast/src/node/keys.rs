@@ -22,7 +22,7 @@ pub(super) struct KeyFile {
 
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Stored {
+struct KeyFileContent {
     #[serde(default, rename = "key")]
     keys: Vec<StoredKey>,
 }
@@ -38,7 +38,7 @@ struct StoredKey {
 }
 
 /// The outcome of a change.
-pub(super) enum Changed {
+pub(super) enum KeyChangeOutcome {
     /// The key's new secret.
     Done(Secret),
     /// A key of that name exists.
@@ -61,13 +61,13 @@ impl KeyFile {
     }
 
     /// Adds a key with a new secret.
-    pub(super) fn create(&self, name: &str, grants: &[Grant]) -> Result<Changed> {
+    pub(super) fn create(&self, name: &str, grants: &[Grant]) -> Result<KeyChangeOutcome> {
         let mut stored = self.read()?;
         if stored.keys.iter().any(|key| key.name == name) {
-            return Ok(Changed::Exists);
+            return Ok(KeyChangeOutcome::Exists);
         }
         if stored.keys.len() >= limits::KEYS {
-            return Ok(Changed::Full);
+            return Ok(KeyChangeOutcome::Full);
         }
         let secret = self.secret()?;
         stored.keys.push(StoredKey {
@@ -77,20 +77,20 @@ impl KeyFile {
             secondary: None,
         });
         self.write(&stored)?;
-        Ok(Changed::Done(secret))
+        Ok(KeyChangeOutcome::Done(secret))
     }
 
     /// Gives a key a new secret; the former one becomes its second.
-    pub(super) fn rotate(&self, name: &str) -> Result<Changed> {
+    pub(super) fn rotate(&self, name: &str) -> Result<KeyChangeOutcome> {
         let mut stored = self.read()?;
         let Some(key) = stored.keys.iter_mut().find(|key| key.name == name) else {
-            return Ok(Changed::Missing);
+            return Ok(KeyChangeOutcome::Missing);
         };
         let secret = self.secret()?;
         let former = std::mem::replace(&mut key.primary, secret.reveal().to_owned());
         key.secondary = Some(former);
         self.write(&stored)?;
-        Ok(Changed::Done(secret))
+        Ok(KeyChangeOutcome::Done(secret))
     }
 
     /// Removes a key; false if there is none of that name.
@@ -116,16 +116,18 @@ impl KeyFile {
         })
     }
 
-    fn read(&self) -> Result<Stored> {
+    fn read(&self) -> Result<KeyFileContent> {
         let text = match fs::read_to_string(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Stored::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(KeyFileContent::default());
+            }
             text => text.map_err(|error| self.error(error))?,
         };
         // The reader's message names the field, and the text around it stays out.
         toml::from_str(&text).map_err(|error| self.error(error.message()))
     }
 
-    fn write(&self, stored: &Stored) -> Result<()> {
+    fn write(&self, stored: &KeyFileContent) -> Result<()> {
         let text = toml::to_string(stored).map_err(|error| self.error(error))?;
         self.replace(&text).map_err(|error| self.error(error))
     }
@@ -167,12 +169,12 @@ mod tests {
 
     use super::*;
 
-    fn secret(changed: Changed) -> String {
+    fn secret(changed: KeyChangeOutcome) -> String {
         match changed {
-            Changed::Done(secret) => secret.reveal().to_owned(),
-            Changed::Exists => panic!("it exists"),
-            Changed::Missing => panic!("it is missing"),
-            Changed::Full => panic!("there are too many"),
+            KeyChangeOutcome::Done(secret) => secret.reveal().to_owned(),
+            KeyChangeOutcome::Exists => panic!("it exists"),
+            KeyChangeOutcome::Missing => panic!("it is missing"),
+            KeyChangeOutcome::Full => panic!("there are too many"),
         }
     }
 
@@ -185,7 +187,7 @@ mod tests {
         let first = secret(file.create("a", &grants).unwrap());
         assert!(matches!(
             file.create("a", &grants).unwrap(),
-            Changed::Exists
+            KeyChangeOutcome::Exists
         ));
         let mode = fs::metadata(&file.path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
@@ -194,7 +196,10 @@ mod tests {
         let keys = file.load().unwrap();
         let secrets: Vec<_> = keys[0].secrets().map(str::to_owned).collect();
         assert_eq!(secrets, [second, first]);
-        assert!(matches!(file.rotate("b").unwrap(), Changed::Missing));
+        assert!(matches!(
+            file.rotate("b").unwrap(),
+            KeyChangeOutcome::Missing
+        ));
         assert!(file.delete("a").unwrap() && !file.delete("a").unwrap());
     }
 

@@ -4,33 +4,33 @@ use std::sync::Arc;
 
 use steadfast_core::clock::Clock;
 use steadfast_core::id::Owner;
-use steadfast_storage::local::{self, Local};
-use steadfast_storage::memory::Memory;
+use steadfast_storage::local::{self, LocalEngine};
+use steadfast_storage::memory::MemoryEngine;
 use steadfast_storage::postgres;
-use steadfast_storage::shards::Shards;
+use steadfast_storage::shards::ShardedEngine;
 use steadfast_storage::{Engine, Options, Store};
 use uuid::Uuid;
 
-use super::cluster::Joined;
+use super::cluster::JoinedCluster;
 use super::error::Result;
-use crate::config::{Config, Engine as Choice};
+use crate::config::{Config, EngineKind as Choice};
 
 /// An engine.
-pub(super) struct Opened {
+pub(super) struct OpenedEngine {
     pub(super) engine: Arc<dyn Engine>,
     /// The same engine, if it is PostgreSQL.
-    pub(super) shards: Option<Arc<Shards>>,
+    pub(super) shards: Option<Arc<ShardedEngine>>,
 }
 
 /// Opens the engine. Recovery of a log takes time, so it runs on a blocking thread.
-pub(super) async fn engine(config: &Config, clock: &Arc<dyn Clock>) -> Result<Opened> {
+pub(super) async fn engine(config: &Config, clock: &Arc<dyn Clock>) -> Result<OpenedEngine> {
     let engine: Arc<dyn Engine> = match config.engine {
-        Choice::Memory => Arc::new(Memory::with_clock(Arc::clone(clock))),
+        Choice::Memory => Arc::new(MemoryEngine::with_clock(Arc::clone(clock))),
         Choice::Postgres => {
             let url = config.postgres_url.clone().unwrap_or_default();
-            let shards = Shards::open(&postgres::Options::new(url)).await?;
+            let shards = ShardedEngine::open(&postgres::Options::new(url)).await?;
             let shards = Arc::new(shards);
-            return Ok(Opened {
+            return Ok(OpenedEngine {
                 engine: Arc::clone(&shards) as _,
                 shards: Some(shards),
             });
@@ -41,12 +41,12 @@ pub(super) async fn engine(config: &Config, clock: &Arc<dyn Clock>) -> Result<Op
                 ..local::Options::default()
             };
             let data = config.data.clone();
-            let opening = tokio::task::spawn_blocking(move || Local::open(&data, &options));
+            let opening = tokio::task::spawn_blocking(move || LocalEngine::open(&data, &options));
             Arc::new(opening.await.expect("opening does not panic")?)
         }
     };
     let shards = None;
-    Ok(Opened { engine, shards })
+    Ok(OpenedEngine { engine, shards })
 }
 
 /// Starts a store on the engine, with a new incarnation of this node.
@@ -54,7 +54,7 @@ pub(super) fn store(
     config: &Config,
     engine: Arc<dyn Engine>,
     clock: &Arc<dyn Clock>,
-    joined: Option<&Joined>,
+    joined: Option<&JoinedCluster>,
 ) -> Store {
     let alone = || Owner {
         node: 1,

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use steadfast_core::id::Partition;
-use steadfast_partition::{Effect, Idle, Kind, Performer, Runtime};
+use steadfast_partition::{Effect, NoopPerformer, Performer, Runtime, ServiceKind};
 
 /// Creates a performer, once the runtime that it calls exists.
-pub(super) type Maker = Box<dyn FnOnce(&Runtime) -> Arc<dyn Performer> + Send>;
+pub(super) type PerformerFactory = Box<dyn FnOnce(&Runtime) -> Arc<dyn Performer> + Send>;
 
 /// Performers by the kind of the instance that requests the effect.
 ///
@@ -17,12 +17,12 @@ pub(super) type Maker = Box<dyn FnOnce(&Runtime) -> Arc<dyn Performer> + Send>;
 /// the runtime and before its first partition.
 #[derive(Default)]
 pub(super) struct Performers {
-    by_kind: OnceLock<BTreeMap<Kind, Arc<dyn Performer>>>,
+    by_kind: OnceLock<BTreeMap<ServiceKind, Arc<dyn Performer>>>,
 }
 
 impl Performers {
     /// Creates all performers; a second call has no effect.
-    pub(super) fn make(&self, makers: BTreeMap<Kind, Maker>, runtime: &Runtime) {
+    pub(super) fn make(&self, makers: BTreeMap<ServiceKind, PerformerFactory>, runtime: &Runtime) {
         let made = makers.into_iter();
         let made = made.map(|(kind, make)| (kind, make(runtime)));
         let _ = self.by_kind.set(made.collect());
@@ -37,17 +37,17 @@ impl Performer for Performers {
             .and_then(|all| all.get(&effect.from.kind));
         match performer {
             Some(performer) => performer.perform(effect),
-            None => Idle.perform(effect),
+            None => NoopPerformer.perform(effect),
         }
     }
 
-    fn parted(&self, partition: Partition) {
+    fn partition_closed(&self, partition: Partition) {
         for performer in self.by_kind.get().into_iter().flat_map(|all| all.values()) {
-            performer.parted(partition);
+            performer.partition_closed(partition);
         }
     }
 
-    fn helper(&self, kind: Kind) -> Option<&(dyn Any + Send + Sync)> {
+    fn helper(&self, kind: ServiceKind) -> Option<&(dyn Any + Send + Sync)> {
         self.by_kind.get()?.get(&kind)?.helper(kind)
     }
 }

@@ -5,25 +5,25 @@ use std::sync::Arc;
 
 use steadfast_core::clock::Clock;
 use steadfast_events::{EventHubs, Guarantee, Handler, Processor, ProcessorOptions};
-use steadfast_partition::Replicas;
+use steadfast_partition::CollectionReplicas;
 
 use super::error::Result;
 use super::inner::Inner;
 
 /// What a processor is started with.
-pub(super) struct Ground {
+pub(super) struct ProcessorEnvironment {
     hubs: EventHubs,
-    replicas: Arc<Replicas>,
+    replicas: Arc<CollectionReplicas>,
     clock: Arc<dyn Clock>,
 }
 
-type Starting = Pin<Box<dyn Future<Output = steadfast_events::Result<Processor>> + Send>>;
+type ProcessorFuture = Pin<Box<dyn Future<Output = steadfast_events::Result<Processor>> + Send>>;
 
 /// Starts a processor, once the node serves.
-pub(super) type Start = Box<dyn FnOnce(Ground) -> Starting + Send>;
+pub(super) type ProcessorStarter = Box<dyn FnOnce(ProcessorEnvironment) -> ProcessorFuture + Send>;
 
 /// A processor with exactly-once effects: checkpoint and state are one commit.
-pub(super) fn usual<H: Handler>(hub: String, group: String, handler: H) -> Start {
+pub(super) fn exactly_once<H: Handler>(hub: String, group: String, handler: H) -> ProcessorStarter {
     Box::new(move |ground| {
         let options = ProcessorOptions {
             guarantee: Guarantee::ExactlyOnce(Arc::clone(&ground.replicas)),
@@ -35,12 +35,12 @@ pub(super) fn usual<H: Handler>(hub: String, group: String, handler: H) -> Start
 }
 
 /// A processor with options of its user.
-pub(super) fn special<H: Handler>(
+pub(super) fn with_options<H: Handler>(
     hub: String,
     group: String,
     options: ProcessorOptions,
     handler: H,
-) -> Start {
+) -> ProcessorStarter {
     Box::new(move |ground| start(ground.hubs, hub, group, options, handler))
 }
 
@@ -50,18 +50,18 @@ fn start<H: Handler>(
     group: String,
     options: ProcessorOptions,
     handler: H,
-) -> Starting {
+) -> ProcessorFuture {
     let handler = Arc::new(handler);
     Box::pin(async move { hubs.process(&hub, &group, options, handler).await })
 }
 
 /// Starts all processors. They stop in order when the node drains, before its partitions
 /// are handed over; if the node is dropped, they stop with it.
-pub(super) async fn run(inner: &Inner, starts: Vec<Start>) -> Result<()> {
+pub(super) async fn run(inner: &Inner, starts: Vec<ProcessorStarter>) -> Result<()> {
     for start in starts {
-        let ground = Ground {
-            hubs: inner.own.hubs.clone(),
-            replicas: Arc::clone(&inner.own.replicas),
+        let ground = ProcessorEnvironment {
+            hubs: inner.services.hubs.clone(),
+            replicas: Arc::clone(&inner.services.replicas),
             clock: Arc::clone(&inner.clock),
         };
         let processor = start(ground).await?;

@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use steadfast_core::task::named;
-use steadfast_protocols::http::{Bodies, Frame, serve};
-use steadfast_protocols::listen::{Bind, Certificate, Listener};
+use steadfast_core::task::name_task;
+use steadfast_protocols::http::{BodyBudget, Middleware, serve};
+use steadfast_protocols::listen::{Certificate, Listener, ListenerOptions};
 use steadfast_protocols::realtime::{self, Context, Routes};
 
-use super::address::Address;
 use super::error::Result;
 use super::inner::Inner;
+use super::listen_address::ListenAddress;
 use crate::config::Config;
 
 /// Opens the port, with TLS if there is a certificate.
 pub(super) fn bind(config: &Config, certificate: Option<&Arc<Certificate>>) -> Result<Listener> {
-    Ok(Listener::bind(Bind {
+    Ok(Listener::bind(ListenerOptions {
         address: config.address(config.realtime_port),
         tls: certificate.map(|certificate| certificate.server(&["h2", "http/1.1"])),
         connections: config.connections,
@@ -25,7 +25,7 @@ pub(super) fn bind(config: &Config, certificate: Option<&Arc<Certificate>>) -> R
 pub(super) fn routes(inner: &Inner) -> Routes {
     // Clients of hubs are the least trusted ones: they use no body budget of other clients.
     let routes = realtime::routes(&Arc::new(context(inner)), inner.hosted.paths());
-    Bodies::new().around(routes)
+    BodyBudget::new().wrap(routes)
 }
 
 /// The context that all requests of clients share.
@@ -38,22 +38,23 @@ pub(super) fn context(inner: &Inner) -> Context {
 }
 
 /// Serves the port until the node stops.
-pub(super) fn start(inner: &Arc<Inner>, listener: Listener, frame: &Frame) {
-    let routes = frame.around(routes(inner));
-    let scheme = match listener.is_encrypted() {
-        true => "https",
-        false => "http",
+pub(super) fn start(inner: &Arc<Inner>, listener: Listener, frame: &Middleware) {
+    let routes = frame.wrap(routes(inner));
+    let scheme = if listener.is_encrypted() {
+        "https"
+    } else {
+        "http"
     };
-    inner.own.addresses.write().push(listener.address());
-    inner.addresses.lock().push(Address {
+    inner.services.addresses.write().push(listener.address());
+    inner.addresses.lock().push(ListenAddress {
         name: "realtime",
         url: format!("{scheme}://{}", listener.address()),
     });
     let connections = inner.stop.clone();
-    let serving = listener.governed(&inner.governor).run(
+    let serving = listener.with_governor(&inner.governor).run(
         inner.stop.clone(),
         inner.tasks.clone(),
-        move |stream, peer| named(serve(stream, peer, routes.clone(), connections.clone())),
+        move |stream, peer| name_task(serve(stream, peer, routes.clone(), connections.clone())),
     );
     inner.tasks.spawn(serving);
 }

@@ -6,54 +6,56 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use steadfast_core::clock::{Clock, SleeplessClock};
-use steadfast_jobs::Jobs;
-use steadfast_jobs::region::Atlas;
-use steadfast_partition::region::{Polls, To, Ways, Wish, Word};
+use steadfast_jobs::JobClient;
+use steadfast_jobs::region::RegionMap;
+use steadfast_partition::region::{
+    RegionAction, RegionPeer, RegionRequest, RegionTransport, VoteStore,
+};
 use steadfast_protocols::access::Secret;
-use steadfast_protocols::cluster::{Credentials, Wire};
+use steadfast_protocols::cluster::{ClusterClient, Credentials};
 use steadfast_protocols::listen::Listener;
 use steadfast_protocols::outbound;
-use steadfast_protocols::scheduler::{Home, Pair};
+use steadfast_protocols::scheduler::{HomePair, JobHome};
 use steadfast_storage::Engine;
 use uuid::Uuid;
 
 use super::error::Result;
-use super::home::{Kept, Place, SPACES};
-use crate::config::{Config, Role};
+use super::job_home::{JobHomeOptions, JobHomeReplica, SPACES};
+use crate::config::{Config, RegionRole};
 
 /// The cluster name of all regions; the cluster key separates the pairs.
 const CLUSTER: &str = "regions";
 
 /// This server's membership in a region pair, with the jobs of both homes.
-pub(super) struct Paired {
+pub(super) struct PairMember {
     pub(super) region: String,
     pub(super) pair: String,
     /// In an order that is the same in both regions.
-    pub(super) homes: [Arc<Kept>; 2],
+    pub(super) homes: [Arc<JobHomeReplica>; 2],
 }
 
-impl Paired {
+impl PairMember {
     /// The jobs of this server's region.
-    pub(super) fn jobs(&self) -> &Jobs {
+    pub(super) fn jobs(&self) -> &JobClient {
         let mut homes = self.homes.iter();
         let own = homes.find(|home| home.name() == self.region);
         &own.unwrap_or(&self.homes[0]).jobs
     }
 
     /// The jobs of both homes, for the REST interface.
-    pub(super) fn pair(&self) -> Pair {
+    pub(super) fn pair(&self) -> HomePair {
         let [one, other] = &self.homes;
-        Pair {
+        HomePair {
             region: self.region.clone(),
             homes: [
-                Arc::clone(one) as Arc<dyn Home>,
-                Arc::clone(other) as Arc<dyn Home>,
+                Arc::clone(one) as Arc<dyn JobHome>,
+                Arc::clone(other) as Arc<dyn JobHome>,
             ],
         }
     }
 
     /// The home whose jobs are in a space.
-    pub(super) fn home(&self, space: &str) -> Option<&Kept> {
+    pub(super) fn home(&self, space: &str) -> Option<&JobHomeReplica> {
         let mut homes = self.homes.iter();
         homes.find(|home| home.space == space).map(|home| &**home)
     }
@@ -66,18 +68,18 @@ impl Paired {
 }
 
 /// Sends requests to the other region and to the witness.
-struct Lines {
-    wire: Wire,
+struct NetworkRegionTransport {
+    wire: ClusterClient,
     pair: String,
     witness: Option<String>,
 }
 
 #[async_trait]
-impl Ways for Lines {
-    async fn send(&self, to: To, word: &Word, limit: Duration) -> Option<Bytes> {
+impl RegionTransport for NetworkRegionTransport {
+    async fn send(&self, to: RegionPeer, word: &RegionRequest, limit: Duration) -> Option<Bytes> {
         let address = match to {
-            To::Pair => &self.pair,
-            To::Witness => self.witness.as_ref()?,
+            RegionPeer::Pair => &self.pair,
+            RegionPeer::Witness => self.witness.as_ref()?,
         };
         let answer = self.wire.ask(address, word.encode(), limit).await?;
         // An empty response means that the peer has no answer.
@@ -86,28 +88,28 @@ impl Ways for Lines {
 }
 
 /// The port of other regions, and the peers that may use it.
-pub(super) struct Entrance {
+pub(super) struct RegionListener {
     pub(super) listener: Listener,
     pub(super) credentials: Credentials,
-    pub(super) peers: Peers,
+    pub(super) peers: AuthorizedRegions,
 }
 
 /// The regions that may send requests.
-pub(super) enum Peers {
+pub(super) enum AuthorizedRegions {
     /// The other region.
     Pair(String),
     /// The regions of the pairs that this witness votes for, as far as it knows them.
-    Voting(Atlas, Arc<Polls>),
+    Voting(RegionMap, Arc<VoteStore>),
 }
 
-impl Peers {
+impl AuthorizedRegions {
     /// Whether `from`, which has proven its name, may send this request.
-    pub(super) fn may_say(&self, from: &str, word: &Word) -> bool {
-        match (self, &word.wish) {
+    pub(super) fn is_authorized(&self, from: &str, word: &RegionRequest) -> bool {
+        match (self, &word.action) {
             // A region requests votes for itself only.
-            (_, Wish::Vote(ask)) if ask.owner() != from => false,
+            (_, RegionAction::Vote(ask)) if ask.owner() != from => false,
             (Self::Pair(pair), _) => pair == from,
-            (Self::Voting(atlas, _), Wish::Vote(_)) => {
+            (Self::Voting(atlas, _), RegionAction::Vote(_)) => {
                 let home = word.space.strip_prefix(SPACES).unwrap_or_default();
                 let known = atlas.find(home).or_else(|| atlas.find(from));
                 let is_pair = known.is_none_or(|known| {
@@ -128,45 +130,48 @@ pub(super) async fn start(
     listener: Option<Listener>,
     outbound: &outbound::Options,
     clock: &Arc<dyn Clock>,
-) -> Result<(Option<Arc<Paired>>, Option<Entrance>)> {
+) -> Result<(Option<Arc<PairMember>>, Option<RegionListener>)> {
     let (Some(role), Some(listener)) = (&config.regions.role, listener) else {
         return Ok((None, None));
     };
     let secret = Secret::new(config.cluster_key.as_deref().unwrap_or_default());
     let name = match role {
-        Role::Witness => "witness",
-        Role::Region { region, .. } => region,
+        RegionRole::Witness => "witness",
+        RegionRole::Region { region, .. } => region,
     };
     let address = listener.address().to_string();
     let mut credentials = Credentials::new(name, &address, CLUSTER, &secret);
     credentials.incarnation = Uuid::new_v4().as_u128();
     let (paired, peers) = match role {
-        Role::Witness => {
+        RegionRole::Witness => {
             let clock = Arc::new(SleeplessClock::default());
-            let polls = Arc::new(Polls::new(Arc::clone(engine), clock));
-            (None, Peers::Voting(config.regions.atlas.clone(), polls))
+            let polls = Arc::new(VoteStore::new(Arc::clone(engine), clock));
+            (
+                None,
+                AuthorizedRegions::Voting(config.regions.atlas.clone(), polls),
+            )
         }
-        Role::Region {
+        RegionRole::Region {
             region,
             pair,
             address,
             witness,
             requires_sync,
         } => {
-            let lines = Arc::new(Lines {
-                wire: Wire::new(credentials.clone(), listener.is_encrypted()),
+            let lines = Arc::new(NetworkRegionTransport {
+                wire: ClusterClient::new(credentials.clone(), listener.is_encrypted()),
                 pair: address.clone(),
                 witness: witness.clone(),
             });
             let open = |home| {
-                let place = Place {
+                let place = JobHomeOptions {
                     config,
                     region,
                     pair,
                     home,
                     has_witness: witness.is_some(),
                     requires_sync: *requires_sync,
-                    ways: Arc::clone(&lines) as Arc<dyn Ways>,
+                    transport: Arc::clone(&lines) as Arc<dyn RegionTransport>,
                     outbound,
                     clock,
                 };
@@ -175,15 +180,18 @@ pub(super) async fn start(
             let mut names = [region, pair];
             names.sort();
             let homes = [open(names[0]).await?, open(names[1]).await?];
-            let paired = Paired {
+            let paired = PairMember {
                 region: region.clone(),
                 pair: pair.clone(),
                 homes: homes.map(Arc::new),
             };
-            (Some(Arc::new(paired)), Peers::Pair(pair.clone()))
+            (
+                Some(Arc::new(paired)),
+                AuthorizedRegions::Pair(pair.clone()),
+            )
         }
     };
-    let entrance = Entrance {
+    let entrance = RegionListener {
         listener,
         credentials,
         peers,
@@ -193,61 +201,67 @@ pub(super) async fn start(
 
 #[cfg(test)]
 mod tests {
-    use steadfast_storage::memory::Memory;
-    use steadfast_storage::mirror::{Ask, Ballot};
+    use steadfast_storage::memory::MemoryEngine;
+    use steadfast_storage::mirror::{Ballot, VoteRequest};
 
     use super::*;
 
-    fn vote(home: &str, owner: &str) -> Word {
+    fn vote(home: &str, owner: &str) -> RegionRequest {
         let ballot = Ballot {
             epoch: 1,
             owner: owner.to_owned(),
             ..Ballot::default()
         };
         let is_agreed = false;
-        about(home, Wish::Vote(Ask::Renew { ballot, is_agreed }))
+        about(
+            home,
+            RegionAction::Vote(VoteRequest::Renew { ballot, is_agreed }),
+        )
     }
 
-    fn about(home: &str, wish: Wish) -> Word {
+    fn about(home: &str, wish: RegionAction) -> RegionRequest {
         let space = format!("jobs@{home}");
-        Word { space, wish }
+        RegionRequest {
+            space,
+            action: wish,
+        }
     }
 
     #[test]
     fn only_the_pair_is_heard() {
-        let peers = Peers::Pair("West US".to_owned());
+        let peers = AuthorizedRegions::Pair("West US".to_owned());
         for wish in [
-            Wish::Look,
-            Wish::Give,
-            Wish::Take(1),
-            Wish::Proxy(Bytes::new()),
+            RegionAction::Status,
+            RegionAction::HandOver,
+            RegionAction::Take(1),
+            RegionAction::Proxy(Bytes::new()),
         ] {
             let word = about("East US", wish);
-            assert!(peers.may_say("West US", &word));
-            assert!(!peers.may_say("North Europe", &word));
-            assert!(!peers.may_say("witness", &word));
+            assert!(peers.is_authorized("West US", &word));
+            assert!(!peers.is_authorized("North Europe", &word));
+            assert!(!peers.is_authorized("witness", &word));
         }
-        assert!(peers.may_say("West US", &vote("East US", "West US")));
+        assert!(peers.is_authorized("West US", &vote("East US", "West US")));
         // Not on behalf of another region.
-        assert!(!peers.may_say("West US", &vote("East US", "East US")));
-        assert!(!peers.may_say("East US", &vote("East US", "East US")));
+        assert!(!peers.is_authorized("West US", &vote("East US", "East US")));
+        assert!(!peers.is_authorized("East US", &vote("East US", "East US")));
     }
 
     #[test]
     fn a_witness_hears_votes_of_the_two_regions_of_a_space() {
         let clock = Arc::new(SleeplessClock::default());
-        let polls = Polls::new(Arc::new(Memory::new()), clock);
-        let peers = Peers::Voting(Atlas::default(), Arc::new(polls));
+        let polls = VoteStore::new(Arc::new(MemoryEngine::new()), clock);
+        let peers = AuthorizedRegions::Voting(RegionMap::default(), Arc::new(polls));
         for from in ["East US", "West US"] {
-            assert!(peers.may_say(from, &vote("East US", from)), "{from}");
-            assert!(!peers.may_say(from, &about("East US", Wish::Give)));
+            assert!(peers.is_authorized(from, &vote("East US", from)), "{from}");
+            assert!(!peers.is_authorized(from, &about("East US", RegionAction::HandOver)));
         }
-        assert!(!peers.may_say("East US", &vote("East US", "West US")));
-        assert!(!peers.may_say("North Europe", &vote("East US", "North Europe")));
-        assert!(!peers.may_say("Bremen", &vote("East US", "Bremen")));
-        assert!(!peers.may_say("West US", &vote("Bremen", "West US")));
+        assert!(!peers.is_authorized("East US", &vote("East US", "West US")));
+        assert!(!peers.is_authorized("North Europe", &vote("East US", "North Europe")));
+        assert!(!peers.is_authorized("Bremen", &vote("East US", "Bremen")));
+        assert!(!peers.is_authorized("West US", &vote("Bremen", "West US")));
         // These are not declared, so the witness does not know the pairs.
-        assert!(peers.may_say("Jena", &vote("Bremen", "Jena")));
-        assert!(!peers.may_say("Jena", &vote("", "Jena")));
+        assert!(peers.is_authorized("Jena", &vote("Bremen", "Jena")));
+        assert!(!peers.is_authorized("Jena", &vote("", "Jena")));
     }
 }

@@ -7,22 +7,22 @@ use std::time::Duration;
 use steadfast_collections::{Replica, Scheme};
 use steadfast_durable::TaskHubs;
 use steadfast_events::{Blobs, EventHubs};
-use steadfast_jobs::Jobs;
-use steadfast_partition::{Handle, Replicas, Runtime, Service, Sheet};
-use steadfast_protocols::access::Ring;
+use steadfast_jobs::JobClient;
+use steadfast_partition::{CollectionReplicas, DrainSummary, Handle, Runtime, Service};
+use steadfast_protocols::access::KeyRing;
 use steadfast_protocols::connection_string::{ClientKeys, ConnectionString, Endpoint};
 use steadfast_protocols::http::State;
-use steadfast_protocols::rest::{DrainSheet, Operator, RestoreOutcome, Status};
+use steadfast_protocols::rest::{DrainReport, NodeAdmin, NodeStatus, RestoreOutcome};
 use steadfast_realtime::Realtime;
 
 use tokio_util::sync::DropGuard;
 
-use super::address::Address;
-use super::care;
+use super::backup_restore;
+use super::connection_drain::ConnectionDrain;
 use super::error::Result;
-use super::farewell::Farewell;
 use super::inner::Inner;
-use super::stateful::StatefulService;
+use super::listen_address::ListenAddress;
+use super::stateful_service::StatefulService;
 use crate::config::Config;
 
 /// A running node. Clones are handles of the same node. Dropping all of them stops it as a
@@ -122,24 +122,24 @@ impl Node {
 
     /// Event hubs: create them, send, read, process.
     pub fn event_hubs(&self) -> &EventHubs {
-        &self.inner.own.hubs
+        &self.inner.services.hubs
     }
 
     /// Small blobs, such as the checkpoints of event processors.
     pub fn blobs(&self) -> &Blobs {
-        &self.inner.own.blobs
+        &self.inner.services.blobs
     }
 
     /// Task hubs: orchestrations and entities, for clients and workers.
     pub fn task_hubs(&self) -> &TaskHubs {
-        &self.inner.own.task_hubs
+        &self.inner.services.task_hubs
     }
 
     /// Jobs: create them, run them, read their history. In a region pair these are the jobs
     /// whose home is this region; their collections are created over REST, which reserves
     /// the name in both regions.
-    pub fn jobs(&self) -> &Jobs {
-        &self.inner.own.jobs
+    pub fn jobs(&self) -> &JobClient {
+        &self.inner.services.jobs
     }
 
     /// SignalR hubs: list their clients and send to them.
@@ -149,12 +149,12 @@ impl Node {
 
     /// The collections of all local partitions, for commits that also contain commands to
     /// instances.
-    pub fn replicas(&self) -> &Arc<Replicas> {
-        &self.inner.own.replicas
+    pub fn replicas(&self) -> &Arc<CollectionReplicas> {
+        &self.inner.services.replicas
     }
 
     /// The addresses that it listens on.
-    pub fn addresses(&self) -> Vec<Address> {
+    pub fn addresses(&self) -> Vec<ListenAddress> {
         self.inner.addresses.lock().clone()
     }
 
@@ -165,18 +165,18 @@ impl Node {
     }
 
     /// The status of the node.
-    pub fn status(&self) -> Status {
-        Operator::status(&*self.inner)
+    pub fn status(&self) -> NodeStatus {
+        NodeAdmin::status(&*self.inner)
     }
 
     /// The keys in effect.
-    pub fn ring(&self) -> Arc<Ring> {
+    pub fn ring(&self) -> Arc<KeyRing> {
         self.inner.access.ring()
     }
 
     /// Reads keys and certificate again, and runs the hooks of [`Node::on_reload`].
     pub fn reload(&self) -> std::result::Result<Vec<String>, String> {
-        Operator::reload(&*self.inner).map_err(|problem| problem.to_string())
+        NodeAdmin::reload(&*self.inner).map_err(|problem| problem.to_string())
     }
 
     /// Adds a hook that applies the configuration on [`Node::reload`].
@@ -212,7 +212,7 @@ impl Node {
     /// Drains the node: it accepts no more work, completes or hands over what is in flight,
     /// cuts off the rest at the limit and returns a report. The drain continues if the
     /// future is dropped; a second call returns the report of the first.
-    pub async fn drain(&self, limit: Duration) -> DrainSheet {
+    pub async fn drain(&self, limit: Duration) -> DrainReport {
         self.inner.leave(limit).await
     }
 
@@ -220,13 +220,14 @@ impl Node {
     /// drained and stopped; this waits until its last clone is dropped, which releases the
     /// folder.
     pub async fn restore(self) -> Option<RestoreOutcome> {
-        let order = self.inner.wanted.lock().take()?;
+        let order = self.inner.pending_restore.lock().take()?;
         let number = self.inner.restores + 1;
         let data = self.inner.config.data.clone();
         let key = self.inner.backup_key.clone();
-        let outcome = match self.close().await {
-            true => care::restore(&data, order, key).await,
-            false => Err("the node is still in use: a clone of it was not dropped".to_owned()),
+        let outcome = if self.close().await {
+            backup_restore::restore(&data, order, key).await
+        } else {
+            Err("the node is still in use: a clone of it was not dropped".to_owned())
         };
         Some(RestoreOutcome { number, outcome })
     }
@@ -280,7 +281,7 @@ const RELEASE_PAUSE: Duration = Duration::from_millis(10);
 impl Inner {
     /// The connection strings of the well-known keys.
     pub(super) fn connection_strings(&self) -> Vec<ConnectionString> {
-        let endpoint = Endpoint::of_addresses(&Operator::addresses(self));
+        let endpoint = Endpoint::of_addresses(&NodeAdmin::addresses(self));
         let keys = ClientKeys::known(&self.access.ring());
         let both = endpoint.zip(keys);
         both.map(|(endpoint, keys)| endpoint.strings(&keys))
@@ -291,8 +292,8 @@ impl Inner {
     async fn close(self) {
         drop(self.cluster);
         drop(self.paired);
-        drop(self.own);
-        drop(self.memories);
+        drop(self.services);
+        drop(self.volatile);
         drop(self.runtime);
         if let Ok(store) = Arc::try_unwrap(self.store) {
             store.close().await;
@@ -300,7 +301,7 @@ impl Inner {
     }
 
     /// Runs the four phases once. They continue if the caller disconnects.
-    pub(super) async fn leave(&self, limit: Duration) -> DrainSheet {
+    pub(super) async fn leave(&self, limit: Duration) -> DrainReport {
         let mut left = self.left.subscribe();
         if !self.is_leaving.swap(true, Ordering::SeqCst) {
             let me = self.me.upgrade().expect("the caller holds the node");
@@ -314,10 +315,10 @@ impl Inner {
         sheet.clone().expect("it was waited for")
     }
 
-    async fn do_leave(&self, limit: Duration) -> DrainSheet {
+    async fn do_leave(&self, limit: Duration) -> DrainReport {
         let began = self.clock.monotonic();
         self.health.set(State::Draining);
-        let farewell = Farewell::of(self);
+        let farewell = ConnectionDrain::of(self);
         self.leaving.cancel();
         tracing::info!(event = "node.draining", limit_s = limit.as_secs());
         let mut hooks = std::mem::take(&mut *self.hooks.lock());
@@ -328,19 +329,19 @@ impl Inner {
         {
             tracing::warn!(event = "region.leave_cut_off");
         }
-        let lost = self.memories.only_here();
+        let lost = self.volatile.unreplicated_slots();
         // From now on the other nodes take over the partitions that this one releases.
         if let Some(cluster) = &self.cluster {
             cluster.leave().await;
         }
-        let Sheet {
+        let DrainSummary {
             moved,
             left,
             completed,
             cut_off,
         } = self.runtime.drain(hooks, limit).await;
         if let Some(cluster) = &self.cluster {
-            cluster.gone().await;
+            cluster.finish_leaving().await;
         }
         self.hosts.lock().clear();
         let took = self.clock.monotonic().saturating_sub(began);
@@ -355,7 +356,7 @@ impl Inner {
             unanswered,
             lost
         );
-        DrainSheet {
+        DrainReport {
             moved,
             completed,
             cut_off,

@@ -14,7 +14,7 @@ use steadfast_storage::backup::BackupKey;
 use steadfast_storage::private;
 
 use super::error::{Error, Result};
-use crate::config::{Config, Engine};
+use crate::config::{Config, EngineKind};
 
 /// The key that signs tokens of SignalR clients and has no other right.
 pub(super) fn client_key(config: &Config) -> Result<Key> {
@@ -31,12 +31,12 @@ pub(super) fn client_key(config: &Config) -> Result<Key> {
 /// file opens them on another machine. A node without durable state has none.
 pub(super) fn backup_key(config: &Config) -> Result<Option<BackupKey>> {
     Ok(match origin(config)? {
-        Origin::File(file) => {
+        SecretSource::File(file) => {
             let key = BackupKey::new(read_or_make(&file)?.reveal());
             Some(key.of(file.display()))
         }
-        Origin::Cluster(key) => Some(BackupKey::new(key).of("cluster.key")),
-        Origin::Nowhere => None,
+        SecretSource::Cluster(key) => Some(BackupKey::new(key).of("cluster.key")),
+        SecretSource::Nowhere => None,
     })
 }
 
@@ -44,14 +44,14 @@ pub(super) fn backup_key(config: &Config) -> Result<Option<BackupKey>> {
 /// gets a new file; a node without durable state needs none.
 pub(super) fn text(config: &Config) -> Result<Secret> {
     match origin(config)? {
-        Origin::File(file) => read_or_make(&file),
-        Origin::Cluster(key) => Ok(Secret::new(format!("secrets of jobs: {key}"))),
-        Origin::Nowhere => fresh(Path::new("memory")),
+        SecretSource::File(file) => read_or_make(&file),
+        SecretSource::Cluster(key) => Ok(Secret::new(format!("secrets of jobs: {key}"))),
+        SecretSource::Nowhere => fresh(Path::new("memory")),
     }
 }
 
 /// The source of a node's secret.
-enum Origin<'a> {
+enum SecretSource<'a> {
     File(PathBuf),
     /// Derived from the cluster key, so that all nodes or both regions share it.
     Cluster(&'a str),
@@ -59,17 +59,17 @@ enum Origin<'a> {
     Nowhere,
 }
 
-fn origin(config: &Config) -> Result<Origin<'_>> {
+fn origin(config: &Config) -> Result<SecretSource<'_>> {
     let cluster = config.cluster_key.as_deref();
     Ok(match (&config.jobs_secret_key, config.engine) {
-        (Some(file), _) => Origin::File(file.clone()),
-        (None, Engine::Local) if config.regions.role.is_some() => {
-            Origin::Cluster(cluster.unwrap_or_default())
+        (Some(file), _) => SecretSource::File(file.clone()),
+        (None, EngineKind::Local) if config.regions.role.is_some() => {
+            SecretSource::Cluster(cluster.unwrap_or_default())
         }
-        (None, Engine::Local) => Origin::File(config.data.join("secret.key")),
-        (None, Engine::Memory) => Origin::Nowhere,
-        (None, Engine::Postgres) => match cluster {
-            Some(key) => Origin::Cluster(key),
+        (None, EngineKind::Local) => SecretSource::File(config.data.join("secret.key")),
+        (None, EngineKind::Memory) => SecretSource::Nowhere,
+        (None, EngineKind::Postgres) => match cluster {
+            Some(key) => SecretSource::Cluster(key),
             None => {
                 let why = "the engine postgres needs it or cluster.key, the same on every node";
                 let error = crate::config::Error::value("jobs.secret_key", "the settings", why);

@@ -1,6 +1,6 @@
 //! One slot of a service of collections.
 
-use steadfast_collections::{Replica, State, Work};
+use steadfast_collections::{Replica, State, TransactionFuture};
 
 /// The collections of one slot of a service.
 #[derive(Clone)]
@@ -38,7 +38,7 @@ impl Slot {
     /// as lock time-outs. When it returns, the transaction is durable.
     pub async fn run<T, F>(&self, work: F) -> steadfast_collections::Result<T>
     where
-        F: for<'t> FnMut(&'t mut steadfast_collections::Tx<'static>) -> Work<'t, T>,
+        F: for<'t> FnMut(&'t mut steadfast_collections::Tx<'static>) -> TransactionFuture<'t, T>,
     {
         self.replica.run(work).await
     }

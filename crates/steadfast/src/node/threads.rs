@@ -13,7 +13,7 @@ const SAMPLE: Duration = Duration::from_millis(200);
 const TICK_MS: u64 = 10;
 
 /// A sample of a thread.
-struct Thread {
+struct ThreadSample {
     id: u64,
     name: String,
     /// `R` runs, `S` sleeps, `D` waits for a device.
@@ -39,7 +39,7 @@ pub(super) fn busiest(most: usize) -> String {
     threads.sort_by_key(|(ran_ms, thread)| std::cmp::Reverse((*ran_ms, thread.ran_ms)));
     let sample = SAMPLE.as_millis();
     let shown = threads.iter().take(most).map(|(ran_ms, thread)| {
-        let Thread {
+        let ThreadSample {
             id,
             name,
             state,
@@ -51,7 +51,7 @@ pub(super) fn busiest(most: usize) -> String {
     shown.collect::<Vec<_>>().join("; ")
 }
 
-fn all() -> Vec<Thread> {
+fn all() -> Vec<ThreadSample> {
     let Ok(folder) = fs::read_dir("/proc/self/task") else {
         return Vec::new();
     };
@@ -60,7 +60,7 @@ fn all() -> Vec<Thread> {
 }
 
 /// A thread, unless it has ended.
-fn read(folder: &Path) -> Option<Thread> {
+fn read(folder: &Path) -> Option<ThreadSample> {
     let stat = fs::read_to_string(folder.join("stat")).ok()?;
     // The name is in brackets, and may have blanks and brackets in it.
     let (start, rest) = stat.rsplit_once(')')?;
@@ -68,7 +68,7 @@ fn read(folder: &Path) -> Option<Thread> {
     let fields: Vec<_> = rest.split_whitespace().collect();
     let ticks = |field: usize| fields.get(field)?.parse::<u64>().ok();
     let waits_in = fs::read_to_string(folder.join("wchan")).unwrap_or_default();
-    Some(Thread {
+    Some(ThreadSample {
         id: id.trim().parse().ok()?,
         name: name.to_owned(),
         state: fields.first()?.chars().next()?,

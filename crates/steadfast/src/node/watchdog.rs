@@ -17,18 +17,18 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use steadfast_core::clock::Clock;
 use steadfast_core::limits;
-use steadfast_core::task::{self, Running};
+use steadfast_core::task::{self, RunningTask};
 use tokio::runtime::{Handle, RuntimeMetrics};
 
 use super::threads;
 
 /// Watches the workers until it is dropped.
 pub(super) struct Watchdog {
-    shared: Arc<Shared>,
+    shared: Arc<WatchdogState>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct WatchdogState {
     stuck: AtomicU64,
     stalls: AtomicU64,
     is_over: Mutex<bool>,
@@ -37,7 +37,7 @@ struct Shared {
 
 /// The last sample of a worker.
 #[derive(Default)]
-struct Worker {
+struct WorkerSample {
     /// Its park count and its busy time. Neither changes while one task keeps the worker.
     counts: (u64, Duration),
     /// When they last changed.
@@ -45,18 +45,18 @@ struct Worker {
     is_stuck: bool,
 }
 
-struct Watch {
-    shared: Arc<Shared>,
+struct WatchdogThread {
+    shared: Arc<WatchdogState>,
     metrics: RuntimeMetrics,
     clock: Arc<dyn Clock>,
-    workers: Vec<Worker>,
+    workers: Vec<WorkerSample>,
 }
 
 impl Watchdog {
     /// Watches the workers of the current runtime.
     pub(super) fn start(clock: &Arc<dyn Clock>) -> Self {
-        let shared = Arc::new(Shared::default());
-        let watch = Watch {
+        let shared = Arc::new(WatchdogState::default());
+        let watch = WatchdogThread {
             shared: Arc::clone(&shared),
             metrics: Handle::current().metrics(),
             clock: Arc::clone(clock),
@@ -87,13 +87,14 @@ impl Drop for Watchdog {
     }
 }
 
-impl Watch {
+impl WatchdogThread {
     fn run(mut self) {
         let mut pause = limits::WORKER_LOOK;
         while !self.is_over_after(pause) {
-            pause = match self.look() {
-                true => limits::WORKER_LOOK,
-                false => (pause * 2).min(limits::WORKER_IDLE_LOOK),
+            pause = if self.look() {
+                limits::WORKER_LOOK
+            } else {
+                (pause * 2).min(limits::WORKER_IDLE_LOOK)
             };
         }
     }
@@ -110,9 +111,9 @@ impl Watch {
     fn look(&mut self) -> bool {
         let now = self.clock.monotonic();
         self.workers
-            .resize_with(self.metrics.num_workers(), || Worker {
+            .resize_with(self.metrics.num_workers(), || WorkerSample {
                 since: now,
-                ..Worker::default()
+                ..WorkerSample::default()
             });
         let mut is_any_active = false;
         for index in 0..self.workers.len() {
@@ -135,7 +136,7 @@ impl Watch {
                 let kept_ms = kept.as_millis() as u64;
                 tracing::info!(event = "runtime.worker_back", worker = index, kept_ms);
             }
-            *worker = Worker {
+            *worker = WorkerSample {
                 counts,
                 since: now,
                 is_stuck: false,
@@ -149,7 +150,7 @@ impl Watch {
         self.shared.stalls.fetch_add(1, Ordering::Relaxed);
         let tasks = self.metrics.num_alive_tasks();
         let workers = self.metrics.num_workers();
-        let before = task::running();
+        let before = task::running_tasks();
         let threads = threads::busiest(limits::SHOWN_THREADS);
         let stuck = still_running(&before);
         tracing::error!(
@@ -165,9 +166,12 @@ impl Watch {
 }
 
 /// The tasks whose poll has not ended since `before`, as a text for the log.
-fn still_running(before: &[Running]) -> String {
-    let now = task::running();
+fn still_running(before: &[RunningTask]) -> String {
+    let now = task::running_tasks();
     let still = now.iter().filter(|running| before.contains(running));
     let still = still.take(limits::SHOWN_THREADS);
-    still.map(Running::to_string).collect::<Vec<_>>().join("; ")
+    still
+        .map(RunningTask::to_string)
+        .collect::<Vec<_>>()
+        .join("; ")
 }

@@ -2,28 +2,29 @@
 
 use std::sync::Arc;
 
-use steadfast_core::task::named;
+use steadfast_core::task::name_task;
 use steadfast_protocols::amqp::Context as Events;
 use steadfast_protocols::durabletask;
 use steadfast_protocols::http::{
-    Bodies, Cors, Frame, Hosts, Landing, Page, Proxies, Registry, serve,
+    BodyBudget, Cors, KnownHosts, Landing, LandingPage, MetricRegistry, Middleware, TrustedProxies,
+    serve,
 };
-use steadfast_protocols::listen::{Bind, Caps, Governor, Listener};
+use steadfast_protocols::listen::{Caps, Governor, Listener, ListenerOptions};
 use steadfast_protocols::publish;
-use steadfast_protocols::rest::{self, Collections, Interface, Operator};
-use steadfast_protocols::scheduler::{self, Auth, Keeping, NoInternal, Settings};
+use steadfast_protocols::rest::{self, CollectionsBackend, Interface, NodeAdmin};
+use steadfast_protocols::scheduler::{self, Auth, JobPlacement, NoInternalTargets, Settings};
 
-use super::address::Address;
-use super::collections::Shelves;
+use super::collections::RestCollections;
 use super::durable;
 use super::error::Result;
 use super::inner::Inner;
-use super::inside::Inside;
-use super::readings::readings;
+use super::job_targets::NodeJobTargets;
+use super::listen_address::ListenAddress;
+use super::metrics::samples;
 use crate::config::Config;
 
 /// A port that is open but not served yet.
-pub(super) struct Port {
+pub(super) struct HttpPort {
     listener: Listener,
 }
 
@@ -31,13 +32,13 @@ pub(super) struct Port {
 pub(super) fn bind(
     config: &Config,
     certificate: Option<&Arc<steadfast_protocols::listen::Certificate>>,
-) -> Result<Port> {
-    let listener = Listener::bind(Bind {
+) -> Result<HttpPort> {
+    let listener = Listener::bind(ListenerOptions {
         address: config.address(config.http_port),
         tls: certificate.map(|certificate| certificate.server(&["h2", "http/1.1"])),
         connections: config.connections,
     })?;
-    Ok(Port { listener })
+    Ok(HttpPort { listener })
 }
 
 /// Bounds the connections of clients on all ports. Many may come from one proxy.
@@ -51,31 +52,32 @@ pub(super) fn governor(config: &Config) -> Governor {
     Governor::new(caps, move |peer| proxies.trusts(peer))
 }
 
-fn proxies(config: &Config) -> Proxies {
+fn proxies(config: &Config) -> TrustedProxies {
     let proxies = config.trusted_proxies.iter().map(String::as_str);
-    Proxies::new(proxies).expect("the configuration was checked")
+    TrustedProxies::new(proxies).expect("the configuration was checked")
 }
 
 /// The middleware of all routes of this node.
-pub(super) fn frame(inner: &Arc<Inner>) -> Frame {
-    let metrics = Arc::new(Registry::new(Arc::clone(&inner.clock)));
+pub(super) fn frame(inner: &Arc<Inner>) -> Middleware {
+    let metrics = Arc::new(MetricRegistry::new(Arc::clone(&inner.clock)));
     let weak = Arc::downgrade(inner);
-    metrics.read(move || {
+    metrics.add_source(move || {
         weak.upgrade()
-            .map(|inner| readings(&inner))
+            .map(|inner| samples(&inner))
             .unwrap_or_default()
     });
     let cors = Cors::new(inner.config.cors_origins.iter().cloned());
-    Frame {
-        bodies: Bodies::new(),
+    Middleware {
+        bodies: BodyBudget::new(),
         // In development keys are well-known or not required: web pages may not call the node.
-        cors: Arc::new(match inner.is_development {
-            true => cors.with_loopback(),
-            false => cors,
+        cors: Arc::new(if inner.is_development {
+            cors.with_loopback()
+        } else {
+            cors
         }),
         hosts: Arc::new(match (&inner.config.hosts[..], inner.is_development) {
-            ([], false) => Hosts::Any,
-            (names, _) => Hosts::new(names.iter().cloned()),
+            ([], false) => KnownHosts::Any,
+            (names, _) => KnownHosts::new(names.iter().cloned()),
         }),
         proxies: Arc::new(proxies(&inner.config)),
         metrics,
@@ -86,18 +88,18 @@ pub(super) fn frame(inner: &Arc<Inner>) -> Frame {
 pub(super) fn jobs(inner: &Inner, is_encrypted: bool) -> scheduler::Context {
     scheduler::Context {
         keeping: match &inner.paired {
-            Some(paired) => Keeping::Pair(paired.pair()),
-            None => Keeping::Alone(inner.own.jobs.clone()),
+            Some(paired) => JobPlacement::Pair(paired.pair()),
+            None => JobPlacement::Alone(inner.services.jobs.clone()),
         },
         clock: Arc::clone(&inner.clock),
         auth: Auth::Keys(Arc::clone(&inner.access)),
-        key: inner.own.secret.clone(),
-        egress: inner.own.egress.clone(),
+        key: inner.services.secret.clone(),
+        egress: inner.services.egress.clone(),
         // Services of one region cannot be targets of jobs that both regions run.
         internal: match inner.paired {
-            Some(_) => Arc::new(NoInternal),
-            None => Arc::new(Inside {
-                hubs: inner.own.hubs.clone(),
+            Some(_) => Arc::new(NoInternalTargets),
+            None => Arc::new(NodeJobTargets {
+                hubs: inner.services.hubs.clone(),
             }),
         },
         atlas: inner.config.regions.atlas.clone(),
@@ -118,37 +120,38 @@ fn landing(inner: &Arc<Inner>, scheme: &'static str) -> Landing {
         let inner = weak.upgrade();
         let inner = inner.as_deref();
         let development = inner.filter(|inner| inner.is_development);
-        Page {
-            addresses: inner.map(Operator::addresses).unwrap_or_default(),
+        LandingPage {
+            addresses: inner.map(NodeAdmin::addresses).unwrap_or_default(),
             strings: development.map(Inner::connection_strings),
         }
     })
 }
 
 /// Serves the port until the node stops.
-pub(super) fn start(inner: &Arc<Inner>, port: Port, frame: &Frame, events: &Arc<Events>) {
-    let operator = Arc::clone(inner) as Arc<dyn Operator>;
+pub(super) fn start(inner: &Arc<Inner>, port: HttpPort, frame: &Middleware, events: &Arc<Events>) {
+    let operator = Arc::clone(inner) as Arc<dyn NodeAdmin>;
     let interface = rest::routes(Interface::new(Arc::clone(&inner.access)), &operator);
     let interface = rest::identity_routes(interface, &operator);
     let interface = rest::audit_routes(interface);
-    let interface = rest::care_routes(interface, &operator);
+    let interface = rest::maintenance_routes(interface, &operator);
     let interface = rest::cluster_routes(interface, &operator);
     let interface = rest::region_routes(interface, &operator);
-    let shelves = Arc::new(Shelves(Arc::clone(inner))) as Arc<dyn Collections>;
+    let shelves = Arc::new(RestCollections(Arc::clone(inner))) as Arc<dyn CollectionsBackend>;
     let interface = rest::state_routes(interface, &shelves);
-    let hubs = Arc::new(rest::Hubs {
-        hubs: inner.own.hubs.clone(),
-        blobs: inner.own.blobs.clone(),
+    let hubs = Arc::new(rest::EventHubContext {
+        hubs: inner.services.hubs.clone(),
+        blobs: inner.services.blobs.clone(),
         operator: Arc::clone(&operator),
         leaving: inner.leaving.clone(),
     });
     let interface = rest::event_routes(interface, &hubs);
-    let scheme = match port.listener.is_encrypted() {
-        true => "https",
-        false => "http",
+    let scheme = if port.listener.is_encrypted() {
+        "https"
+    } else {
+        "http"
     };
     let rest_hubs = durable::rest_context(inner);
-    let desk = rest::HubDesk {
+    let desk = rest::HubAdmin {
         realtime: inner.hosted.realtime.clone(),
         access: Arc::clone(&inner.access),
         clock: Arc::clone(&inner.clock),
@@ -173,17 +176,17 @@ pub(super) fn start(inner: &Arc<Inner>, port: Port, frame: &Frame, events: &Arc<
         .merge(Arc::clone(&frame.metrics).routes())
         .fallback(rest::no_route)
         .method_not_allowed_fallback(rest::no_method);
-    let routes = frame.around(routes);
-    let listener = port.listener.governed(&inner.governor);
-    inner.own.addresses.write().push(listener.address());
-    inner.addresses.lock().push(Address {
+    let routes = frame.wrap(routes);
+    let listener = port.listener.with_governor(&inner.governor);
+    inner.services.addresses.write().push(listener.address());
+    inner.addresses.lock().push(ListenAddress {
         name: "http",
         url: format!("{scheme}://{}", listener.address()),
     });
     let stop = inner.stop.clone();
     let connections = inner.stop.clone();
     let running = listener.run(stop, inner.tasks.clone(), move |stream, peer| {
-        named(serve(stream, peer, routes.clone(), connections.clone()))
+        name_task(serve(stream, peer, routes.clone(), connections.clone()))
     });
     inner.tasks.spawn(running);
 }

@@ -2,7 +2,9 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use serde::{Deserialize, Serialize};
-use steadfast::durable::{Context, EntityId, Failure, NewInstance, Operation, Task, entity};
+use steadfast::durable::{
+    Context, EntityId, EntityOperation, FailureDetails, NewInstance, Task, entity,
+};
 
 pub(crate) const ACCOUNTS: u64 = 100;
 pub(crate) const TRANSFERS: u64 = 1000;
@@ -44,7 +46,7 @@ impl Account {
 pub(crate) async fn transfer(
     cx: Context,
     (from, to, amount): (String, String, i64),
-) -> Result<bool, Failure> {
+) -> Result<bool, FailureDetails> {
     let (from, to) = (Account::at(&from)?, Account::at(&to)?);
     let section = cx.lock([from.id(), to.id()]).await?;
     let me = cx.instance();
@@ -59,7 +61,7 @@ pub(crate) async fn transfer(
 
 /// All transfers, in both directions between the same accounts, and concurrent signals
 /// to one of them from a caller without a lock.
-pub(crate) fn the_transfers() -> Vec<(NewInstance, Operation)> {
+pub(crate) fn the_transfers() -> Vec<(NewInstance, EntityOperation)> {
     let mut random = fastrand::Rng::with_seed(11);
     let one = |number: u64| {
         let from = random.u64(..ACCOUNTS);
@@ -81,12 +83,12 @@ pub(crate) fn the_transfers() -> Vec<(NewInstance, Operation)> {
 }
 
 /// A request with an id that stays the same when it is sent again.
-pub(crate) fn operation(entity: &str, name: &str, input: &str, number: u64) -> Operation {
-    Operation {
+pub(crate) fn operation(entity: &str, name: &str, input: &str, number: u64) -> EntityOperation {
+    EntityOperation {
         request: format!("00000000-0000-4000-8000-{number:012x}"),
         name: name.into(),
         input: Some(input.into()),
         target: EntityId::parse(entity).unwrap().to_string(),
-        ..Operation::default()
+        ..EntityOperation::default()
     }
 }

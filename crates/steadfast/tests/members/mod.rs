@@ -37,7 +37,7 @@ pub(crate) async fn serves(node: &Node, count: usize) {
     // Those that are just being taken do not count.
     let served = || {
         let all = runtime.serving().into_iter();
-        all.filter(|partition| runtime.router().door(*partition).is_some())
+        all.filter(|partition| runtime.router().mailbox(*partition).is_some())
             .count()
     };
     let served = async {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use steadfast::events::{Batch, Definition};
+use steadfast::events::{EventDataBatch, EventHubDefinition};
 use steadfast_harness::clients as programs;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStdin};
@@ -156,7 +156,7 @@ struct Sender {
 impl Scene {
     pub(crate) async fn start(partitions: u32) -> Self {
         let stage = Stage::start(&[], |builder| builder).await;
-        let definition = Definition::new(HUB, partitions);
+        let definition = EventHubDefinition::new(HUB, partitions);
         stage.node().event_hubs().create(definition).await.unwrap();
         let container = format!("{ACCOUNT}/{BOX}");
         let blobs = stage.node().blobs();
@@ -238,7 +238,7 @@ impl Scene {
             let sender = hubs.sender(HUB, Some(partition)).await.unwrap();
             for number in 0..count {
                 let text = format!("{name} {partition} {number}");
-                let mut batch = Batch::new();
+                let mut batch = EventDataBatch::new();
                 let mut event = Vec::new();
                 steadfast_protocols::amqp::client::write_event(&mut event, text.as_bytes());
                 batch.push(&event).unwrap();

@@ -22,9 +22,11 @@ use bytes::Bytes;
 use steadfast_core::limits;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::saved::{Content, PLAIN_FORMAT, SEALED_FORMAT, SavedFile, altered, damaged, unreadable};
+use super::manifest_file::{
+    FileContent, ManifestFile, PLAIN_FORMAT, SEALED_FORMAT, altered, damaged, unreadable,
+};
 use super::seal::{FileKey, TAG_BYTES};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::private;
 
 const MAGIC: [u8; 4] = *b"STFB";
@@ -48,7 +50,7 @@ pub(super) struct BlockWriter {
 
 impl BlockWriter {
     /// Begins a new file; with a key a sealed one.
-    pub(super) fn create(path: &Path, content: Content, key: Option<FileKey>) -> Result<Self> {
+    pub(super) fn create(path: &Path, content: FileContent, key: Option<FileKey>) -> Result<Self> {
         let file = private::create_new(path).map_err(|e| Error::io(path, "create", e))?;
         let mut writer = Self {
             path: path.to_path_buf(),
@@ -70,7 +72,7 @@ impl BlockWriter {
     pub(super) fn put(&mut self, put: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         put(&mut self.block);
         if self.block.len() > MAX_BLOCK_BYTES {
-            return Err(Error::new(Kind::TooLarge {
+            return Err(Error::new(ErrorKind::TooLarge {
                 what: "an item of a backup",
                 bytes: self.block.len(),
                 limit: MAX_BLOCK_BYTES,
@@ -83,7 +85,11 @@ impl BlockWriter {
     }
 
     /// Ends the file and makes it durable; its name is not yet.
-    pub(super) fn finish(mut self, content: Content, partition: Option<u32>) -> Result<SavedFile> {
+    pub(super) fn finish(
+        mut self,
+        content: FileContent,
+        partition: Option<u32>,
+    ) -> Result<ManifestFile> {
         if !self.block.is_empty() {
             self.end_block()?;
         }
@@ -91,7 +97,7 @@ impl BlockWriter {
         let synced = self.file.sync_all();
         synced.map_err(|e| Error::io(&self.path, "sync", e))?;
         let name = self.path.file_name().unwrap_or_default();
-        Ok(SavedFile {
+        Ok(ManifestFile {
             name: name.to_string_lossy().into_owned(),
             content,
             partition,
@@ -138,7 +144,7 @@ pub(super) struct BlockReader {
 
 impl BlockReader {
     /// Opens a file that should hold such content, sealed if there is a key.
-    pub(super) fn open(path: &Path, content: Content, key: Option<FileKey>) -> Result<Self> {
+    pub(super) fn open(path: &Path, content: FileContent, key: Option<FileKey>) -> Result<Self> {
         let mut reader = Self::on(path, key)?;
         reader.read_header(content)?;
         Ok(reader)
@@ -147,7 +153,7 @@ impl BlockReader {
     /// Reads a whole file; answers its length and the digest of its bytes.
     pub(super) fn verify(
         path: &Path,
-        content: Content,
+        content: FileContent,
         key: Option<FileKey>,
     ) -> Result<(u64, String)> {
         let mut reader = Self::on(path, key)?;
@@ -171,7 +177,7 @@ impl BlockReader {
         })
     }
 
-    fn read_header(&mut self, content: Content) -> Result<()> {
+    fn read_header(&mut self, content: FileContent) -> Result<()> {
         let mut header = [0; HEADER_BYTES];
         self.read(&mut header)?;
         let number = |at: usize| header[at..].first_chunk().copied().map(u32::from_le_bytes);
@@ -179,7 +185,7 @@ impl BlockReader {
             return Err(self.damaged("it does not begin as it should"));
         }
         match number(4) {
-            Some(found) if found > SEALED_FORMAT => Err(Error::new(Kind::NewerBackup {
+            Some(found) if found > SEALED_FORMAT => Err(Error::new(ErrorKind::NewerBackup {
                 path: self.path.clone(),
                 found,
                 known: SEALED_FORMAT,
@@ -271,19 +277,19 @@ mod tests {
         DataKey::draw("a backup", &BackupKey::new("a key for tests")).0
     }
 
-    fn write(path: &Path, key: Option<FileKey>, items: &[usize]) -> (Vec<u8>, SavedFile) {
-        let mut writer = BlockWriter::create(path, Content::Rows, key).unwrap();
+    fn write(path: &Path, key: Option<FileKey>, items: &[usize]) -> (Vec<u8>, ManifestFile) {
+        let mut writer = BlockWriter::create(path, FileContent::Rows, key).unwrap();
         let mut expected = Vec::new();
         for (number, length) in items.iter().enumerate() {
             let item = vec![number as u8 + 1; *length];
             writer.put(|block| block.extend_from_slice(&item)).unwrap();
             expected.extend(item);
         }
-        (expected, writer.finish(Content::Rows, None).unwrap())
+        (expected, writer.finish(FileContent::Rows, None).unwrap())
     }
 
     fn read_all(path: &Path, key: Option<FileKey>) -> Result<Vec<u8>> {
-        let mut reader = BlockReader::open(path, Content::Rows, key)?;
+        let mut reader = BlockReader::open(path, FileContent::Rows, key)?;
         let mut all = Vec::new();
         while let Some(block) = reader.next()? {
             all.extend_from_slice(&block);
@@ -296,10 +302,14 @@ mod tests {
         for data_key in [None, Some(data_key())] {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("file");
-            let key = || data_key.as_ref().map(|key| key.file("file", Content::Rows));
+            let key = || {
+                data_key
+                    .as_ref()
+                    .map(|key| key.file("file", FileContent::Rows))
+            };
             let (expected, saved) = write(&path, key(), &ITEMS);
             assert_eq!(read_all(&path, key()).unwrap(), expected);
-            let verified = BlockReader::verify(&path, Content::Rows, key()).unwrap();
+            let verified = BlockReader::verify(&path, FileContent::Rows, key()).unwrap();
             assert_eq!(verified, (saved.bytes, saved.digest));
             let whole = std::fs::read(&path).unwrap();
             assert_eq!(saved.bytes, whole.len() as u64);
@@ -346,12 +356,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let (own, other) = (data_key(), data_key());
-        let key = || Some(own.file("file", Content::Rows));
+        let key = || Some(own.file("file", FileContent::Rows));
         let large = [limits::BACKUP_BLOCK_BYTES; 3];
         write(&path, key(), &large);
-        let same = Some(own.file("same", Content::Rows));
+        let same = Some(own.file("same", FileContent::Rows));
         write(&folder.path().join("same"), same, &large);
-        let foreign = Some(other.file("file", Content::Rows));
+        let foreign = Some(other.file("file", FileContent::Rows));
         write(&folder.path().join("other"), foreign, &large);
         let file = std::fs::read(&path).unwrap();
         let (header, blocks) = split(&file);

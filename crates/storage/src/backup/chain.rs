@@ -2,7 +2,7 @@
 //!
 //! Links are found by id, not by name, and each must be of the same life of the
 //! store and not older than the one below it. A chain with a hole is refused when
-//! it is opened; [`Chain::verify`] reads every byte of it. A chain is sealed with one key
+//! it is opened; [`BackupChain::verify`] reads every byte of it. A chain is sealed with one key
 //! or not at all: a backup that claims to be plain cannot stand among sealed ones.
 
 use std::collections::BTreeMap;
@@ -18,19 +18,19 @@ use super::block::BlockReader;
 use super::events::{EventFile, EventReader};
 use super::folder::BackupFolder;
 use super::manifest::{Extent, MANIFEST_FILE, Manifest};
-use super::merge::Merge;
-use super::progress::{Phase, Progress};
+use super::manifest_file::{FileContent, ManifestFile, damaged, unreadable};
+use super::merge::RunMerger;
+use super::progress::{BackupPhase, BackupProgress};
+use super::repository::{backups, number_of};
 use super::run::RunReader;
-use super::saved::{Content, SavedFile, damaged, unreadable};
 use super::seal::BackupKey;
-use super::write::{backups, number_of};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// Backups that are restored together.
 #[derive(Debug)]
-pub struct Chain {
+pub struct BackupChain {
     /// The full one first.
-    links: Vec<Link>,
+    links: Vec<ChainLink>,
     /// Whether it is plain text, was found as the newest one of a folder, and backups
     /// beside it are sealed.
     is_doubtful: bool,
@@ -38,25 +38,26 @@ pub struct Chain {
 
 /// One backup.
 #[derive(Debug)]
-struct Link {
+struct ChainLink {
     folder: BackupFolder,
     manifest: Manifest,
 }
 
-impl Chain {
+impl BackupChain {
     /// Opens the chain that ends with a backup, or with the newest one in a folder
     /// of backups. Refuses one with a hole, a missing file or a file of another
-    /// length; what the files hold is looked at by [`Chain::verify`].
+    /// length; what the files hold is looked at by [`BackupChain::verify`].
     ///
     /// Without a key a sealed chain can be verified as far as its digests go, and not be
     /// restored. A chain of plain text needs none.
     pub fn open(path: &Path, key: Option<&BackupKey>) -> Result<Self> {
         let is_named = is_backup(path);
-        let last = match is_named {
-            true => path.to_path_buf(),
-            false => newest(path)?,
+        let last = if is_named {
+            path.to_path_buf()
+        } else {
+            newest(path)?
         };
-        let mut links = vec![Link::read(&last, key)?];
+        let mut links = vec![ChainLink::read(&last, key)?];
         let siblings = Siblings::read(&last)?;
         while let Some(parent) = links.last().and_then(|l| l.manifest.parent.clone()) {
             let child = links.last().map_or(&last, |link| &link.folder.path);
@@ -103,7 +104,7 @@ impl Chain {
     /// sealed ones do unless it was named: plain text is made without the key.
     pub fn expect_restorable(&self) -> Result<()> {
         if self.is_doubtful {
-            return Err(Error::new(Kind::BackupKey {
+            return Err(Error::new(ErrorKind::BackupKey {
                 path: self.folder().to_path_buf(),
                 what: "the newest backup is plain text, and others beside it are sealed, so it \
                        may be forged; name its folder to restore it, or that of a sealed one"
@@ -119,10 +120,10 @@ impl Chain {
 
     /// Reads every block of all files and compares them with their digests. Without a key,
     /// blocks of a sealed chain stay closed.
-    pub fn verify(&self, progress: &watch::Sender<Progress>) -> Result<()> {
-        progress.send_replace(Progress {
-            phase: Phase::Checking,
-            ..Progress::default()
+    pub fn verify(&self, progress: &watch::Sender<BackupProgress>) -> Result<()> {
+        progress.send_replace(BackupProgress {
+            phase: BackupPhase::Checking,
+            ..BackupProgress::default()
         });
         for link in &self.links {
             for file in &link.manifest.files {
@@ -143,15 +144,15 @@ impl Chain {
     }
 
     /// Rows of a partition, in order.
-    pub(super) fn rows(&self, partition: Partition) -> Result<Merge> {
-        Merge::new(self.runs(partition)?)
+    pub(super) fn rows(&self, partition: Partition) -> Result<RunMerger> {
+        RunMerger::new(self.runs(partition)?)
     }
 
     /// Event batches of a partition, in the order of their streams.
     pub(super) fn events(&self, partition: Partition) -> EventReader {
         let mut files = Vec::new();
         for link in &self.links {
-            for content in [Content::Events, Content::Tail] {
+            for content in [FileContent::Events, FileContent::Tail] {
                 let found = link.manifest.files_of(partition, content);
                 files.extend(found.map(|file| EventFile {
                     folder: link.folder.clone(),
@@ -163,7 +164,7 @@ impl Chain {
         EventReader::new(files)
     }
 
-    fn end(&self) -> &Link {
+    fn end(&self) -> &ChainLink {
         self.links.last().expect("a chain has a link")
     }
 
@@ -207,7 +208,7 @@ fn follows(below: &Manifest, manifest: &Manifest) -> std::result::Result<(), Str
     Ok(())
 }
 
-impl Link {
+impl ChainLink {
     fn read(folder: &Path, key: Option<&BackupKey>) -> Result<Self> {
         let manifest = Manifest::read(folder)?;
         Ok(Self {
@@ -216,28 +217,30 @@ impl Link {
         })
     }
 
-    fn path(&self, file: &SavedFile) -> Result<PathBuf> {
+    fn path(&self, file: &ManifestFile) -> Result<PathBuf> {
         let name = Path::new(&file.name);
         let is_plain = name.file_name() == Some(name.as_os_str());
         let manifest = self.folder.path.join(MANIFEST_FILE);
-        match is_plain {
-            true => Ok(self.folder.path.join(name)),
-            false => Err(damaged(&manifest, "it names a file outside its folder")),
+        if is_plain {
+            Ok(self.folder.path.join(name))
+        } else {
+            Err(damaged(&manifest, "it names a file outside its folder"))
         }
     }
 
     /// Whether a file is there and as long as it should be.
-    fn check(&self, file: &SavedFile) -> Result<()> {
+    fn check(&self, file: &ManifestFile) -> Result<()> {
         let path = self.path(file)?;
         let metadata = std::fs::metadata(&path).map_err(|e| unreadable(&path, e))?;
         let (found, bytes) = (metadata.len(), file.bytes);
-        match found == bytes {
-            true => Ok(()),
-            false => Err(damaged(&path, format!("it has {found} bytes, not {bytes}"))),
+        if found == bytes {
+            Ok(())
+        } else {
+            Err(damaged(&path, format!("it has {found} bytes, not {bytes}")))
         }
     }
 
-    fn verify(&self, file: &SavedFile) -> Result<()> {
+    fn verify(&self, file: &ManifestFile) -> Result<()> {
         let path = self.path(file)?;
         let digest = match self.folder.data_key() {
             Ok(key) => {
@@ -250,9 +253,10 @@ impl Link {
             }
             Err(_) => digest(&path)?,
         };
-        match digest == file.digest {
-            true => Ok(()),
-            false => Err(damaged(&path, "it does not have its digest")),
+        if digest == file.digest {
+            Ok(())
+        } else {
+            Err(damaged(&path, "it does not have its digest"))
         }
     }
 }
@@ -274,13 +278,13 @@ fn digest(path: &Path) -> Result<String> {
 /// Runs of one backup, newest first.
 pub(super) fn open_runs(
     folder: &BackupFolder,
-    files: &[SavedFile],
+    files: &[ManifestFile],
     partition: Partition,
 ) -> Result<Vec<RunReader>> {
     let mut runs = Vec::new();
-    for content in [Content::Delta, Content::Rows] {
+    for content in [FileContent::Delta, FileContent::Rows] {
         let own =
-            |file: &&SavedFile| file.partition == Some(partition.0) && file.content == content;
+            |file: &&ManifestFile| file.partition == Some(partition.0) && file.content == content;
         for file in files.iter().filter(own).rev() {
             runs.push(RunReader::open(folder, &file.name, content)?);
         }
@@ -322,9 +326,9 @@ impl Siblings {
         self.has_sealed || self.unreadable.is_some()
     }
 
-    fn find(&self, id: &str, child: &Path, key: Option<&BackupKey>) -> Result<Link> {
+    fn find(&self, id: &str, child: &Path, key: Option<&BackupKey>) -> Result<ChainLink> {
         match (self.folders.get(id), &self.unreadable) {
-            (Some(folder), _) => Link::read(folder, key),
+            (Some(folder), _) => ChainLink::read(folder, key),
             (None, Some(error)) => Err(error.clone()),
             (None, None) => Err(broken(
                 child,
@@ -341,7 +345,7 @@ fn is_backup(path: &Path) -> bool {
 
 fn newest(shelf: &Path) -> Result<PathBuf> {
     let missing = || {
-        Error::new(Kind::MissingFullBackup {
+        Error::new(ErrorKind::MissingFullBackup {
             path: shelf.to_path_buf(),
             why: "it holds no backup".into(),
         })
@@ -354,7 +358,7 @@ fn newest(shelf: &Path) -> Result<PathBuf> {
 }
 
 fn broken(path: &Path, what: &str) -> Error {
-    Error::new(Kind::BrokenChain {
+    Error::new(ErrorKind::BrokenChain {
         path: path.to_path_buf(),
         what: what.to_string(),
     })
@@ -362,7 +366,7 @@ fn broken(path: &Path, what: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::super::saved::{PLAIN_FORMAT, SEALED_FORMAT};
+    use super::super::manifest_file::{PLAIN_FORMAT, SEALED_FORMAT};
     use super::super::seal::DataKey;
     use super::*;
 
@@ -415,7 +419,7 @@ mod tests {
             write(shelf.path(), 2, Some(&parent), above);
             let fits = below.map(BackupKey::fingerprint) == above.map(BackupKey::fingerprint);
             for given in [None, Some(&key)] {
-                let opened = Chain::open(shelf.path(), given).map(|chain| chain.links.len());
+                let opened = BackupChain::open(shelf.path(), given).map(|chain| chain.links.len());
                 match opened {
                     Ok(links) => assert!(fits && links == 2, "{below:?} {above:?}"),
                     Err(error) => {

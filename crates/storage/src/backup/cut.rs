@@ -9,31 +9,31 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use steadfast_core::clock::Timestamp;
-use steadfast_core::id::{Lsn, Partition, Stream};
+use steadfast_core::id::{Lsn, Partition, StreamId};
 
-use super::tap::{Tap, Tapped};
+use super::tap::{Tap, TappedEntry};
 use crate::error::{Error, Result};
 use crate::ledger::Ledger;
 use crate::state::State;
-use crate::streams::Head;
+use crate::streams::StreamHead;
 
 /// A partition at one moment.
-pub(super) struct Point {
+pub(super) struct CutPoint {
     pub(super) partition: Partition,
     pub(super) lsn: Lsn,
     pub(super) time: Timestamp,
-    pub(super) heads: BTreeMap<Stream, Head>,
+    pub(super) heads: BTreeMap<StreamId, StreamHead>,
 }
 
 /// An open tap on some partitions; dropping it closes it.
-pub(super) struct Tapping {
+pub(super) struct OpenTap {
     ledgers: Vec<Ledger>,
     tap: Arc<Tap>,
 }
 
-impl Tapping {
+impl OpenTap {
     /// Opens a tap of `limit` bytes; answers where each partition stands.
-    pub(super) fn begin(ledgers: Vec<Ledger>, limit: usize) -> Result<(Self, Vec<Point>)> {
+    pub(super) fn begin(ledgers: Vec<Ledger>, limit: usize) -> Result<(Self, Vec<CutPoint>)> {
         let tap = Arc::new(Tap::new(limit));
         let tapping = Self { ledgers, tap };
         let mut points = Vec::new();
@@ -46,13 +46,13 @@ impl Tapping {
     }
 
     /// Takes what was committed since the last call.
-    pub(super) fn take(&self) -> Result<Vec<Tapped>> {
+    pub(super) fn take(&self) -> Result<Vec<TappedEntry>> {
         self.tap.take()
     }
 
     /// Closes the tap everywhere at once; answers where each partition stands and
     /// what had come in.
-    pub(super) fn cut(self) -> Result<(Vec<Point>, Vec<Tapped>)> {
+    pub(super) fn cut(self) -> Result<(Vec<CutPoint>, Vec<TappedEntry>)> {
         // No other code locks two partitions at once, so this cannot deadlock.
         let mut states: Vec<_> = self.ledgers.iter().map(|l| l.shared.write()).collect();
         for state in &mut states {
@@ -65,7 +65,7 @@ impl Tapping {
     }
 }
 
-impl Drop for Tapping {
+impl Drop for OpenTap {
     fn drop(&mut self) {
         for ledger in &self.ledgers {
             let mut state = ledger.shared.write();
@@ -80,10 +80,10 @@ impl Drop for Tapping {
     }
 }
 
-fn point(ledger: &Ledger, state: &State) -> Result<Point> {
+fn point(ledger: &Ledger, state: &State) -> Result<CutPoint> {
     match &state.failed {
         Some(error) => Err(Error::clone(error)),
-        None => Ok(Point {
+        None => Ok(CutPoint {
             partition: ledger.partition(),
             lsn: state.durable_lsn,
             time: state.time,

@@ -10,24 +10,24 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::hold::{Hold, owner};
-use super::offline::{Policy, verified};
-use super::progress::Progress;
-use super::restore::{Restored, restore};
+use super::backup_job::{BackupOptions, BackupReport, take};
+use super::exclusive_access::{ExclusiveAccess, owner};
+use super::offline::{RestorePolicy, verified};
+use super::progress::BackupProgress;
+use super::restore::{RestoreReport, restore};
 use super::seal::BackupKey;
-use super::take::{Order, Taken, take};
 use crate::error::{Error, Result};
-use crate::postgres::{Options as DatabaseOptions, Replacement};
-use crate::shards::Shards;
+use crate::postgres::{Options as DatabaseOptions, SchemaReplacement};
+use crate::shards::ShardedEngine;
 use crate::store::{Options, Store};
 
 /// Backs up a database that no node uses.
 pub async fn take_database(
     options: &DatabaseOptions,
-    order: &Order,
-    progress: &watch::Sender<Progress>,
-) -> Result<Taken> {
-    let mut hold = Hold::begin(options).await?;
+    order: &BackupOptions,
+    progress: &watch::Sender<BackupProgress>,
+) -> Result<BackupReport> {
+    let mut hold = ExclusiveAccess::begin(options).await?;
     let done = copy(&mut hold, order, progress).await;
     let ended = hold.end().await;
     let taken = done?;
@@ -42,10 +42,10 @@ pub async fn take_database(
 /// Backs up a database while nodes use it, as one consistent snapshot. Several
 /// databases have no common snapshot and are refused.
 pub async fn take_running(
-    shards: &Shards,
-    order: &Order,
-    progress: &watch::Sender<Progress>,
-) -> Result<Taken> {
+    shards: &ShardedEngine,
+    order: &BackupOptions,
+    progress: &watch::Sender<BackupProgress>,
+) -> Result<BackupReport> {
     let frozen = Arc::new(shards.freeze().await?);
     let mut settings = Options::new(owner());
     // Nothing is written, so nothing need be flushed.
@@ -67,17 +67,17 @@ pub async fn take_running(
 pub async fn restore_database(
     from: &Path,
     options: &DatabaseOptions,
-    policy: Policy,
+    policy: RestorePolicy,
     key: Option<&BackupKey>,
-    progress: &watch::Sender<Progress>,
-) -> Result<Restored> {
+    progress: &watch::Sender<BackupProgress>,
+) -> Result<RestoreReport> {
     let chain = verified(from, key, progress).await?;
     let mut replacements = Vec::new();
     for one in options.each() {
-        let begun = Replacement::begin(&one, policy == Policy::Force).await?;
+        let begun = SchemaReplacement::begin(&one, policy == RestorePolicy::Force).await?;
         replacements.push(begun);
     }
-    let engine = Shards::open(&Replacement::options(options)).await?;
+    let engine = ShardedEngine::open(&SchemaReplacement::options(options)).await?;
     let restored = restore(&engine, owner(), &chain, progress).await?;
     drop(engine);
     // The one with the map comes last: until then the databases do not fit together,
@@ -89,7 +89,11 @@ pub async fn restore_database(
 }
 
 /// Backs up all partitions.
-async fn copy(hold: &mut Hold, order: &Order, progress: &watch::Sender<Progress>) -> Result<Taken> {
+async fn copy(
+    hold: &mut ExclusiveAccess,
+    order: &BackupOptions,
+    progress: &watch::Sender<BackupProgress>,
+) -> Result<BackupReport> {
     for partition in hold.partitions().await? {
         let ledger = hold.acquire(partition).await?;
         ledger.set_tables(hold.engine.tables(partition).await?);

@@ -7,15 +7,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use steadfast_core::id::{Partition, Table};
+use steadfast_core::id::{Partition, TableId};
 use steadfast_core::limits;
 
 use super::events::EventWriter;
 use super::folder::BackupFolder;
+use super::manifest_file::{FileContent, ManifestFile};
 use super::run::RunWriter;
-use super::saved::{Content, SavedFile};
-use super::tap::Tapped;
-use crate::body::{Body, Operation, RowKey, operations, row_key, table_of};
+use super::tap::TappedEntry;
+use crate::body::{EntryBody, RedoOperation, RowKey, operations, row_key, table_of};
 use crate::error::Result;
 
 /// Changes of all partitions since the tap was opened.
@@ -28,14 +28,14 @@ pub(super) struct Deltas {
     /// How many runs each partition has by now.
     runs: BTreeMap<Partition, u32>,
     tails: BTreeMap<Partition, EventWriter>,
-    files: Vec<SavedFile>,
+    files: Vec<ManifestFile>,
 }
 
 /// Changes of one partition, the last one of each row.
 #[derive(Default)]
 struct Delta {
     rows: BTreeMap<RowKey, Option<Bytes>>,
-    clears: BTreeSet<Table>,
+    clears: BTreeSet<TableId>,
     /// Bytes that the rows keep in memory.
     bytes: usize,
 }
@@ -54,18 +54,18 @@ impl Deltas {
     }
 
     /// Folds an entry in.
-    pub(super) fn absorb(&mut self, tapped: Tapped) -> Result<()> {
+    pub(super) fn absorb(&mut self, tapped: TappedEntry) -> Result<()> {
         let partition = tapped.partition;
         if !tapped.batches.is_empty() {
             let name = || format!("{:08x}.tail", partition.0);
             let tail = self.tails.entry(partition);
             let tail =
-                tail.or_insert_with(|| EventWriter::new(&self.folder, name(), Content::Tail));
+                tail.or_insert_with(|| EventWriter::new(&self.folder, name(), FileContent::Tail));
             for batch in &tapped.batches {
                 tail.batch(batch)?;
             }
         }
-        let body = Body::decode(tapped.body).expect("encoded by the ledger that committed it");
+        let body = EntryBody::decode(tapped.body).expect("encoded by the ledger that committed it");
         let delta = self.changed.entry(partition).or_default();
         for transaction in body.transactions {
             self.bytes += transaction.operations.len();
@@ -78,7 +78,7 @@ impl Deltas {
     }
 
     /// Writes everything out; answers the files and how many events they hold.
-    pub(super) fn finish(mut self) -> Result<(Vec<SavedFile>, u64)> {
+    pub(super) fn finish(mut self) -> Result<(Vec<ManifestFile>, u64)> {
         while !self.changed.is_empty() {
             self.write_largest()?;
         }
@@ -105,7 +105,7 @@ impl Deltas {
         let number = self.runs.entry(partition).or_default();
         let name = format!("{:08x}.{number}.delta", partition.0);
         *number += 1;
-        let run = RunWriter::create(&self.folder, &name, Content::Delta)?;
+        let run = RunWriter::create(&self.folder, &name, FileContent::Delta)?;
         self.files.push(delta.write(run, partition)?);
         Ok(())
     }
@@ -120,24 +120,24 @@ impl Delta {
         self.bytes += bytes.len();
         for operation in operations(bytes) {
             match operation.expect("checked when the body was decoded") {
-                Operation::Put(row, value) => drop(self.rows.insert(row, Some(value))),
-                Operation::Delete(row) => drop(self.rows.insert(row, None)),
-                Operation::Clear(table) => self.clear(table),
+                RedoOperation::Put(row, value) => drop(self.rows.insert(row, Some(value))),
+                RedoOperation::Delete(row) => drop(self.rows.insert(row, None)),
+                RedoOperation::Clear(table) => self.clear(table),
                 // Where streams begin is noted when the tap is closed.
-                Operation::Trim(..) => {}
+                RedoOperation::Trim(..) => {}
             }
         }
     }
 
-    fn clear(&mut self, table: Table) {
+    fn clear(&mut self, table: TableId) {
         let mut later = self.rows.split_off(&row_key(table, &[]));
-        if let Some(next) = table.0.checked_add(1).map(Table) {
+        if let Some(next) = table.0.checked_add(1).map(TableId) {
             self.rows.append(&mut later.split_off(&row_key(next, &[])));
         }
         self.clears.insert(table);
     }
 
-    fn write(self, mut run: RunWriter, partition: Partition) -> Result<SavedFile> {
+    fn write(self, mut run: RunWriter, partition: Partition) -> Result<ManifestFile> {
         let mut clears = self.clears.into_iter().peekable();
         for (row, value) in &self.rows {
             while let Some(table) = clears.next_if(|table| *table <= table_of(row)) {
@@ -156,22 +156,22 @@ impl Delta {
 mod tests {
     use super::*;
     use crate::Writes;
-    use crate::backup::merge::Merge;
+    use crate::backup::merge::RunMerger;
     use crate::backup::run::RunReader;
     use crate::body::Transaction;
     use steadfast_core::id::Lsn;
 
-    fn entry(writes: Writes) -> Tapped {
+    fn entry(writes: Writes) -> TappedEntry {
         let transaction = Transaction {
             id: 0,
             operations: writes.operations.into(),
         };
-        let body = Body {
+        let body = EntryBody {
             first_lsn: Lsn(1),
             transactions: vec![transaction],
-            ..Body::default()
+            ..EntryBody::default()
         };
-        Tapped {
+        TappedEntry {
             partition: Partition(1),
             body: body.encode(),
             batches: Vec::new(),
@@ -187,7 +187,7 @@ mod tests {
         let mut expected = BTreeMap::new();
         for number in 0..200u32 {
             let mut writes = Writes::new();
-            let table = Table(number % 3);
+            let table = TableId(number % 3);
             if number.is_multiple_of(50) {
                 writes.clear(table);
                 expected.retain(|row, _| table_of(row) != table);
@@ -197,14 +197,15 @@ mod tests {
             let value = Bytes::copy_from_slice(&value);
             expected.insert(row_key(table, &key), value);
             let gone = [(number % 13) as u8];
-            writes.delete(Table(1), &gone);
-            expected.remove(&row_key(Table(1), &gone));
+            writes.delete(TableId(1), &gone);
+            expected.remove(&row_key(TableId(1), &gone));
             deltas.absorb(entry(writes)).unwrap();
         }
         let (files, _) = deltas.finish().unwrap();
         assert!(files.len() > 10, "{} runs", files.len());
-        let open = |file: &SavedFile| RunReader::open(&folder, &file.name, Content::Delta).unwrap();
-        let mut merge = Merge::new(files.iter().rev().map(open).collect()).unwrap();
+        let open =
+            |file: &ManifestFile| RunReader::open(&folder, &file.name, FileContent::Delta).unwrap();
+        let mut merge = RunMerger::new(files.iter().rev().map(open).collect()).unwrap();
         let mut found = BTreeMap::new();
         while let Some((row, value)) = merge.next().unwrap() {
             found.insert(row, value);

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use steadfast_core::id::Stream;
+use steadfast_core::id::StreamId;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
 use crate::engine::EventBatch;
@@ -41,7 +41,7 @@ impl RowDigest {
 /// Digests of streams.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct EventDigest {
-    streams: BTreeMap<Stream, u64>,
+    streams: BTreeMap<StreamId, u64>,
     pub(super) events: u64,
 }
 

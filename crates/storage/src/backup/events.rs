@@ -5,12 +5,12 @@
 
 use bytes::Bytes;
 use steadfast_core::clock::Timestamp;
-use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
-use steadfast_core::id::{Offset, Sequence, Stream};
+use steadfast_core::codec::{ByteReader, DecodeError, put_bytes, put_varint};
+use steadfast_core::id::{Offset, Sequence, StreamId};
 
 use super::block::{BlockReader, BlockWriter};
 use super::folder::BackupFolder;
-use super::saved::{Content, SavedFile};
+use super::manifest_file::{FileContent, ManifestFile};
 use crate::engine::EventBatch;
 use crate::error::Result;
 
@@ -18,13 +18,13 @@ use crate::error::Result;
 pub(super) struct EventWriter {
     folder: BackupFolder,
     name: String,
-    content: Content,
+    content: FileContent,
     blocks: Option<BlockWriter>,
     pub(super) events: u64,
 }
 
 impl EventWriter {
-    pub(super) fn new(folder: &BackupFolder, name: String, content: Content) -> Self {
+    pub(super) fn new(folder: &BackupFolder, name: String, content: FileContent) -> Self {
         Self {
             folder: folder.clone(),
             name,
@@ -56,7 +56,7 @@ impl EventWriter {
     }
 
     /// The file, if there was a batch.
-    pub(super) fn finish(self, partition: u32) -> Result<Option<SavedFile>> {
+    pub(super) fn finish(self, partition: u32) -> Result<Option<ManifestFile>> {
         let content = self.content;
         let blocks = self.blocks;
         blocks
@@ -69,7 +69,7 @@ impl EventWriter {
 pub(super) struct EventFile {
     pub(super) folder: BackupFolder,
     pub(super) name: String,
-    pub(super) content: Content,
+    pub(super) content: FileContent,
 }
 
 /// Reads batches from one file after the other.
@@ -77,7 +77,7 @@ pub(super) struct EventReader {
     /// Files that are not open yet, the next one last.
     files: Vec<EventFile>,
     blocks: Option<BlockReader>,
-    block: Reader,
+    block: ByteReader,
 }
 
 impl EventReader {
@@ -87,7 +87,7 @@ impl EventReader {
         Self {
             files,
             blocks: None,
-            block: Reader::new(Bytes::new()),
+            block: ByteReader::new(Bytes::new()),
         }
     }
 
@@ -103,7 +103,7 @@ impl EventReader {
             };
             match (block, self.files.pop()) {
                 (Some(block), next) => {
-                    self.block = Reader::new(block);
+                    self.block = ByteReader::new(block);
                     self.files.extend(next);
                 }
                 (None, Some(file)) => {
@@ -121,16 +121,17 @@ impl EventReader {
     }
 }
 
-fn decode(block: &mut Reader) -> std::result::Result<EventBatch, Malformed> {
-    let stream = Stream(block.varint_u32()?);
+fn decode(block: &mut ByteReader) -> std::result::Result<EventBatch, DecodeError> {
+    let stream = StreamId(block.varint_u32()?);
     let first = Sequence(block.varint()?);
     let offset = Offset(block.varint()?);
     let count = block.varint_u32()?;
-    let time = Timestamp(i64::try_from(block.varint()?).map_err(|_| Malformed)?);
+    let time = Timestamp(i64::try_from(block.varint()?).map_err(|_| DecodeError)?);
     let checksum = block.u32_le()?;
     let batch = EventBatch::new(stream, first, offset, count, time, block.bytes()?);
-    match batch.checksum() == checksum {
-        true => Ok(batch),
-        false => Err(Malformed),
+    if batch.checksum() == checksum {
+        Ok(batch)
+    } else {
+        Err(DecodeError)
     }
 }

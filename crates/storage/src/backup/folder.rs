@@ -5,20 +5,20 @@ use std::sync::Arc;
 
 use super::block::{BlockReader, BlockWriter};
 use super::digest::RowDigest;
-use super::saved::Content;
+use super::manifest_file::FileContent;
 use super::seal::{DataKey, FileKey};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// Where the files of a backup are, and how they are written and read.
 #[derive(Clone, Debug)]
 pub(super) struct BackupFolder {
     pub(super) path: PathBuf,
-    access: Access,
+    access: FileAccess,
 }
 
 /// Whether the files of a backup can be read.
 #[derive(Clone, Debug)]
-enum Access {
+enum FileAccess {
     /// They are plain text.
     Plain,
     /// They are sealed, and this opens them.
@@ -30,7 +30,7 @@ enum Access {
 impl BackupFolder {
     /// A backup that is plain, or sealed with its key.
     pub(super) fn new(path: &Path, key: Option<DataKey>) -> Self {
-        let access = key.map_or(Access::Plain, |key| Access::Open(Arc::new(key)));
+        let access = key.map_or(FileAccess::Plain, |key| FileAccess::Open(Arc::new(key)));
         Self {
             path: path.to_path_buf(),
             access,
@@ -41,25 +41,25 @@ impl BackupFolder {
     pub(super) fn locked(path: &Path, fingerprint: &str) -> Self {
         Self {
             path: path.to_path_buf(),
-            access: Access::Locked(fingerprint.to_owned()),
+            access: FileAccess::Locked(fingerprint.to_owned()),
         }
     }
 
     /// Begins a new file.
-    pub(super) fn create(&self, name: &str, content: Content) -> Result<BlockWriter> {
+    pub(super) fn create(&self, name: &str, content: FileContent) -> Result<BlockWriter> {
         let key = self.file_key(name, content)?;
         BlockWriter::create(&self.path.join(name), content, key)
     }
 
     /// Opens a file that should hold such content.
-    pub(super) fn open(&self, name: &str, content: Content) -> Result<BlockReader> {
+    pub(super) fn open(&self, name: &str, content: FileContent) -> Result<BlockReader> {
         let key = self.file_key(name, content)?;
         BlockReader::open(&self.path.join(name), content, key)
     }
 
     /// Whether its files are sealed and can be opened.
     pub(super) fn is_opened(&self) -> bool {
-        matches!(self.access, Access::Open(_))
+        matches!(self.access, FileAccess::Open(_))
     }
 
     /// Refuses a backup whose files cannot be read.
@@ -79,9 +79,9 @@ impl BackupFolder {
     /// What authenticates the manifest of a sealed backup.
     pub(super) fn data_key(&self) -> Result<Option<&DataKey>> {
         match &self.access {
-            Access::Plain => Ok(None),
-            Access::Open(key) => Ok(Some(key)),
-            Access::Locked(fingerprint) => Err(Error::new(Kind::BackupKey {
+            FileAccess::Plain => Ok(None),
+            FileAccess::Open(key) => Ok(Some(key)),
+            FileAccess::Locked(fingerprint) => Err(Error::new(ErrorKind::BackupKey {
                 path: self.path.clone(),
                 what: format!(
                     "the backup is sealed with the key {fingerprint}, and no key was given; \
@@ -91,7 +91,7 @@ impl BackupFolder {
         }
     }
 
-    fn file_key(&self, name: &str, content: Content) -> Result<Option<FileKey>> {
+    fn file_key(&self, name: &str, content: FileContent) -> Result<Option<FileKey>> {
         Ok(self.data_key()?.map(|key| key.file(name, content)))
     }
 }

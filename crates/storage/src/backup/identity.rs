@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 
-use crate::engine::{Engine, Record, Swap};
+use crate::engine::{CasOutcome, Engine, Record};
 use crate::error::Result;
 
 /// The cluster record that holds it.
@@ -19,8 +19,8 @@ pub(super) async fn find_or_draw(engine: &dyn Engine) -> Result<String> {
     }
     let life = random();
     match engine.cas(RECORD, 0, life.clone().into()).await? {
-        Swap::Done(_) => Ok(life),
-        Swap::Conflict { value, .. } => Ok(value.map_or(life, |value| text(&value))),
+        CasOutcome::Done(_) => Ok(life),
+        CasOutcome::Conflict { value, .. } => Ok(value.map_or(life, |value| text(&value))),
     }
 }
 

@@ -16,9 +16,11 @@ use steadfast_core::id::Partition;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::folder::BackupFolder;
-use super::saved::{Content, PLAIN_FORMAT, SEALED_FORMAT, SavedFile, altered, damaged, unreadable};
-use super::seal::{BackupKey, DataKey, Sealing};
-use crate::error::{Error, Kind, Result};
+use super::manifest_file::{
+    FileContent, ManifestFile, PLAIN_FORMAT, SEALED_FORMAT, altered, damaged, unreadable,
+};
+use super::seal::{BackupKey, DataKey, SealHeader};
+use crate::error::{Error, ErrorKind, Result};
 use crate::private;
 
 pub(super) const MANIFEST_FILE: &str = "manifest.json";
@@ -53,13 +55,13 @@ pub struct Manifest {
     /// The version that wrote it.
     pub version: String,
     /// The state that it brings back, per partition.
-    pub partitions: Vec<Saved>,
+    pub partitions: Vec<PartitionManifest>,
     /// Events that are in this very backup.
     pub events: u64,
-    pub(super) files: Vec<SavedFile>,
+    pub(super) files: Vec<ManifestFile>,
     /// How it is sealed, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) sealing: Option<Sealing>,
+    pub(super) sealing: Option<SealHeader>,
     /// Of all the above.
     pub(super) digest: String,
 }
@@ -67,7 +69,7 @@ pub struct Manifest {
 /// A partition as a backup brings it back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Saved {
+pub struct PartitionManifest {
     /// The partition's number.
     pub partition: u32,
     /// The last transaction that the backup holds.
@@ -110,7 +112,7 @@ impl Manifest {
         };
         if sealing.key != key.fingerprint() {
             let (own, given) = (&sealing.key, key.described());
-            return Err(Error::new(Kind::BackupKey {
+            return Err(Error::new(ErrorKind::BackupKey {
                 path: folder.to_path_buf(),
                 what: format!(
                     "the backup is sealed with the key {own}, and the key that was tried is \
@@ -122,13 +124,14 @@ impl Manifest {
         let Some(data_key) = DataKey::open(&self.id, sealing, key) else {
             return Err(altered(&path, "its key was sealed for another backup"));
         };
-        match data_key.is_signed(&self.signed(), &sealing.mac) {
-            true => Ok(BackupFolder::new(folder, Some(data_key))),
-            false => Err(altered(&path, "it is not what was signed")),
+        if data_key.is_signed(&self.signed(), &sealing.mac) {
+            Ok(BackupFolder::new(folder, Some(data_key)))
+        } else {
+            Err(altered(&path, "it is not what was signed"))
         }
     }
 
-    pub(super) fn saved(&self, partition: Partition) -> Option<&Saved> {
+    pub(super) fn saved(&self, partition: Partition) -> Option<&PartitionManifest> {
         let number = partition.0;
         self.partitions.iter().find(|s| s.partition == number)
     }
@@ -137,9 +140,9 @@ impl Manifest {
     pub(super) fn files_of(
         &self,
         partition: Partition,
-        content: Content,
-    ) -> impl Iterator<Item = &SavedFile> {
-        let own = move |file: &&SavedFile| file.partition == Some(partition.0);
+        content: FileContent,
+    ) -> impl Iterator<Item = &ManifestFile> {
+        let own = move |file: &&ManifestFile| file.partition == Some(partition.0);
         let files = self.files.iter().filter(own);
         files.filter(move |file| file.content == content)
     }
@@ -179,7 +182,7 @@ impl Manifest {
         let found = any.get("format").and_then(serde_json::Value::as_u64);
         let found = found.and_then(|found| u32::try_from(found).ok());
         if let Some(found) = found.filter(|found| *found > SEALED_FORMAT) {
-            return Err(Error::new(Kind::NewerBackup {
+            return Err(Error::new(ErrorKind::NewerBackup {
                 path: folder.to_path_buf(),
                 found,
                 known: SEALED_FORMAT,
@@ -189,16 +192,18 @@ impl Manifest {
         if manifest.own_digest() != manifest.digest {
             return Err(damaged(&path, "it does not have its digest"));
         }
-        let format = match manifest.is_sealed() {
-            true => SEALED_FORMAT,
-            false => PLAIN_FORMAT,
+        let format = if manifest.is_sealed() {
+            SEALED_FORMAT
+        } else {
+            PLAIN_FORMAT
         };
-        match manifest.format == format {
-            true => Ok(manifest),
-            false => Err(damaged(
+        if manifest.format == format {
+            Ok(manifest)
+        } else {
+            Err(damaged(
                 &path,
                 "its format does not say whether it is sealed",
-            )),
+            ))
         }
     }
 

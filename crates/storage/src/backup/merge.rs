@@ -7,24 +7,24 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use bytes::Bytes;
-use steadfast_core::id::Table;
+use steadfast_core::id::TableId;
 
-use super::run::{RunReader, Step};
+use super::run::{RunChange, RunReader};
 use crate::body::{RowKey, table_of};
 use crate::error::Result;
 
 /// Runs, newest first, and where each of them stands.
-pub(super) struct Merge {
+pub(super) struct RunMerger {
     runs: Vec<RunReader>,
     /// The next row of each run, by its rank.
     values: Vec<Option<Bytes>>,
     order: BinaryHeap<Reverse<(RowKey, usize)>>,
     /// The newest run that has cleared a table.
-    clears: BTreeMap<Table, usize>,
+    clears: BTreeMap<TableId, usize>,
     next: Option<(RowKey, Bytes)>,
 }
 
-impl Merge {
+impl RunMerger {
     /// Merges runs, the newest first.
     pub(super) fn new(runs: Vec<RunReader>) -> Result<Self> {
         let mut merge = Self {
@@ -81,12 +81,12 @@ impl Merge {
     fn advance(&mut self, rank: usize) -> Result<()> {
         while let Some(step) = self.runs[rank].next()? {
             match step {
-                Step::Row(row, value) => {
+                RunChange::Row(row, value) => {
                     self.values[rank] = value;
                     self.order.push(Reverse((row, rank)));
                     return Ok(());
                 }
-                Step::Clear(table) => {
+                RunChange::Clear(table) => {
                     let newest = self.clears.entry(table).or_insert(rank);
                     *newest = rank.min(*newest);
                 }
@@ -100,39 +100,39 @@ impl Merge {
 mod tests {
     use super::*;
     use crate::backup::folder::BackupFolder;
+    use crate::backup::manifest_file::FileContent;
     use crate::backup::run::RunWriter;
-    use crate::backup::saved::Content;
     use crate::body::row_key;
     use proptest::prelude::*;
 
     /// What one run does to a few rows of a few tables.
     #[derive(Clone, Debug, Default)]
-    struct Run {
+    struct TestRun {
         clears: Vec<u32>,
         rows: BTreeMap<(u32, Vec<u8>), Option<Vec<u8>>>,
     }
 
-    fn runs() -> impl Strategy<Value = Vec<Run>> {
+    fn runs() -> impl Strategy<Value = Vec<TestRun>> {
         let key = proptest::collection::vec(0u8..3, 0..3);
         let value = proptest::option::of(proptest::collection::vec(any::<u8>(), 0..4));
         let rows = proptest::collection::btree_map((0u32..3, key), value, 0..12);
         let clears = proptest::collection::btree_set(0u32..3, 0..2);
-        let run = (clears, rows).prop_map(|(clears, rows)| Run {
+        let run = (clears, rows).prop_map(|(clears, rows)| TestRun {
             clears: clears.into_iter().collect(),
             rows,
         });
         proptest::collection::vec(run, 0..5)
     }
 
-    fn write(run: &Run, folder: &BackupFolder, name: &str) {
-        let mut writer = RunWriter::create(folder, name, Content::Delta).unwrap();
+    fn write(run: &TestRun, folder: &BackupFolder, name: &str) {
+        let mut writer = RunWriter::create(folder, name, FileContent::Delta).unwrap();
         for table in 0..3 {
             if run.clears.contains(&table) {
-                writer.clear(Table(table)).unwrap();
+                writer.clear(TableId(table)).unwrap();
             }
             for ((_, key), value) in run.rows.iter().filter(|((t, _), _)| *t == table) {
                 let value = value.clone().map(Bytes::from);
-                let row = row_key(Table(table), key);
+                let row = row_key(TableId(table), key);
                 writer.row(&row, value.as_ref()).unwrap();
             }
         }
@@ -149,7 +149,7 @@ mod tests {
             for (number, run) in runs.iter().enumerate() {
                 let name = number.to_string();
                 write(run, &folder, &name);
-                readers.insert(0, RunReader::open(&folder, &name, Content::Delta).unwrap());
+                readers.insert(0, RunReader::open(&folder, &name, FileContent::Delta).unwrap());
                 expected.retain(|(table, _), _| !run.clears.contains(table));
                 for (row, value) in &run.rows {
                     match value {
@@ -158,14 +158,14 @@ mod tests {
                     };
                 }
             }
-            let mut merge = Merge::new(readers).unwrap();
+            let mut merge = RunMerger::new(readers).unwrap();
             let mut found = Vec::new();
             while let Some((row, value)) = merge.next().unwrap() {
                 found.push((row, value));
             }
             let expected: Vec<_> = expected
                 .into_iter()
-                .map(|((table, key), value)| (row_key(Table(table), &key), Bytes::from(value)))
+                .map(|((table, key), value)| (row_key(TableId(table), &key), Bytes::from(value)))
                 .collect();
             prop_assert_eq!(found, expected);
         }

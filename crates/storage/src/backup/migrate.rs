@@ -13,27 +13,27 @@ use std::path::{Path, PathBuf};
 
 use tokio::sync::watch;
 
+use super::backup_job::{BackupOptions, BackupReport};
 use super::database::{restore_database, take_database};
 use super::manifest::Extent;
-use super::offline::{Policy, Restore, restore_folder, take_folder};
-use super::progress::Progress;
-use super::restore::Restored;
+use super::offline::{FolderRestore, RestorePolicy, restore_folder, take_folder};
+use super::progress::BackupProgress;
+use super::restore::RestoreReport;
 use super::seal::BackupKey;
-use super::take::{Order, Taken};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::local::is_data_folder;
-use crate::postgres::{Options as DatabaseOptions, Replacement};
+use crate::postgres::{Options as DatabaseOptions, SchemaReplacement};
 
 /// Where a store keeps its state.
 #[derive(Clone)]
-pub enum Place {
+pub enum StorageLocation {
     /// A folder of this machine.
     Folder(PathBuf),
     /// A PostgreSQL database.
     Database(Box<DatabaseOptions>),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for StorageLocation {
     /// The place, without a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let options = match self {
@@ -60,9 +60,13 @@ fn bare(url: &str) -> &str {
     url.split('?').next().unwrap_or_default()
 }
 
-impl Place {
+impl StorageLocation {
     /// Backs it up; no process may use it.
-    pub async fn take(&self, order: &Order, progress: &watch::Sender<Progress>) -> Result<Taken> {
+    pub async fn take(
+        &self,
+        order: &BackupOptions,
+        progress: &watch::Sender<BackupProgress>,
+    ) -> Result<BackupReport> {
         match self {
             Self::Folder(path) => take_folder(path, order, progress).await,
             Self::Database(options) => take_database(options, order, progress).await,
@@ -74,14 +78,14 @@ impl Place {
     pub async fn restore(
         &self,
         from: &Path,
-        policy: Policy,
+        policy: RestorePolicy,
         key: Option<&BackupKey>,
-        progress: &watch::Sender<Progress>,
-    ) -> Result<Restored> {
+        progress: &watch::Sender<BackupProgress>,
+    ) -> Result<RestoreReport> {
         let from = from.to_path_buf();
         match self {
             Self::Folder(path) => {
-                let order = Restore {
+                let order = FolderRestore {
                     from,
                     data: path.clone(),
                     policy,
@@ -101,7 +105,7 @@ impl Place {
             Self::Folder(path) => path,
             Self::Database(options) => {
                 for one in options.each() {
-                    Replacement::begin(&one, false).await?;
+                    SchemaReplacement::begin(&one, false).await?;
                 }
                 return Ok(());
             }
@@ -109,7 +113,7 @@ impl Place {
         if !is_data_folder(path) {
             return Ok(());
         }
-        Err(Error::new(Kind::NotEmpty {
+        Err(Error::new(ErrorKind::NotEmpty {
             place: path.display().to_string(),
             what: "it is a data folder".to_string(),
         }))
@@ -118,26 +122,26 @@ impl Place {
 
 /// What to move, and where to.
 #[derive(Clone)]
-pub struct Migration {
+pub struct StoreMigration {
     /// Where the state is, and stays; no process may use it.
-    pub from: Place,
+    pub from: StorageLocation,
     /// Where it goes; it must be empty.
-    pub to: Place,
+    pub to: StorageLocation,
     /// A folder that does not exist yet, for as long as it takes.
     pub scratch: PathBuf,
 }
 
 /// Copies a store to another place and compares it there.
 pub async fn migrate(
-    migration: &Migration,
-    progress: &watch::Sender<Progress>,
-) -> Result<Restored> {
+    migration: &StoreMigration,
+    progress: &watch::Sender<BackupProgress>,
+) -> Result<RestoreReport> {
     migration.to.expect_empty().await?;
     let scratch = Scratch::create(&migration.scratch)?;
     let key = BackupKey::random();
-    let order = Order::new(&scratch.0, Extent::Full).sealed(&key);
+    let order = BackupOptions::new(&scratch.0, Extent::Full).sealed(&key);
     let taken = migration.from.take(&order, progress).await?;
-    let (from, policy) = (&taken.folder, Policy::Safe);
+    let (from, policy) = (&taken.folder, RestorePolicy::Safe);
     let restored = migration.to.restore(from, policy, Some(&key), progress);
     restored.await
 }
@@ -175,7 +179,7 @@ mod tests {
     fn a_place_is_shown_without_its_password() {
         let show = |url: &str| {
             let options = Box::new(DatabaseOptions::new(url));
-            Place::Database(options).to_string()
+            StorageLocation::Database(options).to_string()
         };
         let shown = "postgres://ada@db1,db2:5432/state";
         assert_eq!(show("postgres://ada:se?cret@db1,db2:5432/state"), shown);

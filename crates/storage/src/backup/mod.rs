@@ -23,42 +23,42 @@
 //! LOCK                          held while a backup is written
 //! ```
 
+mod backup_job;
+mod backup_reader;
 mod block;
 mod chain;
-mod changes;
 mod cut;
 mod database;
 mod delta;
 mod digest;
 mod events;
+mod exclusive_access;
 mod folder;
-mod hold;
 mod identity;
 mod manifest;
+mod manifest_file;
 mod merge;
 mod migrate;
 mod offline;
 pub(crate) mod pages;
 mod progress;
-mod reading;
 mod relocate;
+mod repository;
 mod restore;
+mod row_diff;
 mod run;
-mod saved;
 mod seal;
-mod sheet;
-mod take;
+mod state_files;
 pub(crate) mod tap;
-mod write;
 
-pub use chain::Chain;
+pub use backup_job::{BackupOptions, BackupReport, take};
+pub use chain::BackupChain;
 pub use database::{restore_database, take_database, take_running};
-pub use hold::Hold;
-pub use manifest::{Extent, Manifest, Saved};
-pub use migrate::{Migration, Place, migrate};
-pub use offline::{Policy, Restore, restore_folder, take_folder};
-pub use progress::{Phase, Progress};
-pub use relocate::{Relocated, Relocation, relocate};
-pub use restore::{Restored, restore};
+pub use exclusive_access::ExclusiveAccess;
+pub use manifest::{Extent, Manifest, PartitionManifest};
+pub use migrate::{StorageLocation, StoreMigration, migrate};
+pub use offline::{FolderRestore, RestorePolicy, restore_folder, take_folder};
+pub use progress::{BackupPhase, BackupProgress};
+pub use relocate::{RelocationReport, RelocationRequest, relocate};
+pub use restore::{RestoreReport, restore};
 pub use seal::BackupKey;
-pub use take::{Order, Taken, take};

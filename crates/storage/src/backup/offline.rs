@@ -10,23 +10,25 @@ use std::sync::Arc;
 use steadfast_core::id::{Lsn, Owner, Partition};
 use tokio::sync::watch;
 
-use super::chain::Chain;
+use super::backup_job::{BackupOptions, BackupReport, take};
+use super::chain::BackupChain;
 use super::identity;
 use super::manifest::Manifest;
-use super::progress::Progress;
-use super::restore::{Restored, restore};
+use super::progress::BackupProgress;
+use super::restore::{RestoreReport, restore};
 use super::seal::BackupKey;
-use super::take::{Order, Taken, take};
-use crate::body::Body;
+use crate::body::EntryBody;
 use crate::engine::Engine;
-use crate::error::{Error, Kind, Result};
-use crate::local::{Local, Options as LocalOptions, Replacement, clean, is_data_folder};
+use crate::error::{Error, ErrorKind, Result};
+use crate::local::{
+    FolderReplacement, LocalEngine, Options as LocalOptions, clean, is_data_folder,
+};
 use crate::meta;
 use crate::store::{Options, Store};
 
 /// Which restores are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
+pub enum RestorePolicy {
     /// Into an empty folder, or over an older state of the same store.
     Safe,
     /// Over any state.
@@ -35,13 +37,13 @@ pub enum Policy {
 
 /// What to restore, and where to.
 #[derive(Clone, Debug)]
-pub struct Restore {
+pub struct FolderRestore {
     /// A backup, or a folder of backups: then the newest one.
     pub from: PathBuf,
     /// The data folder.
     pub data: PathBuf,
     /// What to do if it holds something.
-    pub policy: Policy,
+    pub policy: RestorePolicy,
     /// What opens the backup if it is sealed.
     pub key: Option<BackupKey>,
 }
@@ -49,10 +51,10 @@ pub struct Restore {
 /// Backs up a data folder that no process has open.
 pub async fn take_folder(
     data: &Path,
-    order: &Order,
-    progress: &watch::Sender<Progress>,
-) -> Result<Taken> {
-    let engine = Arc::new(Local::open_existing(data, &LocalOptions::default())?);
+    order: &BackupOptions,
+    progress: &watch::Sender<BackupProgress>,
+) -> Result<BackupReport> {
+    let engine = Arc::new(LocalEngine::open_existing(data, &LocalOptions::default())?);
     let mut options = Options::new(owner());
     // Nothing is written, so nothing need be flushed, and the tables stand still.
     options.log_target = u64::MAX;
@@ -69,21 +71,21 @@ pub async fn take_folder(
 
 /// Restores a data folder. The chain is verified before anything is written.
 pub async fn restore_folder(
-    order: &Restore,
-    progress: &watch::Sender<Progress>,
-) -> Result<Restored> {
+    order: &FolderRestore,
+    progress: &watch::Sender<BackupProgress>,
+) -> Result<RestoreReport> {
     let chain = verified(&order.from, order.key.as_ref(), progress).await?;
     clean(&order.data)?;
-    if order.policy == Policy::Safe && is_data_folder(&order.data) {
+    if order.policy == RestorePolicy::Safe && is_data_folder(&order.data) {
         check_newer(&order.data, chain.last()).await?;
     }
-    let replacement = Replacement::begin(&order.data)?;
+    let replacement = FolderReplacement::begin(&order.data)?;
     let options = LocalOptions {
         // No other work needs the disk.
         flush_rate_bytes: u64::MAX,
         ..LocalOptions::default()
     };
-    let engine = Local::open(replacement.folder(), &options)?;
+    let engine = LocalEngine::open(replacement.folder(), &options)?;
     let restored = restore(&engine, owner(), &chain, progress).await?;
     drop(engine);
     replacement.finish()?;
@@ -94,26 +96,26 @@ pub async fn restore_folder(
 pub(super) async fn verified(
     from: &Path,
     key: Option<&BackupKey>,
-    progress: &watch::Sender<Progress>,
-) -> Result<Chain> {
+    progress: &watch::Sender<BackupProgress>,
+) -> Result<BackupChain> {
     let (from, key, progress) = (from.to_path_buf(), key.cloned(), progress.clone());
     let work = move || {
-        let chain = Chain::open(&from, key.as_ref())?;
+        let chain = BackupChain::open(&from, key.as_ref())?;
         chain.expect_restorable()?;
         chain.verify(&progress)?;
         Ok(chain)
     };
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| Error::caused(Kind::Closed, error))?
+    done.map_err(|error| Error::caused(ErrorKind::Closed, error))?
 }
 
 /// Refuses a backup that is not ahead of what the folder holds.
 async fn check_newer(data: &Path, backup: &Manifest) -> Result<()> {
     let refused = |what: String| {
         let path = data.to_path_buf();
-        Err(Error::new(Kind::NotNewer { path, what }))
+        Err(Error::new(ErrorKind::NotNewer { path, what }))
     };
-    let engine = Local::open(data, &LocalOptions::default())?;
+    let engine = LocalEngine::open(data, &LocalOptions::default())?;
     let current = standing(&engine).await?;
     let life = identity::find(&engine).await?;
     drop(engine);
@@ -133,24 +135,25 @@ async fn check_newer(data: &Path, backup: &Manifest) -> Result<()> {
         }
         is_newer |= saved > lsn.0;
     }
-    match is_newer {
-        true => Ok(()),
-        false => refused("it has everything that the backup has".into()),
+    if is_newer {
+        Ok(())
+    } else {
+        refused("it has everything that the backup has".into())
     }
 }
 
 /// The last LSN of every partition of a folder.
-async fn standing(engine: &Local) -> Result<Vec<(Partition, Lsn)>> {
+async fn standing(engine: &LocalEngine) -> Result<Vec<(Partition, Lsn)>> {
     let mut found = Vec::new();
     for partition in engine.partitions() {
         let tenure = engine.tenure(partition);
         let damaged = |_| {
             let what = "its meta or last entry is malformed".to_string();
-            Error::new(Kind::Lost { partition, what })
+            Error::new(ErrorKind::Lost { partition, what })
         };
         let mut lsn = meta::decode(tenure.meta).map_err(damaged)?.lsn;
         for entry in engine.replay(partition, tenure.last, 1).await? {
-            let body = Body::decode(entry.body).map_err(damaged)?;
+            let body = EntryBody::decode(entry.body).map_err(damaged)?;
             lsn = lsn.max(body.last_lsn());
         }
         found.push((partition, lsn));

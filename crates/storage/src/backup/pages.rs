@@ -7,11 +7,11 @@
 use std::ops::Bound;
 
 use bytes::Bytes;
-use steadfast_core::id::Table;
+use steadfast_core::id::TableId;
 use steadfast_core::limits;
 
-use crate::engine::{Row, Scan};
-use crate::error::{Error, Kind, Result};
+use crate::engine::{Scan, TableRow};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ledger::Ledger;
 
 /// How often a page is tried with fewer rows.
@@ -19,11 +19,11 @@ const ATTEMPTS: usize = 6;
 
 impl Ledger {
     /// Tables that may have rows, in order.
-    pub(crate) fn tables(&self) -> Result<Vec<Table>> {
-        let state = self.shared.alive()?;
+    pub(crate) fn tables(&self) -> Result<Vec<TableId>> {
+        let state = self.shared.read_checked()?;
         let partition = self.shared.partition;
         let Some(flushed) = &state.tables else {
-            return Err(Error::new(Kind::TablesUnknown { partition }));
+            return Err(Error::new(ErrorKind::TablesUnknown { partition }));
         };
         let mut tables = state.overlay.tables();
         tables.extend(flushed);
@@ -32,7 +32,7 @@ impl Ledger {
 
     /// Sets which tables have flushed rows, from an authoritative source; not while the
     /// partition is being flushed.
-    pub(crate) fn set_tables(&self, flushed: Vec<Table>) {
+    pub(crate) fn set_tables(&self, flushed: Vec<TableId>) {
         self.shared.write().tables = Some(flushed.into_iter().collect());
     }
 }
@@ -40,13 +40,13 @@ impl Ledger {
 /// A table that is read from its first row to its last.
 pub(crate) struct Pages<'a> {
     ledger: &'a Ledger,
-    table: Table,
+    table: TableId,
     from: Option<Bound<Bytes>>,
     limit: usize,
 }
 
 impl<'a> Pages<'a> {
-    pub(crate) fn new(ledger: &'a Ledger, table: Table) -> Self {
+    pub(crate) fn new(ledger: &'a Ledger, table: TableId) -> Self {
         Self {
             ledger,
             table,
@@ -56,7 +56,7 @@ impl<'a> Pages<'a> {
     }
 
     /// The next rows; `None` behind the last one.
-    pub(crate) async fn next(&mut self) -> Result<Option<Vec<Row>>> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<TableRow>>> {
         let Some(from) = self.from.take() else {
             return Ok(None);
         };
@@ -67,7 +67,7 @@ impl<'a> Pages<'a> {
         Ok(Some(rows))
     }
 
-    async fn read(&mut self, from: &Bound<Bytes>) -> Result<Vec<Row>> {
+    async fn read(&mut self, from: &Bound<Bytes>) -> Result<Vec<TableRow>> {
         let mut attempts = 0;
         loop {
             let range = Scan {
@@ -79,7 +79,7 @@ impl<'a> Pages<'a> {
             match snapshot.scan(self.table, range).await {
                 // Writes were so frequent that the snapshot held up the log and expired.
                 Err(error)
-                    if matches!(error.kind(), Kind::SnapshotExpired { .. })
+                    if matches!(error.kind(), ErrorKind::SnapshotExpired { .. })
                         && attempts < ATTEMPTS =>
                 {
                     attempts += 1;
@@ -92,7 +92,7 @@ impl<'a> Pages<'a> {
 }
 
 /// How many rows to read next, so that a page of the largest of them fits.
-fn next_limit(limit: usize, rows: &[Row]) -> usize {
+fn next_limit(limit: usize, rows: &[TableRow]) -> usize {
     let sizes = rows.iter().map(|row| row.key.len() + row.value.len());
     let largest = sizes.max().unwrap_or(0).max(1);
     let fitting = limits::BACKUP_PAGE_BYTES / largest;

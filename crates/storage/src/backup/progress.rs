@@ -2,9 +2,9 @@
 
 /// What is being done, and how much of it is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct BackupProgress {
     /// What is being done.
-    pub phase: Phase,
+    pub phase: BackupPhase,
     /// Partitions that there are.
     pub partitions: usize,
     /// Partitions that are done with.
@@ -19,7 +19,7 @@ pub struct Progress {
 
 /// The parts of a backup and of a restore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Phase {
+pub enum BackupPhase {
     /// Not begun yet.
     #[default]
     Starting,

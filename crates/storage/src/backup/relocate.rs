@@ -10,16 +10,16 @@ use std::sync::Arc;
 use steadfast_core::id::{Epoch, Partition};
 use tokio::sync::watch;
 
-use super::hold::{Hold, expect_schema};
-use super::progress::{Phase, Progress};
-use crate::engine::{Acquired, Engine};
-use crate::error::{Error, Kind, Result};
-use crate::postgres::{Options as DatabaseOptions, Postgres};
-use crate::shards::Shards;
+use super::exclusive_access::{ExclusiveAccess, expect_schema};
+use super::progress::{BackupPhase, BackupProgress};
+use crate::engine::{AcquireOutcome, Engine};
+use crate::error::{Error, ErrorKind, Result};
+use crate::postgres::{Options as DatabaseOptions, PostgresEngine};
+use crate::shards::ShardedEngine;
 
 /// What to move, and where to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Relocation {
+pub struct RelocationRequest {
     /// The partitions; all of a shard if there are none.
     pub partitions: Vec<Partition>,
     /// The shard that is emptied if no partitions are named.
@@ -30,7 +30,7 @@ pub struct Relocation {
 
 /// What was moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Relocated {
+pub struct RelocationReport {
     pub partitions: usize,
     /// Moves of an earlier, interrupted run that were ended.
     pub resumed: usize,
@@ -42,12 +42,12 @@ pub struct Relocated {
 /// database at the end of the address joins the cluster.
 pub async fn relocate(
     options: &DatabaseOptions,
-    order: &Relocation,
-    progress: &watch::Sender<Progress>,
-) -> Result<Relocated> {
+    order: &RelocationRequest,
+    progress: &watch::Sender<BackupProgress>,
+) -> Result<RelocationReport> {
     expect_schema(options).await?;
-    let shards = Arc::new(Shards::extend(options).await?);
-    let hold = Hold::on(Arc::clone(&shards)).await?;
+    let shards = Arc::new(ShardedEngine::extend(options).await?);
+    let hold = ExclusiveAccess::on(Arc::clone(&shards)).await?;
     let done = carry_out(&shards, &hold, order, progress).await;
     let ended = hold.end().await;
     let done = done?;
@@ -55,19 +55,19 @@ pub async fn relocate(
 }
 
 async fn carry_out(
-    shards: &Shards,
-    hold: &Hold,
-    order: &Relocation,
-    progress: &watch::Sender<Progress>,
-) -> Result<Relocated> {
-    let mut done = Relocated {
+    shards: &ShardedEngine,
+    hold: &ExclusiveAccess,
+    order: &RelocationRequest,
+    progress: &watch::Sender<BackupProgress>,
+) -> Result<RelocationReport> {
+    let mut done = RelocationReport {
         resumed: end_interrupted(shards).await?,
-        ..Relocated::default()
+        ..RelocationReport::default()
     };
     let target = shard(shards, order.to)?;
     let chosen = chosen(shards, order).await?;
     progress.send_modify(|progress| {
-        progress.phase = Phase::Writing;
+        progress.phase = BackupPhase::Writing;
         progress.partitions = chosen.len();
     });
     for partition in chosen {
@@ -93,7 +93,7 @@ async fn carry_out(
 }
 
 /// Ends moves whose source is closed already; answers how many were not known yet.
-async fn end_interrupted(shards: &Shards) -> Result<usize> {
+async fn end_interrupted(shards: &ShardedEngine) -> Result<usize> {
     let mut resumed = 0;
     for number in 0..shards.count() as u16 {
         let source = shard(shards, number)?;
@@ -101,7 +101,7 @@ async fn end_interrupted(shards: &Shards) -> Result<usize> {
             if shards.shard(partition) == number {
                 let Some(target) = shards.place(&identity) else {
                     let what = format!("partition {partition} is in a database that is not named");
-                    return Err(Error::new(Kind::BadMove { what }));
+                    return Err(Error::new(ErrorKind::BadMove { what }));
                 };
                 shards.switch(partition, target).await?;
                 resumed += 1;
@@ -112,21 +112,21 @@ async fn end_interrupted(shards: &Shards) -> Result<usize> {
     Ok(resumed)
 }
 
-fn shard(shards: &Shards, number: u16) -> Result<&Arc<Postgres>> {
+fn shard(shards: &ShardedEngine, number: u16) -> Result<&Arc<PostgresEngine>> {
     shards.engine(number).ok_or_else(|| {
         let count = shards.count();
         let what = format!("there is no shard {number}, the address names {count}");
-        Error::new(Kind::BadMove { what })
+        Error::new(ErrorKind::BadMove { what })
     })
 }
 
 /// The partitions that are not there yet.
-async fn chosen(shards: &Shards, order: &Relocation) -> Result<Vec<Partition>> {
+async fn chosen(shards: &ShardedEngine, order: &RelocationRequest) -> Result<Vec<Partition>> {
     let all = shards.partitions().await?;
     let missing = order.partitions.iter().find(|own| !all.contains(own));
     if let Some(missing) = missing {
         let what = format!("there is no partition {missing}");
-        return Err(Error::new(Kind::BadMove { what }));
+        return Err(Error::new(ErrorKind::BadMove { what }));
     }
     let mut chosen = order.partitions.clone();
     if let Some(from) = order.from.filter(|_| chosen.is_empty()) {
@@ -141,20 +141,24 @@ async fn chosen(shards: &Shards, order: &Relocation) -> Result<Vec<Partition>> {
 }
 
 /// Acquires a partition, which fences other owners, and verifies everything in it.
-async fn take(source: &Postgres, partition: Partition, hold: &Hold) -> Result<Epoch> {
+async fn take(
+    source: &PostgresEngine,
+    partition: Partition,
+    hold: &ExclusiveAccess,
+) -> Result<Epoch> {
     let owner = hold.owner();
     let mut expect = Epoch(0);
     // The first refusal carries the epoch.
     for _ in 0..4 {
         match source.acquire(partition, owner, expect).await? {
-            Acquired::Granted(tenure) => return Ok(tenure.epoch),
-            Acquired::Refused {
+            AcquireOutcome::Granted(tenure) => return Ok(tenure.epoch),
+            AcquireOutcome::Refused {
                 epoch,
                 owner: Some(owner),
-            } if epoch == expect => return Err(Error::new(Kind::Held { partition, owner })),
-            Acquired::Refused { epoch, .. } => expect = epoch,
+            } if epoch == expect => return Err(Error::new(ErrorKind::Held { partition, owner })),
+            AcquireOutcome::Refused { epoch, .. } => expect = epoch,
         }
     }
     let epoch = expect;
-    Err(Error::new(Kind::Fenced { partition, epoch }))
+    Err(Error::new(ErrorKind::Fenced { partition, epoch }))
 }

@@ -12,29 +12,30 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use steadfast_core::clock::Timestamp;
 use steadfast_core::id::{
-    EntryNumber, Epoch, Lsn, Offset, Owner, Partition, Sequence, Stream, Table,
+    EntryNumber, Epoch, Lsn, Offset, Owner, Partition, Sequence, StreamId, TableId,
 };
 use steadfast_core::limits;
 use tokio::sync::watch;
 
-use super::chain::Chain;
+use super::chain::BackupChain;
 use super::digest::{EventDigest, RowDigest};
 use super::folder::BackupFolder;
 use super::identity;
-use super::manifest::{Manifest, Saved};
-use super::progress::{Phase, Progress};
-use super::sheet;
-use crate::body::{Body, row_key, split_row_key};
+use super::manifest::{Manifest, PartitionManifest};
+use super::progress::{BackupPhase, BackupProgress};
+use super::state_files;
+use crate::body::{EntryBody, row_key, split_row_key};
 use crate::engine::{
-    Acquired, Change, Engine, Entry, EventBatch, Flush, Outcome, Row, Scan, Start, Swap,
+    AcquireOutcome, CasOutcome, Engine, Entry, EventBatch, Flush, FlushedRow, Outcome,
+    ReadPosition, Scan, TableRow,
 };
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::meta;
-use crate::streams::Head;
+use crate::streams::StreamHead;
 
 /// What a restore brought back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Restored {
+pub struct RestoreReport {
     /// Partitions.
     pub partitions: usize,
     /// Rows.
@@ -51,18 +52,18 @@ pub struct Restored {
 pub async fn restore(
     engine: &dyn Engine,
     owner: Owner,
-    chain: &Chain,
-    progress: &watch::Sender<Progress>,
-) -> Result<Restored> {
+    chain: &BackupChain,
+    progress: &watch::Sender<BackupProgress>,
+) -> Result<RestoreReport> {
     let manifest = chain.last();
-    let mut heads = sheet::read_heads(chain.last_folder())?;
-    progress.send_replace(Progress {
-        phase: Phase::Writing,
+    let mut heads = state_files::read_heads(chain.last_folder())?;
+    progress.send_replace(BackupProgress {
+        phase: BackupPhase::Writing,
         partitions: manifest.partitions.len(),
-        ..Progress::default()
+        ..BackupProgress::default()
     });
     let mut targets = Vec::new();
-    let mut waiting = Waiting::default();
+    let mut waiting = FlushBatch::default();
     for saved in &manifest.partitions {
         let partition = Partition(saved.partition);
         let mut target = Target {
@@ -94,14 +95,15 @@ pub async fn restore(
 /// Last flushes of restored partitions, collected: an engine may write them as one, and
 /// there may be many small partitions.
 #[derive(Default)]
-struct Waiting {
+struct FlushBatch {
     flushes: Vec<Flush>,
     bytes: usize,
 }
 
-impl Waiting {
+impl FlushBatch {
     fn add(&mut self, flush: Flush) {
-        let size = |change: &Change| change.key.len() + change.value.as_ref().map_or(0, Bytes::len);
+        let size =
+            |change: &FlushedRow| change.key.len() + change.value.as_ref().map_or(0, Bytes::len);
         self.bytes += flush.rows.iter().map(size).sum::<usize>();
         self.flushes.push(flush);
     }
@@ -115,11 +117,11 @@ impl Waiting {
 }
 
 /// Reads all partitions back and releases them.
-async fn compare(targets: &[Target<'_>], manifest: &Manifest) -> Result<Restored> {
-    let mut restored = Restored::default();
+async fn compare(targets: &[Target<'_>], manifest: &Manifest) -> Result<RestoreReport> {
+    let mut restored = RestoreReport::default();
     for (target, saved) in targets.iter().zip(&manifest.partitions) {
         target.progress.send_modify(|progress| {
-            progress.phase = Phase::Comparing;
+            progress.phase = BackupPhase::Comparing;
             progress.done = restored.partitions;
         });
         restored.bytes += target.compare(saved).await?;
@@ -138,12 +140,12 @@ async fn compare(targets: &[Target<'_>], manifest: &Manifest) -> Result<Restored
 /// restore belong to another life of the store.
 async fn records(engine: &dyn Engine, folder: &BackupFolder) -> Result<()> {
     let life = (identity::RECORD.to_string(), identity::random().into());
-    let records = sheet::read_records(folder)?.into_iter();
+    let records = state_files::read_records(folder)?.into_iter();
     let records = records.map(|record| (record.key, record.value));
     for (key, value) in records.chain([life]) {
         let value: Bytes = value;
         let mut version = 0;
-        while let Swap::Conflict { version: found, .. } =
+        while let CasOutcome::Conflict { version: found, .. } =
             engine.cas(&key, version, value.clone()).await?
         {
             version = found;
@@ -157,18 +159,18 @@ async fn acquire(engine: &dyn Engine, owner: Owner, partition: Partition) -> Res
     let mut expect = Epoch(0);
     loop {
         match engine.acquire(partition, owner, expect).await? {
-            Acquired::Granted(tenure) if tenure.last.0 == 0 && tenure.meta.is_empty() => {
+            AcquireOutcome::Granted(tenure) if tenure.last.0 == 0 && tenure.meta.is_empty() => {
                 return Ok(tenure.epoch);
             }
-            Acquired::Granted(_) => {
+            AcquireOutcome::Granted(_) => {
                 let what = "it has been written to".into();
-                return Err(Error::new(Kind::RestoreDiffers { partition, what }));
+                return Err(Error::new(ErrorKind::RestoreDiffers { partition, what }));
             }
-            Acquired::Refused {
+            AcquireOutcome::Refused {
                 epoch,
                 owner: Some(owner),
-            } if epoch == expect => return Err(Error::new(Kind::Held { partition, owner })),
-            Acquired::Refused { epoch, .. } => expect = epoch,
+            } if epoch == expect => return Err(Error::new(ErrorKind::Held { partition, owner })),
+            AcquireOutcome::Refused { epoch, .. } => expect = epoch,
         }
     }
 }
@@ -181,15 +183,19 @@ struct Target<'a> {
     partition: Partition,
     epoch: Epoch,
     last: EntryNumber,
-    heads: BTreeMap<Stream, Head>,
-    tables: BTreeSet<Table>,
+    heads: BTreeMap<StreamId, StreamHead>,
+    tables: BTreeSet<TableId>,
     digest: EventDigest,
-    progress: &'a watch::Sender<Progress>,
+    progress: &'a watch::Sender<BackupProgress>,
 }
 
 impl Target<'_> {
     /// Writes all rows but the last ones, which it returns.
-    async fn rows(&mut self, chain: &Chain, saved: &Saved) -> Result<Vec<Change>> {
+    async fn rows(
+        &mut self,
+        chain: &BackupChain,
+        saved: &PartitionManifest,
+    ) -> Result<Vec<FlushedRow>> {
         let mut merge = chain.rows(self.partition)?;
         let mut digest = RowDigest::new();
         let (mut rows, mut bytes) = (Vec::new(), 0);
@@ -199,7 +205,7 @@ impl Target<'_> {
             self.tables.insert(table);
             bytes += row.len() + value.len();
             // Rows are slices of a block: copies let go of it.
-            rows.push(Change {
+            rows.push(FlushedRow {
                 table,
                 key: Bytes::copy_from_slice(&key),
                 value: Some(Bytes::copy_from_slice(&value)),
@@ -223,7 +229,7 @@ impl Target<'_> {
         });
     }
 
-    fn check_rows(&self, digest: &RowDigest, saved: &Saved, whose: &str) -> Result<()> {
+    fn check_rows(&self, digest: &RowDigest, saved: &PartitionManifest, whose: &str) -> Result<()> {
         if digest.rows == saved.rows && self.folder.row_digest(digest)? == saved.rows_digest {
             return Ok(());
         }
@@ -235,9 +241,9 @@ impl Target<'_> {
 
     /// Appends the events that are left at the end of the chain. They must be dense,
     /// from where their stream begins to where it ends.
-    async fn events(&mut self, chain: &Chain) -> Result<()> {
+    async fn events(&mut self, chain: &BackupChain) -> Result<()> {
         let mut reader = chain.events(self.partition);
-        let mut ends: BTreeMap<Stream, (Sequence, Offset)> = BTreeMap::new();
+        let mut ends: BTreeMap<StreamId, (Sequence, Offset)> = BTreeMap::new();
         let (mut batches, mut bytes, mut unflushed) = (Vec::new(), 0, 0);
         while let Some(batch) = reader.next()? {
             let head = self.heads.get(&batch.stream).copied().unwrap_or_default();
@@ -282,7 +288,7 @@ impl Target<'_> {
         Ok(())
     }
 
-    fn gap(&self, stream: Stream, from: Sequence) -> Error {
+    fn gap(&self, stream: StreamId, from: Sequence) -> Error {
         self.differs(format!(
             "stream {} of the chain does not go on at event {from}",
             stream.0
@@ -300,7 +306,7 @@ impl Target<'_> {
             epoch: self.epoch,
             number,
             // The events are not a transaction of this life.
-            body: Body::default().encode(),
+            body: EntryBody::default().encode(),
             batches,
         };
         let outcomes = self.engine.append(&[entry]).await?;
@@ -315,7 +321,7 @@ impl Target<'_> {
         Ok(())
     }
 
-    fn flush(&self, rows: Vec<Change>, meta: Bytes) -> Flush {
+    fn flush(&self, rows: Vec<FlushedRow>, meta: Bytes) -> Flush {
         let trims = self.heads.iter();
         let trims = trims.map(|(stream, head)| (*stream, head.first));
         Flush {
@@ -330,14 +336,14 @@ impl Target<'_> {
     }
 
     /// The last rows, with what the next owner must know.
-    fn last_flush(&self, rows: Vec<Change>, saved: &Saved) -> Flush {
+    fn last_flush(&self, rows: Vec<FlushedRow>, saved: &PartitionManifest) -> Flush {
         let (lsn, time) = (Lsn(saved.lsn), Timestamp(saved.time_ms));
         let meta = meta::encode(lsn, time, &self.heads, Some(&self.tables));
         self.flush(rows, meta)
     }
 
     /// Reads everything back; answers how many bytes it has.
-    async fn compare(&self, saved: &Saved) -> Result<u64> {
+    async fn compare(&self, saved: &PartitionManifest) -> Result<u64> {
         let mut bytes = 0;
         let mut digest = RowDigest::new();
         for table in &self.tables {
@@ -370,13 +376,14 @@ impl Target<'_> {
                 }
             }
         }
-        match found == self.digest {
-            true => Ok(bytes),
-            false => Err(self.differs("its events are not those of the backup".into())),
+        if found == self.digest {
+            Ok(bytes)
+        } else {
+            Err(self.differs("its events are not those of the backup".into()))
         }
     }
 
-    async fn scan(&self, table: Table, from: Bound<Bytes>) -> Result<Vec<Row>> {
+    async fn scan(&self, table: TableId, from: Bound<Bytes>) -> Result<Vec<TableRow>> {
         // Rows may be large, so a page is small.
         let range = Scan {
             from,
@@ -386,8 +393,8 @@ impl Target<'_> {
         self.engine.scan(self.partition, table, range).await
     }
 
-    async fn read(&self, stream: Stream, from: Sequence) -> Result<Vec<EventBatch>> {
-        let (from, max_bytes) = (Start::Sequence(from), limits::BACKUP_PAGE_BYTES);
+    async fn read(&self, stream: StreamId, from: Sequence) -> Result<Vec<EventBatch>> {
+        let (from, max_bytes) = (ReadPosition::Sequence(from), limits::BACKUP_PAGE_BYTES);
         let read = self
             .engine
             .read_events(self.partition, stream, from, max_bytes);
@@ -396,6 +403,6 @@ impl Target<'_> {
 
     fn differs(&self, what: String) -> Error {
         let partition = self.partition;
-        Error::new(Kind::RestoreDiffers { partition, what })
+        Error::new(ErrorKind::RestoreDiffers { partition, what })
     }
 }

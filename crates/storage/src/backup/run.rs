@@ -4,12 +4,12 @@
 //! table and hides all its rows in older runs; a deleted row hides its older self.
 
 use bytes::Bytes;
-use steadfast_core::codec::{Malformed, Reader, put_bytes};
-use steadfast_core::id::Table;
+use steadfast_core::codec::{ByteReader, DecodeError, put_bytes};
+use steadfast_core::id::TableId;
 
 use super::block::{BlockReader, BlockWriter};
 use super::folder::BackupFolder;
-use super::saved::{Content, SavedFile};
+use super::manifest_file::{FileContent, ManifestFile};
 use crate::body::{RowKey, table_of};
 use crate::error::Result;
 
@@ -19,21 +19,21 @@ const CLEAR: u8 = 3;
 
 /// One change of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum RunChange {
     /// A row, or that there is none.
     Row(RowKey, Option<Bytes>),
     /// A table without its older rows.
-    Clear(Table),
+    Clear(TableId),
 }
 
 /// Writes a run.
 pub(super) struct RunWriter {
     blocks: BlockWriter,
-    content: Content,
+    content: FileContent,
 }
 
 impl RunWriter {
-    pub(super) fn create(folder: &BackupFolder, name: &str, content: Content) -> Result<Self> {
+    pub(super) fn create(folder: &BackupFolder, name: &str, content: FileContent) -> Result<Self> {
         let blocks = folder.create(name, content)?;
         Ok(Self { blocks, content })
     }
@@ -54,14 +54,14 @@ impl RunWriter {
     }
 
     /// Adds that a table was cleared, before its rows.
-    pub(super) fn clear(&mut self, table: Table) -> Result<()> {
+    pub(super) fn clear(&mut self, table: TableId) -> Result<()> {
         self.blocks.put(|block| {
             block.push(CLEAR);
             put_bytes(block, &table.0.to_be_bytes());
         })
     }
 
-    pub(super) fn finish(self, partition: u32) -> Result<SavedFile> {
+    pub(super) fn finish(self, partition: u32) -> Result<ManifestFile> {
         self.blocks.finish(self.content, Some(partition))
     }
 }
@@ -69,22 +69,22 @@ impl RunWriter {
 /// Reads a run.
 pub(super) struct RunReader {
     blocks: BlockReader,
-    block: Reader,
+    block: ByteReader,
 }
 
 impl RunReader {
-    pub(super) fn open(folder: &BackupFolder, name: &str, content: Content) -> Result<Self> {
+    pub(super) fn open(folder: &BackupFolder, name: &str, content: FileContent) -> Result<Self> {
         Ok(Self {
             blocks: folder.open(name, content)?,
-            block: Reader::new(Bytes::new()),
+            block: ByteReader::new(Bytes::new()),
         })
     }
 
     /// The next change; `None` at the end.
-    pub(super) fn next(&mut self) -> Result<Option<Step>> {
+    pub(super) fn next(&mut self) -> Result<Option<RunChange>> {
         while self.block.is_empty() {
             match self.blocks.next()? {
-                Some(block) => self.block = Reader::new(block),
+                Some(block) => self.block = ByteReader::new(block),
                 None => return Ok(None),
             }
         }
@@ -94,16 +94,16 @@ impl RunReader {
     }
 }
 
-fn step(block: &mut Reader) -> std::result::Result<Step, Malformed> {
+fn step(block: &mut ByteReader) -> std::result::Result<RunChange, DecodeError> {
     let tag = block.byte()?;
     let row = block.bytes()?;
     if row.len() < 4 {
-        return Err(Malformed);
+        return Err(DecodeError);
     }
     match tag {
-        PUT => Ok(Step::Row(row, Some(block.bytes()?))),
-        DELETE => Ok(Step::Row(row, None)),
-        CLEAR => Ok(Step::Clear(table_of(&row))),
-        _ => Err(Malformed),
+        PUT => Ok(RunChange::Row(row, Some(block.bytes()?))),
+        DELETE => Ok(RunChange::Row(row, None)),
+        CLEAR => Ok(RunChange::Clear(table_of(&row))),
+        _ => Err(DecodeError),
     }
 }

@@ -18,8 +18,8 @@ use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 use steadfast_core::limits;
 
-use super::saved::{Content, SEALED_FORMAT};
-use crate::error::{Error, Kind, Result};
+use super::manifest_file::{FileContent, SEALED_FORMAT};
+use crate::error::{Error, ErrorKind, Result};
 
 /// What sealing adds to a block.
 pub(super) const TAG_BYTES: usize = 16;
@@ -78,7 +78,7 @@ impl BackupKey {
         }
         let least = limits::BACKUP_KEY_BYTES;
         let source = self.source.as_deref().unwrap_or("the library");
-        Err(Error::new(Kind::BackupKey {
+        Err(Error::new(ErrorKind::BackupKey {
             path: path.to_path_buf(),
             what: format!(
                 "the key of {source} has fewer than {least} bytes, so it can be guessed; name a \
@@ -115,7 +115,7 @@ impl fmt::Debug for BackupKey {
 /// How a backup is sealed, as its manifest says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Sealing {
+pub(super) struct SealHeader {
     /// The fingerprint of the operator's key.
     pub(super) key: String,
     /// The data key, sealed with it.
@@ -132,7 +132,7 @@ pub(super) struct DataKey {
 
 impl DataKey {
     /// Draws the key of a new backup; answers what its manifest says of it.
-    pub(super) fn draw(id: &str, key: &BackupKey) -> (Self, Sealing) {
+    pub(super) fn draw(id: &str, key: &BackupKey) -> (Self, SealHeader) {
         let (nonce, mut bytes) = (random::<NONCE_LEN>(), random::<DATA_KEY_BYTES>().to_vec());
         let own = Self::new(id, &bytes);
         let sealed = key.key.seal_in_place_append_tag(
@@ -141,7 +141,7 @@ impl DataKey {
             &mut bytes,
         );
         sealed.expect("a key is shorter than what the cipher takes");
-        let sealing = Sealing {
+        let sealing = SealHeader {
             key: key.fingerprint.clone(),
             data_key: hex(&nonce) + &hex(&bytes),
             mac: String::new(),
@@ -150,7 +150,7 @@ impl DataKey {
     }
 
     /// The key of a backup; `None` if what its manifest says of it was altered.
-    pub(super) fn open(id: &str, sealing: &Sealing, key: &BackupKey) -> Option<Self> {
+    pub(super) fn open(id: &str, sealing: &SealHeader, key: &BackupKey) -> Option<Self> {
         let mut bytes = unhex(&sealing.data_key)?;
         let (nonce, sealed) = bytes.split_at_mut_checked(NONCE_LEN)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
@@ -167,7 +167,7 @@ impl DataKey {
     }
 
     /// The key of a file.
-    pub(super) fn file(&self, name: &str, content: Content) -> FileKey {
+    pub(super) fn file(&self, name: &str, content: FileContent) -> FileKey {
         let mut place = PURPOSE.to_vec();
         place.extend_from_slice(&SEALED_FORMAT.to_le_bytes());
         place.extend_from_slice(&(content as u32).to_le_bytes());
@@ -257,16 +257,16 @@ fn cipher(root: &Prk, purpose: &[&[u8]]) -> LessSafeKey {
 }
 
 /// How many bytes are derived.
-struct Length(usize);
+struct KeyLength(usize);
 
-impl KeyType for Length {
+impl KeyType for KeyLength {
     fn len(&self) -> usize {
         self.0
     }
 }
 
 fn expand(root: &Prk, purpose: &[&[u8]], into: &mut [u8]) {
-    let derived = root.expand(purpose, Length(into.len()));
+    let derived = root.expand(purpose, KeyLength(into.len()));
     let derived = derived.and_then(|derived| derived.fill(into));
     derived.expect("a few bytes are derived, and as many as there is room for");
 }
@@ -329,7 +329,7 @@ mod tests {
     fn a_block_opens_in_its_place_of_its_file_and_backup_only() {
         let key = BackupKey::new("k");
         let (own, _) = DataKey::draw("a", &key);
-        let file = own.file("f", Content::Rows);
+        let file = own.file("f", FileContent::Rows);
         let mut block = b"geheim".to_vec();
         file.seal(3, &mut block);
         assert_eq!(block.len(), 6 + TAG_BYTES);
@@ -340,11 +340,11 @@ mod tests {
             root: own.root.clone(),
         };
         let others = [
-            (own.file("f", Content::Rows), 4),
-            (own.file("g", Content::Rows), 3),
-            (own.file("f", Content::Delta), 3),
-            (other.file("f", Content::Rows), 3),
-            (renamed.file("f", Content::Rows), 3),
+            (own.file("f", FileContent::Rows), 4),
+            (own.file("g", FileContent::Rows), 3),
+            (own.file("f", FileContent::Delta), 3),
+            (other.file("f", FileContent::Rows), 3),
+            (renamed.file("f", FileContent::Rows), 3),
         ];
         for (number, (file, place)) in others.iter().enumerate() {
             assert!(file.open(*place, block.clone()).is_none(), "case {number}");

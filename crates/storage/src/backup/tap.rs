@@ -9,24 +9,24 @@ use parking_lot::Mutex;
 use steadfast_core::id::Partition;
 
 use crate::engine::{Entry, EventBatch};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// Entries that were committed since the last [`Tap::take`].
 pub(crate) struct Tap {
     limit: usize,
-    queue: Mutex<Queue>,
+    queue: Mutex<TapQueue>,
 }
 
 /// Entries that the backup has not taken yet.
 #[derive(Default)]
-struct Queue {
-    entries: Vec<Tapped>,
+struct TapQueue {
+    entries: Vec<TappedEntry>,
     bytes: usize,
     is_overrun: bool,
 }
 
 /// A committed entry as far as a backup needs it.
-pub(crate) struct Tapped {
+pub(crate) struct TappedEntry {
     pub(crate) partition: Partition,
     pub(crate) body: Bytes,
     pub(crate) batches: Vec<EventBatch>,
@@ -37,7 +37,7 @@ impl Tap {
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             limit,
-            queue: Mutex::new(Queue::default()),
+            queue: Mutex::new(TapQueue::default()),
         }
     }
 
@@ -53,7 +53,7 @@ impl Tap {
             queue.entries = Vec::new();
             return;
         }
-        queue.entries.push(Tapped {
+        queue.entries.push(TappedEntry {
             partition: entry.partition,
             body: entry.body.clone(),
             batches: entry.batches.clone(),
@@ -61,10 +61,10 @@ impl Tap {
     }
 
     /// Takes out what has come in.
-    pub(crate) fn take(&self) -> Result<Vec<Tapped>> {
+    pub(crate) fn take(&self) -> Result<Vec<TappedEntry>> {
         let mut queue = self.queue.lock();
         if queue.is_overrun {
-            return Err(Error::new(Kind::BackupOverrun {
+            return Err(Error::new(ErrorKind::BackupOverrun {
                 waiting: queue.bytes,
                 limit: self.limit,
             }));

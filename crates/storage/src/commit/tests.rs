@@ -14,23 +14,23 @@ use shuttle::scheduler::RandomScheduler;
 use shuttle::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use shuttle::{future, thread};
 use steadfast_core::clock::{Timestamp, VirtualClock};
-use steadfast_core::id::{EntryNumber, Epoch, Lsn, Owner, Partition, Table};
+use steadfast_core::id::{EntryNumber, Epoch, Lsn, Owner, Partition, TableId};
 
 use super::run;
-use crate::behind::Behind;
-use crate::body::{Body, Writes};
+use crate::background::BackgroundThread;
+use crate::body::{EntryBody, Writes};
 use crate::budget::Budget;
 use crate::cache::RowCache;
-use crate::engine::{Acquired, Engine};
-use crate::error::{Error, Kind, Result};
-use crate::hostile::{Faults, Hostile};
-use crate::latch::{Guarded, Latch};
-use crate::memory::Memory;
-use crate::node::Node;
-use crate::queue::Queue;
-use crate::shared::Shared;
+use crate::engine::{AcquireOutcome, Engine};
+use crate::error::{Error, ErrorKind, Result};
+use crate::hostile::{EngineFaults, HostileEngine};
+use crate::lock_shim::{LockFamily, SharedLock};
+use crate::memory::MemoryEngine;
+use crate::node_context::NodeContext;
+use crate::partition_state::PartitionState;
+use crate::queue::NotifyQueue;
 use crate::state::State;
-use crate::streams::{Streams, TailBudget};
+use crate::streams::{EventStreams, TailBudget};
 
 const SCHEDULES: usize = 1_000;
 const PARTITIONS: u32 = 2;
@@ -42,17 +42,17 @@ const OWNER: Owner = Owner {
 };
 
 /// The checker's lock.
-struct Checked;
+struct ShuttleLocks;
 
-struct CheckedLock<T>(RwLock<T>);
+struct ShuttleLock<T>(RwLock<T>);
 
-impl Latch for Checked {
-    type Of<T: Send + Sync + 'static> = CheckedLock<T>;
+impl LockFamily for ShuttleLocks {
+    type LockOf<T: Send + Sync + 'static> = ShuttleLock<T>;
 }
 
-impl<T: Send + Sync + 'static> Guarded<T> for CheckedLock<T> {
-    type Reading<'a> = RwLockReadGuard<'a, T>;
-    type Writing<'a> = RwLockWriteGuard<'a, T>;
+impl<T: Send + Sync + 'static> SharedLock<T> for ShuttleLock<T> {
+    type SharedGuard<'a> = RwLockReadGuard<'a, T>;
+    type ExclusiveGuard<'a> = RwLockWriteGuard<'a, T>;
 
     fn new(value: T) -> Self {
         Self(RwLock::new(value))
@@ -72,17 +72,17 @@ impl<T: Send + Sync + 'static> Guarded<T> for CheckedLock<T> {
 }
 
 /// Partitions with a committer, and the engine below the fault injection.
-struct Stage {
-    memory: Arc<Memory>,
-    ledgers: Vec<Arc<Shared<Checked>>>,
+struct CommitHarness {
+    memory: Arc<MemoryEngine>,
+    ledgers: Vec<Arc<PartitionState<ShuttleLocks>>>,
     committer: future::JoinHandle<()>,
 }
 
-impl Stage {
-    fn new(faults: Faults) -> Self {
-        let memory = Arc::new(Memory::new());
-        let hostile = Hostile::new(Arc::clone(&memory) as _, faults, thread_rng().r#gen());
-        let node = Arc::new(Node {
+impl CommitHarness {
+    fn new(faults: EngineFaults) -> Self {
+        let memory = Arc::new(MemoryEngine::new());
+        let hostile = HostileEngine::new(Arc::clone(&memory) as _, faults, thread_rng().r#gen());
+        let node = Arc::new(NodeContext {
             engine: Arc::new(hostile),
             clock: Arc::new(VirtualClock::default()),
             owner: OWNER,
@@ -90,17 +90,17 @@ impl Stage {
             budget: Budget::new(u64::MAX, u64::MAX),
             cache: Arc::new(RowCache::new(1024)),
             tails: Arc::new(TailBudget::new(1024)),
-            behind: Behind::start(false),
+            behind: BackgroundThread::start(false),
             fenced: AtomicU64::new(0),
             unknown: AtomicU64::new(0),
             groups: AtomicU64::new(0),
             backing_up: AtomicBool::new(false),
         });
-        let ready = Arc::new(Queue::new());
+        let ready = Arc::new(NotifyQueue::new());
         let ledger = |index| {
             let (node, ready) = (Arc::clone(&node), Arc::clone(&ready));
             let state = acquire(&memory, Partition(index), &node);
-            Arc::new(Shared::new(Partition(index), node, ready, state))
+            Arc::new(PartitionState::new(Partition(index), node, ready, state))
         };
         Self {
             ledgers: (0..PARTITIONS).map(ledger).collect(),
@@ -109,31 +109,31 @@ impl Stage {
         }
     }
 
-    fn ledger(&self, writer: u64) -> Arc<Shared<Checked>> {
+    fn ledger(&self, writer: u64) -> Arc<PartitionState<ShuttleLocks>> {
         Arc::clone(&self.ledgers[(writer % u64::from(PARTITIONS)) as usize])
     }
 
     /// How often each transaction is in a partition's log.
-    fn logged(&self, ledger: &Shared<Checked>) -> BTreeMap<u64, usize> {
+    fn logged(&self, ledger: &PartitionState<ShuttleLocks>) -> BTreeMap<u64, usize> {
         logged(&self.memory, ledger.partition)
     }
 }
 
-fn acquire(memory: &Memory, partition: Partition, node: &Node) -> State {
+fn acquire(memory: &MemoryEngine, partition: Partition, node: &NodeContext) -> State {
     let acquired = future::block_on(memory.acquire(partition, OWNER, Epoch(0)));
-    let Acquired::Granted(tenure) = acquired.unwrap() else {
+    let AcquireOutcome::Granted(tenure) = acquired.unwrap() else {
         panic!("no other owner holds the partition");
     };
-    let streams = Streams::new(BTreeMap::new(), Arc::clone(&node.tails));
+    let streams = EventStreams::new(BTreeMap::new(), Arc::clone(&node.tails));
     let (first, time) = (Lsn(1), Timestamp(0));
     State::new(tenure.epoch, tenure.last, first, time, streams, 0)
 }
 
-fn logged(memory: &Memory, partition: Partition) -> BTreeMap<u64, usize> {
+fn logged(memory: &MemoryEngine, partition: Partition) -> BTreeMap<u64, usize> {
     let entries = memory.replay(partition, EntryNumber(1), usize::MAX);
     let mut found = BTreeMap::new();
     for entry in future::block_on(entries).unwrap() {
-        for transaction in Body::decode(entry.body).unwrap().transactions {
+        for transaction in EntryBody::decode(entry.body).unwrap().transactions {
             *found.entry(transaction.id).or_default() += 1;
         }
     }
@@ -142,14 +142,14 @@ fn logged(memory: &Memory, partition: Partition) -> BTreeMap<u64, usize> {
 
 fn writes(id: u64) -> Writes {
     let mut writes = Writes::new().with_id(id);
-    writes.put(Table(1), b"key", &id.to_be_bytes());
+    writes.put(TableId(1), b"key", &id.to_be_bytes());
     writes
 }
 
 /// Commits one after the other, half of them in two steps.
 fn commit_all(
-    ledger: &Arc<Shared<Checked>>,
-    memory: &Memory,
+    ledger: &Arc<PartitionState<ShuttleLocks>>,
+    memory: &MemoryEngine,
     writer: u64,
 ) -> Vec<(u64, Result<()>)> {
     let mut answers = Vec::new();
@@ -184,7 +184,10 @@ fn commit_all(
 }
 
 /// Runs writers until all are answered; returns their answers.
-fn play(stage: &Stage, beside: impl FnOnce()) -> Vec<(Arc<Shared<Checked>>, u64, Result<()>)> {
+fn play(
+    stage: &CommitHarness,
+    beside: impl FnOnce(),
+) -> Vec<(Arc<PartitionState<ShuttleLocks>>, u64, Result<()>)> {
     let threads: Vec<_> = (0..WRITERS)
         .map(|writer| {
             let (ledger, memory) = (stage.ledger(writer), Arc::clone(&stage.memory));
@@ -215,9 +218,9 @@ fn check(work: impl Fn() + Send + Sync + 'static) {
 #[test]
 fn everybody_is_answered_once_it_is_durable() {
     check(|| {
-        let stage = Stage::new(Faults {
+        let stage = CommitHarness::new(EngineFaults {
             delay: 40,
-            ..Faults::default()
+            ..EngineFaults::default()
         });
         for (ledger, id, answer) in play(&stage, || {}) {
             answer.unwrap();
@@ -236,10 +239,10 @@ fn everybody_is_answered_once_it_is_durable() {
 #[test]
 fn a_refused_group_is_taken_back_whole_and_told_to_all() {
     check(|| {
-        let stage = Stage::new(Faults {
+        let stage = CommitHarness::new(EngineFaults {
             delay: 40,
             refused: 40,
-            ..Faults::default()
+            ..EngineFaults::default()
         });
         for (ledger, id, answer) in play(&stage, || {}) {
             let expected = usize::from(answer.is_ok());
@@ -252,11 +255,11 @@ fn a_refused_group_is_taken_back_whole_and_told_to_all() {
 #[test]
 fn an_unknown_outcome_takes_effect_once_or_stays_unknown() {
     check(|| {
-        let stage = Stage::new(Faults {
+        let stage = CommitHarness::new(EngineFaults {
             delay: 40,
             unknown_applied: 25,
             unknown_dropped: 25,
-            ..Faults::default()
+            ..EngineFaults::default()
         });
         for (ledger, id, answer) in play(&stage, || {}) {
             let found = stage.logged(&ledger).get(&id).copied().unwrap_or(0);
@@ -272,9 +275,9 @@ fn an_unknown_outcome_takes_effect_once_or_stays_unknown() {
 #[test]
 fn whoever_commits_while_the_partition_is_given_up_is_answered() {
     check(|| {
-        let stage = Stage::new(Faults {
+        let stage = CommitHarness::new(EngineFaults {
             delay: 40,
-            ..Faults::default()
+            ..EngineFaults::default()
         });
         let given_up = Arc::clone(&stage.ledgers[0]);
         let answers = play(&stage, || {
@@ -285,7 +288,7 @@ fn whoever_commits_while_the_partition_is_given_up_is_answered() {
                 }
                 thread::yield_now();
             }
-            given_up.abandon(&Error::new(Kind::Closed));
+            given_up.abandon(&Error::new(ErrorKind::Closed));
         });
         for (ledger, id, answer) in answers {
             let found = stage.logged(&ledger).get(&id).copied().unwrap_or(0);
@@ -293,7 +296,7 @@ fn whoever_commits_while_the_partition_is_given_up_is_answered() {
                 Ok(()) => assert_eq!(found, 1, "{id}"),
                 Err(error) => {
                     assert_eq!(ledger.partition, given_up.partition, "{error}");
-                    let is_unknown = matches!(error.kind(), Kind::OutcomeUnknown { .. });
+                    let is_unknown = matches!(error.kind(), ErrorKind::OutcomeUnknown { .. });
                     assert!(is_unknown || found == 0, "{id} is there: {error}");
                 }
             }
@@ -305,9 +308,9 @@ fn whoever_commits_while_the_partition_is_given_up_is_answered() {
 #[test]
 fn a_commit_that_nobody_waits_for_goes_on() {
     check(|| {
-        let stage = Stage::new(Faults {
+        let stage = CommitHarness::new(EngineFaults {
             delay: 40,
-            ..Faults::default()
+            ..EngineFaults::default()
         });
         let dropped = stage.ledger(0);
         drop(dropped.commit(writes(1_000)));

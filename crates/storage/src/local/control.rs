@@ -10,20 +10,20 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use steadfast_core::clock::Clock;
-use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
-use steadfast_core::id::{EntryNumber, Epoch, Offset, Owner, Partition, Sequence, Stream};
+use steadfast_core::codec::{ByteReader, DecodeError, put_bytes, put_varint};
+use steadfast_core::id::{EntryNumber, Epoch, Offset, Owner, Partition, Sequence, StreamId};
 
-use super::record::{Item, LoggedBatch, LoggedEntry};
-use super::segment::{Position, Segment};
+use super::record::{LogItem, LoggedBatch, LoggedEntry};
+use super::segment::{LogRange, Segment};
+use crate::cluster_records::ClusterRecords;
 use crate::engine::Tenure;
-use crate::leases::Leases;
-use crate::records::Records;
+use crate::owner_leases::OwnerLeases;
 
 /// All partitions and records of a folder.
-pub(super) struct Control {
-    pub(super) leases: Leases,
+pub(super) struct ControlState {
+    pub(super) leases: OwnerLeases,
     pub(super) partitions: BTreeMap<Partition, Fence>,
-    pub(super) records: Records,
+    pub(super) records: ClusterRecords,
     /// Records whose rows are older than they are.
     pub(super) dirty_records: BTreeSet<String>,
     /// The group that is written next.
@@ -39,23 +39,23 @@ pub(super) struct Fence {
     pub(super) last_hash: u64,
     pub(super) flushed: EntryNumber,
     pub(super) meta: Bytes,
-    pub(super) unflushed: VecDeque<Unflushed>,
-    pub(super) streams: BTreeMap<Stream, Ends>,
+    pub(super) unflushed: VecDeque<UnflushedEntry>,
+    pub(super) streams: BTreeMap<StreamId, StreamControl>,
     /// Its row is older than it is.
     pub(super) is_dirty: bool,
 }
 
 /// An entry that is only in the log.
 #[derive(Clone, Debug)]
-pub(super) struct Unflushed {
+pub(super) struct UnflushedEntry {
     pub(super) number: EntryNumber,
     pub(super) group: u64,
-    pub(super) item: Position,
+    pub(super) item: LogRange,
 }
 
 /// What a flush took out of the index.
-pub(super) struct Forgotten {
-    _entries: VecDeque<Unflushed>,
+pub(super) struct DroppedEntries {
+    _entries: VecDeque<UnflushedEntry>,
     _batches: Vec<VecDeque<PendingBatch>>,
 }
 
@@ -66,7 +66,7 @@ fn take_front<T>(queue: &mut VecDeque<T>, count: usize) -> VecDeque<T> {
 
 /// One event stream.
 #[derive(Default)]
-pub(super) struct Ends {
+pub(super) struct StreamControl {
     pub(super) first: Sequence,
     pub(super) next: Sequence,
     pub(super) end: Offset,
@@ -80,15 +80,15 @@ pub(super) struct Ends {
 pub(super) struct PendingBatch {
     pub(super) entry: EntryNumber,
     pub(super) batch: LoggedBatch,
-    pub(super) bytes: Position,
+    pub(super) bytes: LogRange,
 }
 
-impl Control {
+impl ControlState {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
-            leases: Leases::new(clock),
+            leases: OwnerLeases::new(clock),
             partitions: BTreeMap::new(),
-            records: Records::default(),
+            records: ClusterRecords::default(),
             dirty_records: BTreeSet::new(),
             next_group: 1,
         }
@@ -98,15 +98,15 @@ impl Control {
     /// starts in `segment`, `range` where the item is in it.
     pub(super) fn apply(
         &mut self,
-        item: Item,
+        item: LogItem,
         group: u64,
         segment: &Arc<Segment>,
         payload: u64,
         range: std::ops::Range<u32>,
     ) {
         match item {
-            Item::Entry(entry) => {
-                let place = Position {
+            LogItem::Entry(entry) => {
+                let place = LogRange {
                     segment: Arc::clone(segment),
                     at: payload + u64::from(range.start),
                     length: range.end - range.start,
@@ -114,7 +114,7 @@ impl Control {
                 self.fence(entry.partition)
                     .entry(entry, group, place, payload);
             }
-            Item::Acquire {
+            LogItem::Acquire {
                 partition,
                 epoch,
                 owner,
@@ -124,12 +124,12 @@ impl Control {
                 fence.owner = Some(owner);
                 fence.is_dirty = true;
             }
-            Item::Release { partition, .. } => {
+            LogItem::Release { partition, .. } => {
                 let fence = self.fence(partition);
                 fence.owner = None;
                 fence.is_dirty = true;
             }
-            Item::Record {
+            LogItem::Record {
                 key,
                 version,
                 value,
@@ -145,7 +145,7 @@ impl Control {
     }
 
     /// Where every stream begins and ends.
-    pub(super) fn ends(&self) -> HashMap<(Partition, Stream), (Sequence, Offset)> {
+    pub(super) fn ends(&self) -> HashMap<(Partition, StreamId), (Sequence, Offset)> {
         let all = self.partitions.iter();
         let all =
             all.flat_map(|(p, fence)| fence.streams.iter().map(move |(s, ends)| (*p, *s, ends)));
@@ -186,7 +186,7 @@ impl Fence {
 
     /// Forgets what a flush has put into the tables and the streams' files. What is
     /// answered may be large: drop it without the lock.
-    pub(super) fn flushed(&mut self, up_to: EntryNumber) -> Forgotten {
+    pub(super) fn flushed(&mut self, up_to: EntryNumber) -> DroppedEntries {
         self.flushed = self.flushed.max(up_to);
         let covered = self.unflushed.partition_point(|e| e.number <= up_to);
         let entries = take_front(&mut self.unflushed, covered);
@@ -194,13 +194,13 @@ impl Fence {
             let covered = ends.pending.partition_point(|p| p.entry <= up_to);
             take_front(&mut ends.pending, covered)
         });
-        Forgotten {
+        DroppedEntries {
             _batches: streams.filter(|batches| !batches.is_empty()).collect(),
             _entries: entries,
         }
     }
 
-    fn entry(&mut self, entry: LoggedEntry, group: u64, item: Position, payload: u64) {
+    fn entry(&mut self, entry: LoggedEntry, group: u64, item: LogRange, payload: u64) {
         self.last = entry.number;
         self.last_hash = entry.hash;
         self.is_dirty = true;
@@ -210,7 +210,7 @@ impl Fence {
             ends.end = batch.end();
             ends.is_dirty = true;
             if let Some(place) = batch.inline {
-                let bytes = Position {
+                let bytes = LogRange {
                     segment: Arc::clone(&item.segment),
                     at: payload + u64::from(place),
                     length: batch.length,
@@ -222,7 +222,7 @@ impl Fence {
                 });
             }
         }
-        self.unflushed.push_back(Unflushed {
+        self.unflushed.push_back(UnflushedEntry {
             number: entry.number,
             group,
             item,
@@ -245,8 +245,8 @@ impl Fence {
     }
 
     /// Reads what [`Fence::encode`] wrote.
-    pub(super) fn decode(bytes: Bytes) -> Result<Self, Malformed> {
-        let mut reader = Reader::new(bytes);
+    pub(super) fn decode(bytes: Bytes) -> Result<Self, DecodeError> {
+        let mut reader = ByteReader::new(bytes);
         let mut fence = Self {
             epoch: Epoch(reader.varint()?),
             last: EntryNumber(reader.varint()?),
@@ -265,7 +265,7 @@ impl Fence {
     }
 }
 
-impl Ends {
+impl StreamControl {
     /// The stream's row in the tables.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -275,9 +275,9 @@ impl Ends {
         out
     }
 
-    /// Reads what [`Ends::encode`] wrote.
-    pub(super) fn decode(bytes: Bytes) -> Result<Self, Malformed> {
-        let mut reader = Reader::new(bytes);
+    /// Reads what [`StreamControl::encode`] wrote.
+    pub(super) fn decode(bytes: Bytes) -> Result<Self, DecodeError> {
+        let mut reader = ByteReader::new(bytes);
         Ok(Self {
             first: Sequence(reader.varint()?),
             next: Sequence(reader.varint()?),

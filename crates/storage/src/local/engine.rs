@@ -13,24 +13,25 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use steadfast_core::clock::{Clock, SystemClock};
-use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, Stream, Table};
+use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, StreamId, TableId};
 use steadfast_core::limits;
 use tokio::sync::{oneshot, watch};
 
-use super::control::Control;
+use super::commit_log::{CommitLog, Request};
+use super::control::ControlState;
+use super::data_folder::{DataFolder, is_data_folder};
 use super::events::EventFiles;
-use super::fold::{self, Order};
-use super::folder::{Folder, is_data_folder};
-use super::log::{Log, Request};
+use super::flush_thread::{self, FlushRequest};
 use super::read;
-use super::recover::recover;
-use super::spare::Spares;
+use super::recovery::recover;
+use super::spare_files::SpareFiles;
 use super::tables::{self, Tables};
-use crate::behind::lower_priority;
+use crate::background::lower_priority;
 use crate::engine::{
-    Acquired, Engine, Entry, EventBatch, Flush, Outcome, Record, Row, Scan, Start, Swap, Tenure,
+    AcquireOutcome, CasOutcome, Engine, Entry, EventBatch, Flush, Outcome, ReadPosition, Record,
+    Scan, TableRow, Tenure,
 };
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// How a local engine is set up; every value has a default.
 #[derive(Clone)]
@@ -67,23 +68,23 @@ impl Default for Options {
 }
 
 /// An engine on a folder of this machine.
-pub struct Local {
-    control: Arc<Mutex<Control>>,
+pub struct LocalEngine {
+    control: Arc<Mutex<ControlState>>,
     events: Arc<EventFiles>,
     tables: Arc<Tables>,
     log: Option<Sender<Request>>,
-    orders: Option<Sender<Order>>,
+    orders: Option<Sender<FlushRequest>>,
     threads: Vec<JoinHandle<()>>,
     wake: watch::Sender<u64>,
     /// Unlocks the folder, after everything else is gone: an abandoned read holds
     /// it, too.
-    folder: Arc<Folder>,
+    folder: Arc<DataFolder>,
 }
 
-impl Local {
+impl LocalEngine {
     /// Opens a folder, creating it if need be, and recovers it after a crash.
     pub fn open(path: &Path, options: &Options) -> Result<Self> {
-        let folder = Folder::open(path)?;
+        let folder = DataFolder::open(path)?;
         let tables = folder.root.join("tables");
         let tables = Arc::new(Tables::open(&tables, options.block_cache_bytes)?);
         let log_folder = folder.root.join("log");
@@ -93,7 +94,7 @@ impl Local {
         let ends = recovered.control.ends();
         let events = Arc::new(EventFiles::new(&events, options.event_file_bytes, ends));
         let control = Arc::new(Mutex::new(recovered.control));
-        let log = Log {
+        let log = CommitLog {
             control: Arc::clone(&control),
             events: Arc::clone(&events),
             salt: folder.salt,
@@ -102,7 +103,7 @@ impl Local {
             at: recovered.at,
             previous: recovered.previous,
             mark: recovered.mark,
-            spares: Spares::new(
+            spares: SpareFiles::new(
                 &log_folder,
                 options.log_file_bytes,
                 recovered.next_slot,
@@ -142,7 +143,7 @@ impl Local {
     }
 
     /// Tables of a partition that have flushed rows, in order.
-    pub fn tables(&self, partition: Partition) -> Result<Vec<Table>> {
+    pub fn tables(&self, partition: Partition) -> Result<Vec<TableId>> {
         self.tables.tables(partition)
     }
 
@@ -151,11 +152,11 @@ impl Local {
         self.control.lock().fence(partition).tenure()
     }
 
-    fn start(&mut self, log: Log, options: &Options) -> Result<()> {
+    fn start(&mut self, log: CommitLog, options: &Options) -> Result<()> {
         let path = log.folder.clone();
         let failed = |e| Error::io(&path, "start a thread for", e);
         let (requests, inbox) = channel();
-        let fold = fold::Folder {
+        let fold = flush_thread::FlushThread {
             control: Arc::clone(&self.control),
             events: Arc::clone(&self.events),
             tables: Arc::clone(&self.tables),
@@ -184,7 +185,7 @@ impl Local {
         &self,
         request: impl FnOnce(oneshot::Sender<Result<T>>) -> Request,
     ) -> Result<T> {
-        let closed = || Error::new(Kind::Closed);
+        let closed = || Error::new(ErrorKind::Closed);
         let (reply, answer) = oneshot::channel();
         let log = self.log.as_ref().ok_or_else(closed)?;
         log.send(request(reply)).map_err(|_| closed())?;
@@ -203,7 +204,7 @@ impl Local {
             done
         };
         let done = tokio::task::spawn_blocking(work).await;
-        done.map_err(|error| Error::caused(Kind::Closed, error))?
+        done.map_err(|error| Error::caused(ErrorKind::Closed, error))?
     }
 
     fn woken(&self) {
@@ -211,7 +212,7 @@ impl Local {
     }
 }
 
-impl Drop for Local {
+impl Drop for LocalEngine {
     /// Waits for the threads, so that the folder is quiet when it is unlocked.
     fn drop(&mut self) {
         self.orders = None;
@@ -229,8 +230,13 @@ impl Drop for Local {
 }
 
 #[async_trait]
-impl Engine for Local {
-    async fn acquire(&self, partition: Partition, owner: Owner, expect: Epoch) -> Result<Acquired> {
+impl Engine for LocalEngine {
+    async fn acquire(
+        &self,
+        partition: Partition,
+        owner: Owner,
+        expect: Epoch,
+    ) -> Result<AcquireOutcome> {
         let acquired = self
             .ask(|reply| Request::Acquire {
                 partition,
@@ -276,20 +282,25 @@ impl Engine for Local {
     }
 
     async fn flush(&self, flush: Flush) -> Result<()> {
-        let closed = || Error::new(Kind::Closed);
+        let closed = || Error::new(ErrorKind::Closed);
         let (reply, answer) = oneshot::channel();
         let orders = self.orders.as_ref().ok_or_else(closed)?;
         orders.send((flush, reply)).map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?
     }
 
-    async fn get(&self, partition: Partition, table: Table, key: &[u8]) -> Result<Option<Bytes>> {
+    async fn get(&self, partition: Partition, table: TableId, key: &[u8]) -> Result<Option<Bytes>> {
         let tables = Arc::clone(&self.tables);
         let key = tables::row_key(partition, table, key);
         self.beside(move || tables.get(&key)).await
     }
 
-    async fn scan(&self, partition: Partition, table: Table, range: Scan) -> Result<Vec<Row>> {
+    async fn scan(
+        &self,
+        partition: Partition,
+        table: TableId,
+        range: Scan,
+    ) -> Result<Vec<TableRow>> {
         let tables = Arc::clone(&self.tables);
         self.beside(move || tables.scan(partition, table, &range))
             .await
@@ -298,7 +309,7 @@ impl Engine for Local {
     async fn scan_keys(
         &self,
         partition: Partition,
-        table: Table,
+        table: TableId,
         range: Scan,
     ) -> Result<Vec<Bytes>> {
         let tables = Arc::clone(&self.tables);
@@ -309,8 +320,8 @@ impl Engine for Local {
     async fn read_events(
         &self,
         partition: Partition,
-        stream: Stream,
-        from: Start,
+        stream: StreamId,
+        from: ReadPosition,
         max_bytes: usize,
     ) -> Result<Vec<EventBatch>> {
         let (control, events) = (Arc::clone(&self.control), Arc::clone(&self.events));
@@ -320,9 +331,9 @@ impl Engine for Local {
         .await
     }
 
-    async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<Swap> {
+    async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<CasOutcome> {
         if key.len() > limits::KEY_BYTES {
-            return Err(Error::new(Kind::TooLarge {
+            return Err(Error::new(ErrorKind::TooLarge {
                 what: "a key",
                 bytes: key.len(),
                 limit: limits::KEY_BYTES,

@@ -31,9 +31,9 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use steadfast_core::clock::Timestamp;
-use steadfast_core::id::{Offset, Partition, Sequence, Stream};
+use steadfast_core::id::{Offset, Partition, Sequence, StreamId};
 
-use super::place::sync_folder;
+use super::folders::sync_folder;
 use super::record::LoggedBatch;
 use crate::engine::{BATCH_HEADER_BYTES, EventBatch};
 use crate::error::{Error, Result};
@@ -49,8 +49,8 @@ pub(super) struct EventFiles {
     root: PathBuf,
     segment_bytes: u64,
     /// Where each stream began and ended when the folder was opened.
-    ends: HashMap<(Partition, Stream), (Sequence, Offset)>,
-    streams: Mutex<HashMap<(Partition, Stream), Arc<StreamFiles>>>,
+    ends: HashMap<(Partition, StreamId), (Sequence, Offset)>,
+    streams: Mutex<HashMap<(Partition, StreamId), Arc<StreamFiles>>>,
     /// Open files of each kind of user. A failed sync is reported once per open
     /// file, so each syncing user needs its own.
     open: [Cache<PathBuf, Arc<File>>; 2],
@@ -58,7 +58,7 @@ pub(super) struct EventFiles {
 
 /// Who uses a file.
 #[derive(Clone, Copy)]
-pub(super) enum User {
+pub(super) enum FileUser {
     Log = 0,
     Flush = 1,
 }
@@ -78,7 +78,7 @@ pub(super) struct StreamFiles {
 
 /// Files and folders that have to be synced.
 #[derive(Default)]
-pub(super) struct Touched {
+pub(super) struct UnsyncedFiles {
     files: BTreeMap<PathBuf, Arc<File>>,
     /// Streams with new names, and how many segments they had created by then.
     names: BTreeMap<PathBuf, (Arc<StreamFiles>, u64)>,
@@ -88,7 +88,7 @@ impl EventFiles {
     pub(super) fn new(
         root: &Path,
         segment_bytes: u64,
-        ends: HashMap<(Partition, Stream), (Sequence, Offset)>,
+        ends: HashMap<(Partition, StreamId), (Sequence, Offset)>,
     ) -> Self {
         Self {
             root: root.to_path_buf(),
@@ -104,8 +104,8 @@ impl EventFiles {
         &self,
         partition: Partition,
         batch: &EventBatch,
-        user: User,
-        touched: &mut Touched,
+        user: FileUser,
+        touched: &mut UnsyncedFiles,
     ) -> Result<()> {
         let files = self.stream(partition, batch.stream)?;
         let (base, path) = self.place(&files, batch)?;
@@ -129,7 +129,7 @@ impl EventFiles {
     }
 
     /// Makes everything that was written durable, names included.
-    pub(super) fn sync(&self, touched: Touched) -> Result<()> {
+    pub(super) fn sync(&self, touched: UnsyncedFiles) -> Result<()> {
         for (path, file) in touched.files {
             file.sync_data().map_err(|e| Error::io(&path, "sync", e))?;
         }
@@ -145,7 +145,11 @@ impl EventFiles {
 
     /// The files of a stream. When they are first looked at, segments that begin
     /// behind the stream's end are removed: their group was never committed.
-    pub(super) fn stream(&self, partition: Partition, stream: Stream) -> Result<Arc<StreamFiles>> {
+    pub(super) fn stream(
+        &self,
+        partition: Partition,
+        stream: StreamId,
+    ) -> Result<Arc<StreamFiles>> {
         let mut streams = self.streams.lock();
         if let Some(files) = streams.get(&(partition, stream)) {
             return Ok(Arc::clone(files));
@@ -164,19 +168,24 @@ impl EventFiles {
     }
 
     /// Removes the segments that begin at or after an offset.
-    pub(super) fn forget_from(&self, partition: Partition, stream: Stream, end: u64) -> Result<()> {
+    pub(super) fn forget_from(
+        &self,
+        partition: Partition,
+        stream: StreamId,
+        end: u64,
+    ) -> Result<()> {
         self.stream(partition, stream)?.forget_from(end)
     }
 
     /// Removes the segments whose events are all before `first`.
-    pub(super) fn trim(&self, partition: Partition, stream: Stream, first: Sequence) {
+    pub(super) fn trim(&self, partition: Partition, stream: StreamId, first: Sequence) {
         if let Ok(files) = self.stream(partition, stream) {
             files.trim(first);
         }
     }
 
     /// Opens a segment for reading or writing, or takes it from the open ones.
-    pub(super) fn file(&self, path: &Path, user: User) -> Result<Arc<File>> {
+    pub(super) fn file(&self, path: &Path, user: FileUser) -> Result<Arc<File>> {
         let open = &self.open[user as usize];
         if let Some(file) = open.get(path) {
             return Ok(file);
@@ -291,7 +300,7 @@ impl StreamFiles {
             return None;
         }
         Some(LoggedBatch {
-            stream: Stream(u32_at(32)),
+            stream: StreamId(u32_at(32)),
             first: Sequence(u64_at(16)),
             offset,
             count: u32_at(12),
@@ -311,9 +320,10 @@ impl StreamFiles {
             let path = self.path(*base, *first);
             fs::remove_file(&path).map_err(|e| Error::io(&path, "remove", e))?;
         }
-        match forgotten.is_empty() {
-            true => Ok(()),
-            false => sync_folder(&self.folder),
+        if forgotten.is_empty() {
+            Ok(())
+        } else {
+            sync_folder(&self.folder)
         }
     }
 
@@ -332,7 +342,7 @@ impl StreamFiles {
 }
 
 /// Bytes of a stream's files, read ahead.
-pub(super) struct Window<'a> {
+pub(super) struct ReadAhead<'a> {
     events: &'a EventFiles,
     files: &'a StreamFiles,
     ahead: usize,
@@ -340,7 +350,7 @@ pub(super) struct Window<'a> {
     bytes: Bytes,
 }
 
-impl<'a> Window<'a> {
+impl<'a> ReadAhead<'a> {
     pub(super) fn new(events: &'a EventFiles, files: &'a StreamFiles, ahead: usize) -> Self {
         Self {
             events,
@@ -389,7 +399,7 @@ impl<'a> Window<'a> {
         let Some((base, path, limit)) = self.files.segment_of(offset) else {
             return Err(self.damaged(Offset(offset), ""));
         };
-        let file = self.events.file(&path, User::Flush)?;
+        let file = self.events.file(&path, FileUser::Flush)?;
         let room = usize::try_from(limit - offset).unwrap_or(usize::MAX);
         let mut bytes = vec![0; self.ahead.min(room).max(length)];
         let mut filled = 0;

@@ -11,23 +11,23 @@
 //! restoring/        what a restore is building, until it takes its place
 //! ```
 
+mod commit_log;
 mod control;
+mod data_folder;
 mod engine;
 mod events;
-mod fold;
-mod folder;
-mod large;
-mod log;
-mod place;
+mod flush_thread;
+mod folder_replacement;
+mod folders;
+mod large_publications;
 mod read;
 mod record;
-mod recover;
-mod replace;
+mod recovery;
 mod segment;
-mod spare;
+mod spare_files;
 mod tables;
 
-pub use engine::{Local, Options};
-pub(crate) use folder::is_data_folder;
-pub(crate) use place::create_folder;
-pub(crate) use replace::{Replacement, clean};
+pub(crate) use data_folder::is_data_folder;
+pub use engine::{LocalEngine, Options};
+pub(crate) use folder_replacement::{FolderReplacement, clean};
+pub(crate) use folders::create_folder;

@@ -6,12 +6,12 @@
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
-use steadfast_core::id::{EntryNumber, Offset, Partition, Stream};
+use steadfast_core::id::{EntryNumber, Offset, Partition, StreamId};
 
-use super::control::{Control, PendingBatch, Unflushed};
-use super::events::{EventFiles, StreamFiles, Window};
-use super::record::{Item, LoggedEntry, only_item};
-use crate::engine::{Entry, EventBatch, Start};
+use super::control::{ControlState, PendingBatch, UnflushedEntry};
+use super::events::{EventFiles, ReadAhead, StreamFiles};
+use super::record::{LogItem, LoggedEntry, only_item};
+use crate::engine::{Entry, EventBatch, ReadPosition};
 use crate::error::{Error, Result};
 
 /// How far a search for the first batch reads ahead.
@@ -22,13 +22,13 @@ const READ_BYTES: usize = 1024 * 1024;
 
 /// Entries from `from` on, until about `max_bytes`.
 pub(super) fn replay(
-    control: &Mutex<Control>,
+    control: &Mutex<ControlState>,
     events: &EventFiles,
     partition: Partition,
     from: EntryNumber,
     max_bytes: usize,
 ) -> Result<Vec<Entry>> {
-    let found: Vec<Unflushed> = {
+    let found: Vec<UnflushedEntry> = {
         let control = control.lock();
         let Some(fence) = control.partitions.get(&partition) else {
             return Ok(Vec::new());
@@ -48,11 +48,11 @@ pub(super) fn replay(
         .collect()
 }
 
-fn read_entry(events: &EventFiles, entry: &Unflushed) -> Result<Entry> {
+fn read_entry(events: &EventFiles, entry: &UnflushedEntry) -> Result<Entry> {
     let bytes = entry.item.read()?;
     let path = &entry.item.segment.slot.path;
     let damaged = |what| Error::corrupt(path, entry.item.at, what);
-    let Ok(Item::Entry(logged)) = only_item(&bytes) else {
+    let Ok(LogItem::Entry(logged)) = only_item(&bytes) else {
         return Err(damaged("an entry should be here"));
     };
     let LoggedEntry {
@@ -69,7 +69,7 @@ fn read_entry(events: &EventFiles, entry: &Unflushed) -> Result<Entry> {
             Some(place) => bytes.slice(place as usize..(place + batch.length) as usize),
             None => {
                 let files = events.stream(partition, batch.stream)?;
-                let mut window = Window::new(events, &files, 0);
+                let mut window = ReadAhead::new(events, &files, 0);
                 window.batch(batch.offset, true)?.1
             }
         };
@@ -83,14 +83,15 @@ fn read_entry(events: &EventFiles, entry: &Unflushed) -> Result<Entry> {
         body,
         batches,
     };
-    match entry.hash() == hash {
-        true => Ok(entry),
-        false => Err(damaged("the entry does not have its hash")),
+    if entry.hash() == hash {
+        Ok(entry)
+    } else {
+        Err(damaged("the entry does not have its hash"))
     }
 }
 
 /// What the control state knows of a read.
-struct Plan {
+struct ReadPlan {
     files: std::sync::Arc<StreamFiles>,
     /// Batches in the log that may be part of the answer.
     pending: VecDeque<PendingBatch>,
@@ -101,11 +102,11 @@ struct Plan {
 
 /// Batches from the one that holds `from` on, until about `max_bytes`.
 pub(super) fn read_events(
-    control: &Mutex<Control>,
+    control: &Mutex<ControlState>,
     events: &EventFiles,
     partition: Partition,
-    stream: Stream,
-    from: Start,
+    stream: StreamId,
+    from: ReadPosition,
     max_bytes: usize,
 ) -> Result<Vec<EventBatch>> {
     let Some(mut plan) = plan(control, events, partition, stream, from, max_bytes)? else {
@@ -114,7 +115,7 @@ pub(super) fn read_events(
     let Some(mut at) = plan.first_batch(events, from)? else {
         return Ok(Vec::new());
     };
-    let mut window = Window::new(events, &plan.files, max_bytes.min(READ_BYTES));
+    let mut window = ReadAhead::new(events, &plan.files, max_bytes.min(READ_BYTES));
     let mut found: Vec<EventBatch> = Vec::new();
     let mut bytes = 0;
     while at < plan.end {
@@ -143,13 +144,13 @@ pub(super) fn read_events(
 }
 
 fn plan(
-    control: &Mutex<Control>,
+    control: &Mutex<ControlState>,
     events: &EventFiles,
     partition: Partition,
-    stream: Stream,
-    from: Start,
+    stream: StreamId,
+    from: ReadPosition,
     max_bytes: usize,
-) -> Result<Option<Plan>> {
+) -> Result<Option<ReadPlan>> {
     let control = control.lock();
     let fence = control.partitions.get(&partition);
     let Some(ends) = fence.and_then(|fence| fence.streams.get(&stream)) else {
@@ -170,7 +171,7 @@ fn plan(
         Some(last) => last.batch.end(),
         None => ends.end,
     };
-    Ok(Some(Plan {
+    Ok(Some(ReadPlan {
         files: events.stream(partition, stream)?,
         skip_to: skip_to.map(|p| p.batch.end()),
         pending,
@@ -178,14 +179,14 @@ fn plan(
     }))
 }
 
-impl Plan {
+impl ReadPlan {
     /// The offset of the first batch of the answer.
-    fn first_batch(&self, events: &EventFiles, from: Start) -> Result<Option<Offset>> {
+    fn first_batch(&self, events: &EventFiles, from: ReadPosition) -> Result<Option<Offset>> {
         let next_pending = self.pending.front().map(|p| p.batch.offset);
         let Some(mut at) = self.search_start(events, from).or(next_pending) else {
             return Ok(None);
         };
-        let mut window = Window::new(events, &self.files, SEARCH_BYTES);
+        let mut window = ReadAhead::new(events, &self.files, SEARCH_BYTES);
         while at < self.end && next_pending != Some(at) {
             let (batch, _) = window.batch(at, false)?;
             if !batch.is_before(from) {
@@ -197,11 +198,11 @@ impl Plan {
     }
 
     /// A batch's offset at or before the first batch of the answer.
-    fn search_start(&self, events: &EventFiles, from: Start) -> Option<Offset> {
+    fn search_start(&self, events: &EventFiles, from: ReadPosition) -> Option<Offset> {
         if let Some(at) = self.skip_to {
             return Some(at);
         }
-        if let Start::Sequence(sequence) = from
+        if let ReadPosition::Sequence(sequence) = from
             && let Some(at) = self.files.hint(sequence)
         {
             return Some(at);
@@ -210,10 +211,10 @@ impl Plan {
         // Behind the end there may be a segment of a group that is not committed.
         starts.retain(|(offset, _)| *offset < self.end);
         let later = starts.partition_point(|(offset, first)| match from {
-            Start::Sequence(sequence) => *first <= sequence,
-            Start::Offset(wanted) => *offset <= wanted,
-            Start::Time(time) => {
-                let batch = Window::new(events, &self.files, 0).batch(*offset, false);
+            ReadPosition::Sequence(sequence) => *first <= sequence,
+            ReadPosition::Offset(wanted) => *offset <= wanted,
+            ReadPosition::Time(time) => {
+                let batch = ReadAhead::new(events, &self.files, 0).batch(*offset, false);
                 batch.is_ok_and(|(batch, _)| batch.time < time)
             }
         });

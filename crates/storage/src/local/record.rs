@@ -16,10 +16,10 @@
 
 use bytes::Bytes;
 use steadfast_core::clock::Timestamp;
-use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
-use steadfast_core::id::{EntryNumber, Epoch, Offset, Owner, Partition, Sequence, Stream};
+use steadfast_core::codec::{ByteReader, DecodeError, put_bytes, put_varint};
+use steadfast_core::id::{EntryNumber, Epoch, Offset, Owner, Partition, Sequence, StreamId};
 
-use crate::engine::{BATCH_HEADER_BYTES, Entry, EventBatch, Start};
+use crate::engine::{BATCH_HEADER_BYTES, Entry, EventBatch, ReadPosition};
 
 /// Bytes before the payload.
 pub(super) const HEADER_BYTES: usize = 48;
@@ -101,7 +101,7 @@ fn checksum(head: &[u8; HEADER_BYTES], payload: &[u8]) -> u32 {
 
 /// One thing that a group makes durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Item {
+pub(super) enum LogItem {
     Entry(LoggedEntry),
     Acquire {
         partition: Partition,
@@ -133,7 +133,7 @@ pub(super) struct LoggedEntry {
 /// A batch as the log has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LoggedBatch {
-    pub(super) stream: Stream,
+    pub(super) stream: StreamId,
     pub(super) first: Sequence,
     pub(super) offset: Offset,
     pub(super) count: u32,
@@ -174,7 +174,7 @@ impl LoggedBatch {
     }
 
     /// Whether the batch ends before `from`.
-    pub(super) fn is_before(&self, from: Start) -> bool {
+    pub(super) fn is_before(&self, from: ReadPosition) -> bool {
         from.is_after(self.next(), self.end(), self.time)
     }
 
@@ -254,9 +254,9 @@ pub(super) fn put_record(record: &mut Vec<u8>, key: &str, version: u64, value: &
 }
 
 /// Reads the items of a payload, each with its range in the payload.
-pub(super) fn items(payload: &Bytes) -> Result<Vec<(std::ops::Range<u32>, Item)>, Malformed> {
-    let mut reader = Reader::new(payload.clone());
-    let place = |reader: &Reader| (payload.len() - reader.remaining()) as u32;
+pub(super) fn items(payload: &Bytes) -> Result<Vec<(std::ops::Range<u32>, LogItem)>, DecodeError> {
+    let mut reader = ByteReader::new(payload.clone());
+    let place = |reader: &ByteReader| (payload.len() - reader.remaining()) as u32;
     let mut found = Vec::new();
     while !reader.is_empty() {
         let start = place(&reader);
@@ -267,15 +267,18 @@ pub(super) fn items(payload: &Bytes) -> Result<Vec<(std::ops::Range<u32>, Item)>
 }
 
 /// Reads the one item that `bytes` hold; places count from its start.
-pub(super) fn only_item(bytes: &Bytes) -> Result<Item, Malformed> {
-    let (_, item) = items(bytes)?.pop().ok_or(Malformed)?;
+pub(super) fn only_item(bytes: &Bytes) -> Result<LogItem, DecodeError> {
+    let (_, item) = items(bytes)?.pop().ok_or(DecodeError)?;
     Ok(item)
 }
 
-fn item(reader: &mut Reader, place: &dyn Fn(&Reader) -> u32) -> Result<Item, Malformed> {
+fn item(
+    reader: &mut ByteReader,
+    place: &dyn Fn(&ByteReader) -> u32,
+) -> Result<LogItem, DecodeError> {
     match reader.byte()? {
         ENTRY => entry(reader, place),
-        ACQUIRE => Ok(Item::Acquire {
+        ACQUIRE => Ok(LogItem::Acquire {
             partition: Partition(reader.varint_u32()?),
             epoch: Epoch(reader.varint()?),
             owner: Owner {
@@ -283,20 +286,23 @@ fn item(reader: &mut Reader, place: &dyn Fn(&Reader) -> u32) -> Result<Item, Mal
                 incarnation: reader.u128_le()?,
             },
         }),
-        RELEASE => Ok(Item::Release {
+        RELEASE => Ok(LogItem::Release {
             partition: Partition(reader.varint_u32()?),
             epoch: Epoch(reader.varint()?),
         }),
-        RECORD => Ok(Item::Record {
-            key: String::from_utf8(reader.bytes()?.to_vec()).map_err(|_| Malformed)?,
+        RECORD => Ok(LogItem::Record {
+            key: String::from_utf8(reader.bytes()?.to_vec()).map_err(|_| DecodeError)?,
             version: reader.varint()?,
             value: reader.bytes()?,
         }),
-        _ => Err(Malformed),
+        _ => Err(DecodeError),
     }
 }
 
-fn entry(reader: &mut Reader, place: &dyn Fn(&Reader) -> u32) -> Result<Item, Malformed> {
+fn entry(
+    reader: &mut ByteReader,
+    place: &dyn Fn(&ByteReader) -> u32,
+) -> Result<LogItem, DecodeError> {
     let partition = Partition(reader.varint_u32()?);
     let epoch = Epoch(reader.varint()?);
     let number = EntryNumber(reader.varint()?);
@@ -304,11 +310,11 @@ fn entry(reader: &mut Reader, place: &dyn Fn(&Reader) -> u32) -> Result<Item, Ma
     let body = reader.bytes()?;
     let mut batches = Vec::new();
     for _ in 0..reader.varint()? {
-        let stream = Stream(reader.varint_u32()?);
+        let stream = StreamId(reader.varint_u32()?);
         let first = Sequence(reader.varint()?);
         let offset = Offset(reader.varint()?);
         let count = reader.varint_u32()?;
-        let time = Timestamp(i64::try_from(reader.varint()?).map_err(|_| Malformed)?);
+        let time = Timestamp(i64::try_from(reader.varint()?).map_err(|_| DecodeError)?);
         let checksum = reader.u32_le()?;
         let length = reader.varint_u32()?;
         let mut inline = None;
@@ -327,7 +333,7 @@ fn entry(reader: &mut Reader, place: &dyn Fn(&Reader) -> u32) -> Result<Item, Ma
             inline,
         });
     }
-    Ok(Item::Entry(LoggedEntry {
+    Ok(LogItem::Entry(LoggedEntry {
         partition,
         epoch,
         number,

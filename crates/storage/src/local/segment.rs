@@ -13,13 +13,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::place::sync_folder;
+use super::folders::sync_folder;
 use crate::error::{Error, Result};
 use crate::private;
 
 /// A log file that is ready to be written.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct SegmentFile {
     pub(super) file: File,
     pub(super) path: PathBuf,
     pub(super) size: u64,
@@ -29,19 +29,19 @@ pub(super) struct Slot {
 /// recycled when no references are left.
 #[derive(Debug)]
 pub(super) struct Segment {
-    pub(super) slot: Slot,
+    pub(super) slot: SegmentFile,
     pub(super) number: u64,
 }
 
 /// A range of bytes in the log.
 #[derive(Clone, Debug)]
-pub(super) struct Position {
+pub(super) struct LogRange {
     pub(super) segment: Arc<Segment>,
     pub(super) at: u64,
     pub(super) length: u32,
 }
 
-impl Slot {
+impl SegmentFile {
     /// Creates a file of zeros, durable with its name.
     pub(super) fn create(folder: &Path, id: u64, size: u64) -> Result<Self> {
         let path = folder.join(format!("{id:06}.log"));
@@ -91,7 +91,7 @@ impl Slot {
     }
 }
 
-impl Position {
+impl LogRange {
     /// Reads what is there.
     pub(super) fn read(&self) -> Result<Bytes> {
         self.segment.slot.read(self.at, self.length as usize)

@@ -13,10 +13,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use lsm_tree::compaction::Leveled;
 use lsm_tree::{AbstractTree, AnyTree, Cache, Config, Guard, SeqNo, SequenceNumberCounter};
-use steadfast_core::id::{Partition, Stream, Table};
+use steadfast_core::id::{Partition, StreamId, TableId};
 
-use crate::engine::{Row, Scan};
-use crate::error::{Error, Kind, Result};
+use crate::engine::{Scan, TableRow};
+use crate::error::{Error, ErrorKind, Result};
 
 /// First bytes of the kinds of rows.
 const GROUP: u8 = 0;
@@ -46,7 +46,7 @@ pub(super) enum ControlRow {
     /// The group up to which the rows of this kind are current.
     Group(Bytes),
     Fence(Partition, Bytes),
-    Stream(Partition, Stream, Bytes),
+    Stream(Partition, StreamId, Bytes),
     Record(String, Bytes),
 }
 
@@ -78,16 +78,16 @@ impl Tables {
     pub(super) fn scan(
         &self,
         partition: Partition,
-        table: Table,
+        table: TableId,
         range: &Scan,
-    ) -> Result<Vec<Row>> {
+    ) -> Result<Vec<TableRow>> {
         let found = self
             .tree
             .range(bounds(partition, table, range), SeqNo::MAX, None);
         let rows = found.take(range.limit).map(|row| {
             let (key, value) = row.into_inner()?;
             let (key, value) = (own_key(&key.into()), Bytes::from(value));
-            Ok(Row { key, value })
+            Ok(TableRow { key, value })
         });
         let rows: lsm_tree::Result<Vec<_>> = rows.collect();
         rows.map_err(|e| failed(&self.path, "read", e))
@@ -97,7 +97,7 @@ impl Tables {
     pub(super) fn scan_keys(
         &self,
         partition: Partition,
-        table: Table,
+        table: TableId,
         range: &Scan,
     ) -> Result<Vec<Bytes>> {
         let found = self
@@ -110,12 +110,12 @@ impl Tables {
     }
 
     /// Tables of a partition that have rows, found without reading the rows.
-    pub(super) fn tables(&self, partition: Partition) -> Result<Vec<Table>> {
+    pub(super) fn tables(&self, partition: Partition) -> Result<Vec<TableId>> {
         let mut found = Vec::new();
-        let mut from = Some(Table(0));
+        let mut from = Some(TableId(0));
         while let Some(table) = from {
             let start = row_prefix(partition, table).to_vec();
-            let behind = after(&row_prefix(partition, Table(0))[..5]);
+            let behind = after(&row_prefix(partition, TableId(0))[..5]);
             let mut rows = self.tree.range(start..behind, SeqNo::MAX, None);
             let Some(row) = rows.next() else {
                 break;
@@ -124,14 +124,14 @@ impl Tables {
             let damaged = || Error::corrupt(&self.path, 0, "a row has a malformed key");
             let number = key.get(5..).and_then(<[u8]>::first_chunk);
             let number = u32::from_be_bytes(*number.ok_or_else(damaged)?);
-            found.push(Table(number));
-            from = number.checked_add(1).map(Table);
+            found.push(TableId(number));
+            from = number.checked_add(1).map(TableId);
         }
         Ok(found)
     }
 
     /// The full keys of all rows of one table.
-    pub(super) fn keys(&self, partition: Partition, table: Table) -> Result<Vec<Bytes>> {
+    pub(super) fn keys(&self, partition: Partition, table: TableId) -> Result<Vec<Bytes>> {
         let prefix = row_prefix(partition, table);
         let rows = self.tree.prefix(prefix, SeqNo::MAX, None);
         let keys = rows.map(|row| row.key().map(Bytes::from));
@@ -221,7 +221,7 @@ impl Tables {
 }
 
 /// The key of a row.
-pub(super) fn row_key(partition: Partition, table: Table, key: &[u8]) -> Bytes {
+pub(super) fn row_key(partition: Partition, table: TableId, key: &[u8]) -> Bytes {
     [row_prefix(partition, table).as_slice(), key]
         .concat()
         .into()
@@ -240,7 +240,7 @@ pub(super) fn fence_key(partition: Partition) -> Bytes {
 }
 
 /// The key of a stream's ends.
-pub(super) fn stream_key(partition: Partition, stream: Stream) -> Bytes {
+pub(super) fn stream_key(partition: Partition, stream: StreamId) -> Bytes {
     let (partition, stream) = (partition.0.to_be_bytes(), stream.0.to_be_bytes());
     [[STREAM].as_slice(), &partition, &stream].concat().into()
 }
@@ -256,7 +256,7 @@ fn own_key(key: &Bytes) -> Bytes {
 }
 
 /// Where a range of rows lies.
-fn bounds(partition: Partition, table: Table, range: &Scan) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+fn bounds(partition: Partition, table: TableId, range: &Scan) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     let prefix = row_prefix(partition, table);
     let join = |key: &Bytes| [prefix.as_slice(), key].concat();
     let from = match &range.from {
@@ -270,7 +270,7 @@ fn bounds(partition: Partition, table: Table, range: &Scan) -> (Bound<Vec<u8>>, 
     (from, to)
 }
 
-fn row_prefix(partition: Partition, table: Table) -> [u8; PREFIX] {
+fn row_prefix(partition: Partition, table: TableId) -> [u8; PREFIX] {
     let mut prefix = [ROW; PREFIX];
     prefix[1..5].copy_from_slice(&partition.0.to_be_bytes());
     prefix[5..].copy_from_slice(&table.0.to_be_bytes());
@@ -300,7 +300,7 @@ fn control_row(key: &[u8], value: Bytes) -> Option<ControlRow> {
         GROUP => Some(ControlRow::Group(value)),
         FENCE => Some(ControlRow::Fence(Partition(u32_at(1)?), value)),
         STREAM => {
-            let (partition, stream) = (Partition(u32_at(1)?), Stream(u32_at(5)?));
+            let (partition, stream) = (Partition(u32_at(1)?), StreamId(u32_at(5)?));
             Some(ControlRow::Stream(partition, stream, value))
         }
         RECORD => {
@@ -316,7 +316,7 @@ fn failed(path: &Path, doing: &'static str, error: lsm_tree::Error) -> Error {
     match error {
         lsm_tree::Error::Io(error) => Error::io(path, doing, error),
         error => Error::caused(
-            Kind::Corrupt {
+            ErrorKind::Corrupt {
                 file: path.to_path_buf(),
                 offset: 0,
                 what: "the tables cannot be read".into(),

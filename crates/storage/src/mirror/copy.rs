@@ -1,24 +1,24 @@
 //! Messages between the regions of a pair.
 
 use bytes::Bytes;
-use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
+use steadfast_core::codec::{ByteReader, DecodeError, put_bytes, put_varint};
 use steadfast_core::id::Partition;
 
 /// One step of copying. Steps of a session are numbered from 1 and applied in order,
 /// each once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Copy {
+pub struct CopyRequest {
     /// The epoch of the sender.
     pub epoch: u64,
     /// The number of the full copy that it belongs to; it grows within an epoch.
     pub session: u64,
     pub number: u64,
-    pub step: Step,
+    pub step: CopyStep,
 }
 
 /// What a step does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum CopyStep {
     /// A full copy follows, beside the current one.
     Begin,
     /// Changes of partitions, in order, as redo.
@@ -29,7 +29,7 @@ pub enum Step {
 
 /// The other region's response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
+pub enum CopyResponse {
     /// The step is durable.
     Done,
     /// The other region knows of a later epoch.
@@ -43,7 +43,7 @@ pub enum Reply {
 /// The version of the encodings.
 const FORMAT: u8 = 1;
 
-impl Copy {
+impl CopyRequest {
     /// Encodes the message.
     pub fn encode(&self) -> Bytes {
         let mut out = vec![FORMAT];
@@ -51,8 +51,8 @@ impl Copy {
         out.extend_from_slice(&self.session.to_le_bytes());
         put_varint(&mut out, self.number);
         match &self.step {
-            Step::Begin => out.push(1),
-            Step::Changes(parts) => {
+            CopyStep::Begin => out.push(1),
+            CopyStep::Changes(parts) => {
                 out.push(2);
                 put_varint(&mut out, parts.len() as u64);
                 for (partition, operations) in parts {
@@ -60,46 +60,47 @@ impl Copy {
                     put_bytes(&mut out, operations);
                 }
             }
-            Step::Whole => out.push(3),
+            CopyStep::Whole => out.push(3),
         }
         out.into()
     }
 
-    /// Reads what [`Copy::encode`] wrote, without copying.
-    pub fn decode(bytes: Bytes) -> Result<Self, Malformed> {
-        let mut reader = Reader::new(bytes);
+    /// Reads what [`CopyRequest::encode`] wrote, without copying.
+    pub fn decode(bytes: Bytes) -> Result<Self, DecodeError> {
+        let mut reader = ByteReader::new(bytes);
         if reader.byte()? != FORMAT {
-            return Err(Malformed);
+            return Err(DecodeError);
         }
         let epoch = reader.varint()?;
         let session = reader.u64_le()?;
         let number = reader.varint()?;
         let step = match reader.byte()? {
-            1 => Step::Begin,
+            1 => CopyStep::Begin,
             2 => {
                 let count = reader.varint()?;
                 let mut parts = Vec::new();
                 for _ in 0..count {
                     parts.push((Partition(reader.varint_u32()?), reader.bytes()?));
                 }
-                Step::Changes(parts)
+                CopyStep::Changes(parts)
             }
-            3 => Step::Whole,
-            _ => return Err(Malformed),
+            3 => CopyStep::Whole,
+            _ => return Err(DecodeError),
         };
-        match reader.is_empty() {
-            true => Ok(Self {
+        if reader.is_empty() {
+            Ok(Self {
                 epoch,
                 session,
                 number,
                 step,
-            }),
-            false => Err(Malformed),
+            })
+        } else {
+            Err(DecodeError)
         }
     }
 }
 
-impl Reply {
+impl CopyResponse {
     /// Encodes the message.
     pub fn encode(&self) -> Bytes {
         let mut out = vec![FORMAT];
@@ -118,18 +119,18 @@ impl Reply {
         out.into()
     }
 
-    /// Reads what [`Reply::encode`] wrote.
-    pub fn decode(bytes: Bytes) -> Result<Self, Malformed> {
-        let mut reader = Reader::new(bytes);
+    /// Reads what [`CopyResponse::encode`] wrote.
+    pub fn decode(bytes: Bytes) -> Result<Self, DecodeError> {
+        let mut reader = ByteReader::new(bytes);
         if reader.byte()? != FORMAT {
-            return Err(Malformed);
+            return Err(DecodeError);
         }
         Ok(match reader.byte()? {
             1 => Self::Done,
             2 => Self::Deposed(reader.varint()?),
             3 => Self::Strange,
             4 => Self::Failed(String::from_utf8_lossy(&reader.bytes()?).into_owned()),
-            _ => return Err(Malformed),
+            _ => return Err(DecodeError),
         })
     }
 }

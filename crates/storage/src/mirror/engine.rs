@@ -13,50 +13,51 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex as Guard;
-use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, Stream, Table};
+use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, StreamId, TableId};
 use steadfast_core::limits;
 use tokio::sync::{Mutex, watch};
 
-use super::copy::{Copy, Reply, Step};
-use super::generation::Generation;
-use super::seat::{Mode, Seat};
+use super::copy::{CopyRequest, CopyResponse, CopyStep};
+use super::generation::CopyGeneration;
+use super::leader_lease::{LeaderLease, LeaderMode};
 use super::times::{BEGINNING, PATIENCE};
 use crate::backup::pages::Pages;
-use crate::body::{Body, Writes};
+use crate::body::{EntryBody, Writes};
 use crate::engine::{
-    Acquired, Engine, Entry, EventBatch, Flush, Outcome, Record, Row, Scan, Start, Swap, Tenure,
+    AcquireOutcome, CasOutcome, Engine, Entry, EventBatch, Flush, Outcome, ReadPosition, Record,
+    Scan, TableRow, Tenure,
 };
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ledger::Ledger;
 use crate::store::Store;
 
 /// The outcome of a full copy: done, or why not.
-type Copied = std::result::Result<(), String>;
+type CopyResult = std::result::Result<(), String>;
 
 /// The connection to the other region.
 #[async_trait]
-pub trait Pair: Send + Sync + 'static {
+pub trait PeerRegion: Send + Sync + 'static {
     /// Sends a step and returns the response; `None` if the outcome is unknown.
-    async fn copy(&self, copy: &Copy) -> Option<Reply>;
+    async fn copy(&self, copy: &CopyRequest) -> Option<CopyResponse>;
 }
 
 /// An engine that acknowledges an entry once two regions have it.
 pub struct Mirror {
     local: Arc<dyn Engine>,
-    seat: Arc<Seat>,
-    pair: Arc<dyn Pair>,
+    lease: Arc<LeaderLease>,
+    peer: Arc<dyn PeerRegion>,
     /// Held while a group is written, so that copies go in the order of groups.
-    line: Mutex<Line>,
+    line: Mutex<FollowerProgress>,
     /// Entries that were refused because the region does not own the space.
     fenced: AtomicU64,
     /// The generation that stores the space in the engine.
-    generation: Guard<Generation>,
+    generation: Guard<CopyGeneration>,
     /// Counts full copies, so that late steps of earlier ones are recognised.
     sessions: AtomicU64,
 }
 
 /// The replication state of the other region.
-enum Line {
+enum FollowerProgress {
     /// It does not follow.
     Down,
     /// A full copy is being sent; later writes are queued.
@@ -70,7 +71,7 @@ enum Line {
 }
 
 /// The row that proves that earlier commits are visible.
-const MARK: (Table, &[u8]) = (Table(1000), b"mark");
+const MARK: (TableId, &[u8]) = (TableId(1000), b"mark");
 
 /// Most bytes queued while a full copy is sent.
 const WAITING_BYTES: usize = 64 * 1024 * 1024;
@@ -83,12 +84,12 @@ const AGAIN: Duration = Duration::from_millis(100);
 
 impl Mirror {
     /// Stands in front of `local`.
-    pub fn new(local: Arc<dyn Engine>, seat: Arc<Seat>, pair: Arc<dyn Pair>) -> Self {
+    pub fn new(local: Arc<dyn Engine>, lease: Arc<LeaderLease>, peer: Arc<dyn PeerRegion>) -> Self {
         Self {
             local,
-            seat,
-            pair,
-            line: Mutex::new(Line::Down),
+            lease,
+            peer,
+            line: Mutex::new(FollowerProgress::Down),
             fenced: AtomicU64::new(0),
             generation: Guard::default(),
             sessions: AtomicU64::new(0),
@@ -101,8 +102,8 @@ impl Mirror {
     }
 
     /// Begins a new tenure in `generation`: the other region's progress is unknown again.
-    pub async fn reset(&self, generation: Generation) {
-        *self.line.lock().await = Line::Down;
+    pub async fn reset(&self, generation: CopyGeneration) {
+        *self.line.lock().await = FollowerProgress::Down;
         *self.generation.lock() = generation;
     }
 
@@ -121,13 +122,13 @@ impl Mirror {
 
     /// Sends a full copy to the other region from the store's snapshots; from then on it
     /// gets every entry. The witness must have recorded that this region works alone.
-    pub async fn copy_all(&self, store: &Store, partitions: usize) -> Copied {
-        let epoch = self.seat.epoch().ok_or("this region is not the owner")?;
-        if self.seat.mode() != Mode::Alone {
+    pub async fn copy_all(&self, store: &Store, partitions: usize) -> CopyResult {
+        let epoch = self.lease.epoch().ok_or("this region is not the owner")?;
+        if self.lease.mode() != LeaderMode::Alone {
             return Err("the other region follows already".to_owned());
         }
         let session = self.sessions.fetch_add(1, Ordering::Relaxed) + 1;
-        *self.line.lock().await = Line::Copying {
+        *self.line.lock().await = FollowerProgress::Copying {
             session,
             waiting: VecDeque::new(),
             bytes: 0,
@@ -135,8 +136,8 @@ impl Mirror {
         let copied = self.copy_from(store, partitions, epoch, session).await;
         if copied.is_err() {
             let mut line = self.line.lock().await;
-            if matches!(&*line, Line::Copying { session: own, .. } if *own == session) {
-                *line = Line::Down;
+            if matches!(&*line, FollowerProgress::Copying { session: own, .. } if *own == session) {
+                *line = FollowerProgress::Down;
             }
         }
         copied
@@ -148,18 +149,18 @@ impl Mirror {
         partitions: usize,
         epoch: u64,
         session: u64,
-    ) -> Copied {
+    ) -> CopyResult {
         let ledgers = store.owned();
         if ledgers.len() != partitions {
             return Err("not all partitions are served".to_owned());
         }
-        let mut steps = Steps {
+        let mut steps = CopySession {
             mirror: self,
             epoch,
             session,
             next: 1,
         };
-        steps.send(Step::Begin).await?;
+        steps.send(CopyStep::Begin).await?;
         let words = |error: Error| error.to_string();
         for ledger in &ledgers {
             // Groups become visible in order: when this one is, all earlier ones are, and
@@ -173,7 +174,7 @@ impl Mirror {
         }
         loop {
             let mut line = self.line.lock().await;
-            let Line::Copying {
+            let FollowerProgress::Copying {
                 session: own,
                 waiting,
                 bytes,
@@ -186,12 +187,12 @@ impl Mirror {
             }
             if waiting.is_empty() {
                 // No group is written while the lock is held.
-                steps.send(Step::Whole).await?;
-                *line = Line::Live {
+                steps.send(CopyStep::Whole).await?;
+                *line = FollowerProgress::Live {
                     session,
                     next: steps.next,
                 };
-                self.seat.synced(epoch);
+                self.lease.mark_synced(epoch);
                 return Ok(());
             }
             let mut parts = Vec::new();
@@ -205,76 +206,80 @@ impl Mirror {
             }
             *bytes -= size;
             drop(line);
-            steps.send(Step::Changes(parts)).await?;
+            steps.send(CopyStep::Changes(parts)).await?;
         }
     }
 
     /// Replicates a written group to the other region; returns whether it may be
     /// acknowledged.
-    async fn copy_group(&self, line: &mut Line, parts: Vec<(Partition, Bytes)>) -> bool {
+    async fn copy_group(
+        &self,
+        line: &mut FollowerProgress,
+        parts: Vec<(Partition, Bytes)>,
+    ) -> bool {
         match line {
             // Every step has a change: it stores its number in the copy.
-            Line::Live { .. } if parts.is_empty() => self.seat.epoch().is_some(),
-            Line::Live { session, next } => {
-                let copy = |epoch| Copy {
+            FollowerProgress::Live { .. } if parts.is_empty() => self.lease.epoch().is_some(),
+            FollowerProgress::Live { session, next } => {
+                let copy = |epoch| CopyRequest {
                     epoch,
                     session: *session,
                     number: *next,
-                    step: Step::Changes(parts.clone()),
+                    step: CopyStep::Changes(parts.clone()),
                 };
-                let began = self.seat.now();
+                let began = self.lease.now();
                 loop {
-                    let Some(epoch) = self.seat.epoch() else {
+                    let Some(epoch) = self.lease.epoch() else {
                         return false;
                     };
-                    match self.pair.copy(&copy(epoch)).await {
-                        Some(Reply::Done) => {
+                    match self.peer.copy(&copy(epoch)).await {
+                        Some(CopyResponse::Done) => {
                             *next += 1;
                             return true;
                         }
-                        Some(Reply::Deposed(_)) => {
-                            self.seat.leave();
+                        Some(CopyResponse::Deposed(_)) => {
+                            self.lease.release();
                             return false;
                         }
-                        Some(Reply::Strange) => break,
-                        Some(Reply::Failed(_)) | None => {}
+                        Some(CopyResponse::Strange) => break,
+                        Some(CopyResponse::Failed(_)) | None => {}
                     }
-                    if self.seat.now().saturating_sub(began) >= PATIENCE {
+                    if self.lease.now().saturating_sub(began) >= PATIENCE {
                         break;
                     }
                     tokio::time::sleep(AGAIN).await;
                 }
-                *line = Line::Down;
+                *line = FollowerProgress::Down;
                 self.go_alone().await
             }
-            Line::Copying { waiting, bytes, .. } => {
+            FollowerProgress::Copying { waiting, bytes, .. } => {
                 *bytes += parts.iter().map(|part| part.1.len()).sum::<usize>();
                 waiting.extend(parts);
                 if *bytes > WAITING_BYTES {
-                    *line = Line::Down;
+                    *line = FollowerProgress::Down;
                 }
                 self.go_alone().await
             }
-            Line::Down => self.go_alone().await,
+            FollowerProgress::Down => self.go_alone().await,
         }
     }
 
     /// Waits until the witness has recorded that this region works alone; returns whether
     /// it may.
     async fn go_alone(&self) -> bool {
-        let mut changes = self.seat.changes();
+        let mut changes = self.lease.changes();
         loop {
-            if self.seat.epoch().is_none() {
+            if self.lease.epoch().is_none() {
                 return false;
             }
-            match self.seat.mode() {
-                Mode::Away => return false,
-                Mode::Alone => {
-                    self.seat.note_alone();
+            match self.lease.mode() {
+                LeaderMode::Away => return false,
+                LeaderMode::Alone => {
+                    self.lease.note_alone();
                     // The last look at the clock before it is acknowledged.
-                    return self.seat.epoch().is_some();
+                    return self.lease.epoch().is_some();
                 }
-                Mode::Synced => self.seat.want_alone(),
+                LeaderMode::Synced => self.lease.request_alone(),
             }
             changes.mark_unchanged();
             let _ = tokio::time::timeout(AGAIN, changes.changed()).await;
@@ -283,42 +288,42 @@ impl Mirror {
 }
 
 /// The steps of one full copy.
-struct Steps<'a> {
+struct CopySession<'a> {
     mirror: &'a Mirror,
     epoch: u64,
     session: u64,
     next: u64,
 }
 
-impl Steps<'_> {
-    async fn send(&mut self, step: Step) -> Copied {
-        let copy = Copy {
+impl CopySession<'_> {
+    async fn send(&mut self, step: CopyStep) -> CopyResult {
+        let copy = CopyRequest {
             epoch: self.epoch,
             session: self.session,
             number: self.next,
             step,
         };
         let patience = match copy.step {
-            Step::Begin => BEGINNING,
+            CopyStep::Begin => BEGINNING,
             _ => PATIENCE,
         };
-        let seat = &self.mirror.seat;
+        let seat = &self.mirror.lease;
         let began = seat.now();
         loop {
             if seat.epoch() != Some(self.epoch) {
                 return Err("this region is not the owner any more".to_owned());
             }
-            match self.mirror.pair.copy(&copy).await {
-                Some(Reply::Done) => {
+            match self.mirror.peer.copy(&copy).await {
+                Some(CopyResponse::Done) => {
                     self.next += 1;
                     return Ok(());
                 }
-                Some(Reply::Deposed(epoch)) => {
-                    seat.leave();
+                Some(CopyResponse::Deposed(epoch)) => {
+                    seat.release();
                     return Err(format!("the other region knows of epoch {epoch}"));
                 }
-                Some(Reply::Strange) => return Err("it began anew".to_owned()),
-                Some(Reply::Failed(why)) => return Err(why),
+                Some(CopyResponse::Strange) => return Err("it began anew".to_owned()),
+                Some(CopyResponse::Failed(why)) => return Err(why),
                 None => {}
             }
             if seat.now().saturating_sub(began) >= patience {
@@ -329,7 +334,7 @@ impl Steps<'_> {
     }
 
     /// All rows of a partition.
-    async fn rows(&mut self, ledger: &Ledger) -> Copied {
+    async fn rows(&mut self, ledger: &Ledger) -> CopyResult {
         let words = |error: Error| error.to_string();
         let mut writes = Writes::new();
         for table in ledger.tables().map_err(words)? {
@@ -343,35 +348,41 @@ impl Steps<'_> {
                 }
             }
         }
-        match writes.is_empty() {
-            true => Ok(()),
-            false => self.part(ledger, writes).await,
+        if writes.is_empty() {
+            Ok(())
+        } else {
+            self.part(ledger, writes).await
         }
     }
 
-    async fn part(&mut self, ledger: &Ledger, writes: Writes) -> Copied {
+    async fn part(&mut self, ledger: &Ledger, writes: Writes) -> CopyResult {
         let part = (ledger.partition(), Bytes::from(writes.operations));
-        self.send(Step::Changes(vec![part])).await
+        self.send(CopyStep::Changes(vec![part])).await
     }
 }
 
 #[async_trait]
 impl Engine for Mirror {
-    async fn acquire(&self, partition: Partition, owner: Owner, expect: Epoch) -> Result<Acquired> {
-        if self.seat.epoch().is_none() {
+    async fn acquire(
+        &self,
+        partition: Partition,
+        owner: Owner,
+        expect: Epoch,
+    ) -> Result<AcquireOutcome> {
+        if self.lease.epoch().is_none() {
             // Another region owns the space.
             let other = Owner {
                 node: u32::MAX,
                 incarnation: 0,
             };
-            return Ok(Acquired::Refused {
+            return Ok(AcquireOutcome::Refused {
                 epoch: expect,
                 owner: Some(other),
             });
         }
         let place = self.place(partition);
         let mut acquired = self.local.acquire(place, owner, expect).await?;
-        if let Acquired::Granted(tenure) = &mut acquired
+        if let AcquireOutcome::Granted(tenure) = &mut acquired
             && place != partition
         {
             tenure.last_hash = self.last_hash(partition, tenure).await?;
@@ -389,12 +400,12 @@ impl Engine for Mirror {
 
     async fn append(&self, group: &[Entry]) -> Result<Vec<Outcome>> {
         if let Some(entry) = group.iter().find(|entry| !entry.batches.is_empty()) {
-            return Err(Error::new(Kind::NotMirrored {
+            return Err(Error::new(ErrorKind::NotMirrored {
                 partition: entry.partition,
             }));
         }
         let mut line = self.line.lock().await;
-        if self.seat.epoch().is_none() {
+        if self.lease.epoch().is_none() {
             self.fenced.fetch_add(group.len() as u64, Ordering::Relaxed);
             return Ok(vec![Outcome::Fenced; group.len()]);
         }
@@ -410,14 +421,14 @@ impl Engine for Mirror {
             .zip(&outcomes)
             .filter(|(_, outcome)| **outcome == Outcome::Committed)
         {
-            let body = Body::decode(entry.body.clone());
+            let body = EntryBody::decode(entry.body.clone());
             let body = body.expect("the overlay has encoded it");
             let changes = body.transactions.into_iter();
             parts.extend(changes.map(|one| (entry.partition, one.operations)));
         }
         if outcomes.contains(&Outcome::Unknown) {
             // The other region cannot learn this outcome: it needs a full copy.
-            *line = Line::Down;
+            *line = FollowerProgress::Down;
         }
         if !self.copy_group(&mut line, parts).await {
             self.fenced.fetch_add(group.len() as u64, Ordering::Relaxed);
@@ -445,18 +456,23 @@ impl Engine for Mirror {
         self.local.flush(Flush { partition, ..flush }).await
     }
 
-    async fn get(&self, partition: Partition, table: Table, key: &[u8]) -> Result<Option<Bytes>> {
+    async fn get(&self, partition: Partition, table: TableId, key: &[u8]) -> Result<Option<Bytes>> {
         self.local.get(self.place(partition), table, key).await
     }
 
-    async fn scan(&self, partition: Partition, table: Table, range: Scan) -> Result<Vec<Row>> {
+    async fn scan(
+        &self,
+        partition: Partition,
+        table: TableId,
+        range: Scan,
+    ) -> Result<Vec<TableRow>> {
         self.local.scan(self.place(partition), table, range).await
     }
 
     async fn scan_keys(
         &self,
         partition: Partition,
-        table: Table,
+        table: TableId,
         range: Scan,
     ) -> Result<Vec<Bytes>> {
         self.local
@@ -467,8 +483,8 @@ impl Engine for Mirror {
     async fn read_events(
         &self,
         partition: Partition,
-        stream: Stream,
-        from: Start,
+        stream: StreamId,
+        from: ReadPosition,
         max_bytes: usize,
     ) -> Result<Vec<EventBatch>> {
         self.local
@@ -476,7 +492,7 @@ impl Engine for Mirror {
             .await
     }
 
-    async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<Swap> {
+    async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<CasOutcome> {
         self.local.cas(key, expect, value).await
     }
 

@@ -8,7 +8,7 @@ use steadfast_core::id::Partition;
 
 /// One of the two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Generation {
+pub enum CopyGeneration {
     #[default]
     First,
     Second,
@@ -17,7 +17,7 @@ pub enum Generation {
 /// Stands in the numbers of the second one's partitions.
 const SECOND: u32 = 1 << 31;
 
-impl Generation {
+impl CopyGeneration {
     pub(super) fn other(self) -> Self {
         match self {
             Self::First => Self::Second,
@@ -41,31 +41,32 @@ impl Generation {
 
 /// Which copies a region has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Stock {
+pub(super) struct CopyInventory {
     /// The generation with everything that was acknowledged while the pair was in sync.
-    pub(super) whole: Option<Generation>,
+    pub(super) whole: Option<CopyGeneration>,
     /// A newer copy is being made in the other generation.
     pub(super) is_copying: bool,
 }
 
 /// The words of the record and what they mean.
-const WORDS: [(&str, Stock); 6] = [
+const WORDS: [(&str, CopyInventory); 6] = [
     ("nothing", stock(None, false)),
     ("copying", stock(None, true)),
-    ("first", stock(Some(Generation::First), false)),
-    ("first, copying", stock(Some(Generation::First), true)),
-    ("second", stock(Some(Generation::Second), false)),
-    ("second, copying", stock(Some(Generation::Second), true)),
+    ("first", stock(Some(CopyGeneration::First), false)),
+    ("first, copying", stock(Some(CopyGeneration::First), true)),
+    ("second", stock(Some(CopyGeneration::Second), false)),
+    ("second, copying", stock(Some(CopyGeneration::Second), true)),
 ];
 
-const fn stock(whole: Option<Generation>, is_copying: bool) -> Stock {
-    Stock { whole, is_copying }
+const fn stock(whole: Option<CopyGeneration>, is_copying: bool) -> CopyInventory {
+    CopyInventory { whole, is_copying }
 }
 
-impl Stock {
+impl CopyInventory {
     /// The generation for a new copy.
-    pub(super) fn target(self) -> Generation {
-        self.whole.map_or(Generation::First, Generation::other)
+    pub(super) fn target(self) -> CopyGeneration {
+        self.whole
+            .map_or(CopyGeneration::First, CopyGeneration::other)
     }
 
     /// Encodes the record.

@@ -1,8 +1,8 @@
 //! A space on two engines: every commit is on both.
 //!
 //! [`Mirror`] stands in front of the owner's engine. What it acknowledges is durable
-//! there and, copied by [`Pair`], at the other region, where a [`Follower`] applies it.
-//! It acknowledges alone only once the witness has recorded that ([`Seat`]). [`Voter`]s
+//! there and, copied by [`PeerRegion`], at the other region, where a [`MirrorFollower`] applies it.
+//! It acknowledges alone only once the witness has recorded that ([`LeaderLease`]). [`Voter`]s
 //! decide who owns the space: one in each region, one at the witness; two of three agree.
 //!
 //! Why nothing acknowledged is lost by a takeover:
@@ -18,21 +18,21 @@
 
 mod copy;
 mod engine;
-mod follow;
+mod follower;
 mod generation;
+mod leader_lease;
 mod record;
-mod seat;
 mod times;
 mod vote;
 
-pub use copy::{Copy, Reply, Step};
-pub use engine::{Mirror, Pair};
-pub use follow::Follower;
-pub use generation::Generation;
+pub use copy::{CopyRequest, CopyResponse, CopyStep};
+pub use engine::{Mirror, PeerRegion};
+pub use follower::MirrorFollower;
+pub use generation::CopyGeneration;
+pub use leader_lease::{LeaderLease, LeaderMode};
 pub use record::{read_record, write_record};
-pub use seat::{Mode, Seat};
 pub use times::{BEGINNING, PATIENCE, RENEWAL, TTL, USED};
-pub use vote::{Ask, Ballot, Say, Verdict, Voter};
+pub use vote::{Ballot, VoteDecision, VoteRequest, VoteResponse, Voter};
 
 #[cfg(test)]
 mod tests;

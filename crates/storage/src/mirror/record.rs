@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::engine::{Engine, Swap};
+use crate::engine::{CasOutcome, Engine};
 use crate::error::Result;
 
 /// A record's value, if there is one.
@@ -19,8 +19,8 @@ pub async fn write_record(engine: &dyn Engine, key: &str, value: Bytes) -> Resul
     let mut version = found.map_or(0, |record| record.version);
     loop {
         match engine.cas(key, version, value.clone()).await? {
-            Swap::Done(_) => return Ok(()),
-            Swap::Conflict { version: found, .. } => version = found,
+            CasOutcome::Done(_) => return Ok(()),
+            CasOutcome::Conflict { version: found, .. } => version = found,
         }
     }
 }

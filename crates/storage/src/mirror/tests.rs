@@ -13,16 +13,16 @@ use bytes::Bytes;
 use fastrand::Rng;
 use parking_lot::Mutex;
 use steadfast_core::clock::{Clock, Timestamp, VirtualClock};
-use steadfast_core::id::{Epoch, Owner, Partition, Table};
+use steadfast_core::id::{Epoch, Owner, Partition, TableId};
 
 use super::*;
-use crate::body::{Body, Writes};
-use crate::engine::{Acquired, Engine, Entry, Outcome, Scan};
-use crate::ledger::View;
-use crate::memory::Memory;
+use crate::body::{EntryBody, Writes};
+use crate::engine::{AcquireOutcome, Engine, Entry, Outcome, Scan};
+use crate::ledger::Visibility;
+use crate::memory::MemoryEngine;
 use crate::store::{Options, Store};
 
-const TABLE: Table = Table(7);
+const TABLE: TableId = TableId(7);
 const SECOND: Duration = Duration::from_secs(1);
 
 fn ballot(epoch: u64, owner: &str, in_sync: bool, serial: u64) -> Ballot {
@@ -34,15 +34,15 @@ fn ballot(epoch: u64, owner: &str, in_sync: bool, serial: u64) -> Ballot {
     }
 }
 
-fn renew(ballot: Ballot) -> Ask {
-    Ask::Renew {
+fn renew(ballot: Ballot) -> VoteRequest {
+    VoteRequest::Renew {
         ballot,
         is_agreed: false,
     }
 }
 
-fn claim(epoch: u64, owner: &str) -> Ask {
-    Ask::Claim {
+fn claim(epoch: u64, owner: &str) -> VoteRequest {
+    VoteRequest::Claim {
         epoch,
         owner: owner.to_owned(),
         is_first: false,
@@ -51,10 +51,10 @@ fn claim(epoch: u64, owner: &str) -> Ask {
 }
 
 /// Asks a voter and adopts its decision.
-fn ask(voter: &mut Voter, ask: &Ask, now: Duration) -> bool {
+fn ask(voter: &mut Voter, ask: &VoteRequest, now: Duration) -> bool {
     let verdict = voter.decide(ask, now);
     voter.adopt(&verdict);
-    verdict.say == Say::Granted
+    verdict.response == VoteResponse::Granted
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn a_promised_seat_is_given_to_nobody_else() {
     assert!(!ask(&mut voter, &renew(ballot(3, "a", true, 9)), TTL * 4));
     assert_eq!(*voter.ballot(), ballot(4, "b", false, 0));
     // A released lease is free at once.
-    let release = Ask::Release {
+    let release = VoteRequest::Release {
         epoch: 4,
         owner: "b".to_owned(),
     };
@@ -89,7 +89,7 @@ fn who_works_alone_is_followed_by_nobody_unless_a_loss_is_accepted() {
     assert!(!ask(&mut voter, &renew(ballot(3, "a", true, 4)), SECOND));
     assert!(!ask(&mut voter, &claim(4, "b"), TTL * 9));
     assert!(ask(&mut voter.clone(), &claim(4, "a"), TTL * 9));
-    let forced = Ask::Claim {
+    let forced = VoteRequest::Claim {
         epoch: 4,
         owner: "b".to_owned(),
         is_first: false,
@@ -108,12 +108,12 @@ fn a_voter_without_memory_believes_only_what_two_agree_on() {
         &renew(ballot(4, "a", true, 1)),
         TTL
     ));
-    let agreed = Ask::Renew {
+    let agreed = VoteRequest::Renew {
         ballot: ballot(4, "a", true, 1),
         is_agreed: true,
     };
     assert!(ask(&mut blank.clone(), &agreed, TTL));
-    let first = Ask::Claim {
+    let first = VoteRequest::Claim {
         epoch: 1,
         owner: "a".to_owned(),
         is_first: true,
@@ -121,7 +121,7 @@ fn a_voter_without_memory_believes_only_what_two_agree_on() {
     };
     assert!(ask(&mut blank.clone(), &first, TTL));
     // Or what a person says.
-    let forced = Ask::Claim {
+    let forced = VoteRequest::Claim {
         epoch: 4,
         owner: "a".to_owned(),
         is_first: false,
@@ -137,79 +137,79 @@ fn messages_come_back_as_written() {
     let asks = [
         renew(ballot(7, "West US", true, 9)),
         claim(8, "East US"),
-        Ask::Release {
+        VoteRequest::Release {
             epoch: 1,
             owner: "a".to_owned(),
         },
     ];
     for ask in asks {
         let bytes = ask.encode();
-        assert_eq!(Ask::decode(bytes.clone()), Ok(ask));
+        assert_eq!(VoteRequest::decode(bytes.clone()), Ok(ask));
         for end in 0..bytes.len() {
-            assert!(Ask::decode(bytes.slice(..end)).is_err());
+            assert!(VoteRequest::decode(bytes.slice(..end)).is_err());
         }
     }
     let says = [
-        Say::Granted,
-        Say::Refused {
+        VoteResponse::Granted,
+        VoteResponse::Refused {
             ballot: ballot(2, "b", false, 3),
             left: SECOND,
         },
     ];
     for say in says {
-        assert_eq!(Say::decode(say.encode()), Ok(say));
+        assert_eq!(VoteResponse::decode(say.encode()), Ok(say));
     }
     for step in [
-        Step::Begin,
-        Step::Whole,
-        Step::Changes(vec![(Partition(3), "redo".into())]),
+        CopyStep::Begin,
+        CopyStep::Whole,
+        CopyStep::Changes(vec![(Partition(3), "redo".into())]),
     ] {
-        let copy = Copy {
+        let copy = CopyRequest {
             epoch: 4,
             session: 5,
             number: 6,
             step,
         };
         let bytes = copy.encode();
-        assert_eq!(Copy::decode(bytes.clone()), Ok(copy));
+        assert_eq!(CopyRequest::decode(bytes.clone()), Ok(copy));
         for end in 0..bytes.len() {
-            assert!(Copy::decode(bytes.slice(..end)).is_err());
+            assert!(CopyRequest::decode(bytes.slice(..end)).is_err());
         }
     }
     for reply in [
-        Reply::Done,
-        Reply::Strange,
-        Reply::Deposed(3),
-        Reply::Failed("full".to_owned()),
+        CopyResponse::Done,
+        CopyResponse::Strange,
+        CopyResponse::Deposed(3),
+        CopyResponse::Failed("full".to_owned()),
     ] {
-        assert_eq!(Reply::decode(reply.encode()), Ok(reply));
+        assert_eq!(CopyResponse::decode(reply.encode()), Ok(reply));
     }
 }
 
 /// A region: its engine, its copy, its leader lease and its vote.
-struct Region {
+struct MirrorTestRegion {
     name: &'static str,
-    local: Arc<Memory>,
-    seat: Arc<Seat>,
+    local: Arc<MemoryEngine>,
+    seat: Arc<LeaderLease>,
     mirror: Arc<Mirror>,
     store: Arc<Store>,
-    follower: Arc<Follower>,
+    follower: Arc<MirrorFollower>,
     voter: Mutex<Voter>,
     serial: Mutex<u64>,
     cut: Arc<AtomicBool>,
 }
 
 /// The connection to the other region's follower, unless it is cut.
-struct Way {
-    to: Mutex<Option<Arc<Follower>>>,
+struct MirrorTestLink {
+    to: Mutex<Option<Arc<MirrorFollower>>>,
     cut: Arc<AtomicBool>,
     /// Loses answers, by the seed.
     rng: Mutex<Rng>,
 }
 
 #[async_trait]
-impl Pair for Way {
-    async fn copy(&self, copy: &Copy) -> Option<Reply> {
+impl PeerRegion for MirrorTestLink {
+    async fn copy(&self, copy: &CopyRequest) -> Option<CopyResponse> {
         tokio::task::yield_now().await;
         if self.cut.load(Ordering::Relaxed) {
             return None;
@@ -229,23 +229,23 @@ fn partitions() -> Vec<Partition> {
         .collect()
 }
 
-impl Region {
+impl MirrorTestRegion {
     fn new(
         name: &'static str,
         clock: &VirtualClock,
         cut: &Arc<AtomicBool>,
         seed: u64,
-    ) -> (Self, Arc<Way>) {
+    ) -> (Self, Arc<MirrorTestLink>) {
         let clock: Arc<dyn Clock> = Arc::new(clock.clone());
-        let local = Arc::new(Memory::with_clock(Arc::clone(&clock)));
-        let seat = Arc::new(Seat::new(Arc::clone(&clock)));
-        let way = Arc::new(Way {
+        let local = Arc::new(MemoryEngine::with_clock(Arc::clone(&clock)));
+        let seat = Arc::new(LeaderLease::new(Arc::clone(&clock)));
+        let way = Arc::new(MirrorTestLink {
             to: Mutex::new(None),
             cut: Arc::clone(cut),
             rng: Mutex::new(Rng::with_seed(seed)),
         });
         let engine = Arc::clone(&local) as Arc<dyn Engine>;
-        let pair = Arc::clone(&way) as Arc<dyn Pair>;
+        let pair = Arc::clone(&way) as Arc<dyn PeerRegion>;
         let mirror = Arc::new(Mirror::new(Arc::clone(&engine), Arc::clone(&seat), pair));
         let options = |node| Options {
             clock: Arc::clone(&clock),
@@ -262,7 +262,7 @@ impl Region {
         let region = Self {
             name,
             store: Arc::new(Store::start(Arc::clone(&mirror) as Arc<dyn Engine>, leased)),
-            follower: Arc::new(Follower::new(
+            follower: Arc::new(MirrorFollower::new(
                 Arc::clone(&engine),
                 Store::start(engine, options(1)),
                 partitions(),
@@ -288,24 +288,24 @@ impl Region {
     async fn take(&self, epoch: u64, now: Duration) {
         let generation = self.follower.close(epoch).await;
         self.mirror.reset(generation).await;
-        self.seat.take(epoch, now + USED);
+        self.seat.acquire(epoch, now + USED);
         for partition in partitions() {
             self.store.acquire(partition).await.unwrap();
         }
     }
 
     async fn step_down(&self) {
-        self.seat.leave();
-        self.store.lapse();
+        self.seat.release();
+        self.store.abandon_all();
         let epoch = self.voter.lock().ballot().epoch;
         self.follower.open(epoch).await.unwrap();
     }
 }
 
 /// Two regions and a witness.
-struct World {
+struct MirrorTestPair {
     clock: VirtualClock,
-    regions: [Region; 2],
+    regions: [MirrorTestRegion; 2],
     witness: Voter,
     /// The witness is not reached by this region.
     apart: [bool; 2],
@@ -315,17 +315,17 @@ struct World {
     epochs: BTreeSet<(u64, &'static str)>,
 }
 
-impl World {
+impl MirrorTestPair {
     async fn new(seed: u64) -> Self {
         let clock = VirtualClock::starting_at(Timestamp(1_000_000));
         clock.advance(SECOND);
         let link = Arc::new(AtomicBool::new(false));
-        let (a, to_b) = Region::new("a", &clock, &link, seed);
-        let (b, to_a) = Region::new("b", &clock, &link, seed ^ 1);
+        let (a, to_b) = MirrorTestRegion::new("a", &clock, &link, seed);
+        let (b, to_a) = MirrorTestRegion::new("b", &clock, &link, seed ^ 1);
         *to_b.to.lock() = Some(Arc::clone(&b.follower));
         *to_a.to.lock() = Some(Arc::clone(&a.follower));
         for region in [&a, &b] {
-            region.follower.found().await.unwrap();
+            region.follower.initialize().await.unwrap();
             region.follower.open(0).await.unwrap();
         }
         Self {
@@ -348,13 +348,13 @@ impl World {
         let region = &self.regions[index];
         let now = self.clock.monotonic();
         let Some(epoch) = region.seat.epoch() else {
-            if region.seat.mode() != Mode::Away {
+            if region.seat.mode() != LeaderMode::Away {
                 region.step_down().await;
             }
             return;
         };
-        let wants_alone = region.seat.wants_alone();
-        let in_sync = region.seat.mode() == Mode::Synced && !wants_alone;
+        let wants_alone = region.seat.is_alone_requested();
+        let in_sync = region.seat.mode() == LeaderMode::Synced && !wants_alone;
         let asked = renew(region.ballot(in_sync));
         let mut granted = false;
         if !region.cut.load(Ordering::Relaxed) {
@@ -364,7 +364,7 @@ impl World {
             let by_witness = ask(&mut self.witness, &asked, now);
             granted |= by_witness;
             if by_witness && wants_alone {
-                region.seat.alone(epoch);
+                region.seat.mark_alone(epoch);
             }
         }
         if granted {
@@ -377,16 +377,16 @@ impl World {
         let region = &self.regions[index];
         let now = self.clock.monotonic();
         let is_whole = region.follower.is_whole().await.unwrap();
-        if region.seat.mode() != Mode::Away || self.apart[index] || !is_whole {
+        if region.seat.mode() != LeaderMode::Away || self.apart[index] || !is_whole {
             return;
         }
         let own = region.voter.lock().clone();
-        if own.left(now) > Duration::ZERO && own.ballot().owner != region.name {
+        if own.remaining(now) > Duration::ZERO && own.ballot().owner != region.name {
             return;
         }
         let is_first = own.ballot().epoch == 0 && self.witness.ballot().epoch == 0 && index == 0;
         let epoch = own.ballot().epoch.max(self.witness.ballot().epoch) + 1;
-        let asked = Ask::Claim {
+        let asked = VoteRequest::Claim {
             epoch,
             owner: region.name.to_owned(),
             is_first,
@@ -406,7 +406,9 @@ impl World {
         let ledgers = region.store.owned();
         for (key, epoch) in &self.acknowledged {
             let ledger = &ledgers[(key % u64::from(PARTITIONS)) as usize];
-            let found = ledger.get(TABLE, &key.to_be_bytes(), View::Durable).await;
+            let found = ledger
+                .get(TABLE, &key.to_be_bytes(), Visibility::Durable)
+                .await;
             let found = found.unwrap();
             assert!(
                 found.is_some(),
@@ -447,7 +449,7 @@ impl World {
 
     async fn sync(&mut self, index: usize) {
         let region = &self.regions[index];
-        if region.seat.mode() == Mode::Alone && region.seat.epoch().is_some() {
+        if region.seat.mode() == LeaderMode::Alone && region.seat.epoch().is_some() {
             let copying = region
                 .mirror
                 .copy_all(&region.store, usize::from(PARTITIONS));
@@ -478,7 +480,7 @@ impl World {
 
 async fn run(seed: u64) -> (usize, usize) {
     let mut rng = Rng::with_seed(seed);
-    let mut world = World::new(seed).await;
+    let mut world = MirrorTestPair::new(seed).await;
     world.claim(0).await;
     for key in 0..120 {
         world.step(&mut rng, key).await;
@@ -506,7 +508,7 @@ async fn run(seed: u64) -> (usize, usize) {
     }
     assert_eq!(
         world.regions[owners[0]].seat.mode(),
-        Mode::Synced,
+        LeaderMode::Synced,
         "seed {seed}"
     );
     let _ = world.now();
@@ -532,11 +534,11 @@ async fn a_pair_loses_nothing_in_any_weather() {
 /// The fence in the other region: what comes late from an old epoch changes nothing.
 #[tokio::test(start_paused = true)]
 async fn a_copy_takes_nothing_of_an_old_epoch() {
-    let mut world = World::new(3).await;
+    let mut world = MirrorTestPair::new(3).await;
     world.claim(0).await;
     world.write(0, 0).await;
     let follower = Arc::clone(&world.regions[1].follower);
-    let copy = |epoch, session, number, step| Copy {
+    let copy = |epoch, session, number, step| CopyRequest {
         epoch,
         session,
         number,
@@ -546,41 +548,41 @@ async fn a_copy_takes_nothing_of_an_old_epoch() {
     writes.put(TABLE, b"late", b"x");
     let change = || {
         let redo = Bytes::from(writes.operations.clone());
-        Step::Changes(vec![(partitions()[0], redo)])
+        CopyStep::Changes(vec![(partitions()[0], redo)])
     };
     assert_eq!(
         follower.apply(copy(1, 9, 1, change())).await,
-        Reply::Strange
+        CopyResponse::Strange
     );
     assert_eq!(
-        follower.apply(copy(1, 9, 1, Step::Begin)).await,
-        Reply::Done
+        follower.apply(copy(1, 9, 1, CopyStep::Begin)).await,
+        CopyResponse::Done
     );
     assert!(follower.is_catching_up().await.unwrap(), "a copy has begun");
     assert_eq!(
         follower.apply(copy(1, 9, 3, change())).await,
-        Reply::Strange
+        CopyResponse::Strange
     );
     for _ in 0..2 {
         // Its answer may be lost; it is applied once.
         assert_eq!(
-            follower.apply(copy(1, 9, 2, Step::Whole)).await,
-            Reply::Done
+            follower.apply(copy(1, 9, 2, CopyStep::Whole)).await,
+            CopyResponse::Done
         );
     }
     assert!(!follower.is_catching_up().await.unwrap());
-    let bad = Step::Changes(vec![(partitions()[0], "no redo".into())]);
+    let bad = CopyStep::Changes(vec![(partitions()[0], "no redo".into())]);
     let refused = follower.apply(copy(1, 9, 3, bad)).await;
-    assert!(matches!(refused, Reply::Failed(_)), "{refused:?}");
+    assert!(matches!(refused, CopyResponse::Failed(_)), "{refused:?}");
     // The region is about to own the space.
     follower.close(2).await;
     assert_eq!(
         follower.apply(copy(1, 9, 3, change())).await,
-        Reply::Deposed(2)
+        CopyResponse::Deposed(2)
     );
     assert_eq!(
-        follower.apply(copy(1, 9, 1, Step::Begin)).await,
-        Reply::Deposed(2)
+        follower.apply(copy(1, 9, 1, CopyStep::Begin)).await,
+        CopyResponse::Deposed(2)
     );
     assert!(follower.is_whole().await.unwrap());
 }
@@ -588,7 +590,7 @@ async fn a_copy_takes_nothing_of_an_old_epoch() {
 /// The fence inside the append: an owner whose time is over writes nothing.
 #[tokio::test(start_paused = true)]
 async fn an_owner_whose_time_is_over_writes_nothing() {
-    let mut world = World::new(1).await;
+    let mut world = MirrorTestPair::new(1).await;
     world.claim(0).await;
     world.write(0, 0).await;
     world.sync(0).await;
@@ -600,7 +602,7 @@ async fn an_owner_whose_time_is_over_writes_nothing() {
         partition: partitions()[0],
         epoch: before,
         number: steadfast_core::id::EntryNumber(2),
-        body: Body::default().encode(),
+        body: EntryBody::default().encode(),
         batches: Vec::new(),
     };
     let outcomes = region.mirror.append(&[entry]).await.unwrap();
@@ -612,8 +614,8 @@ async fn an_owner_whose_time_is_over_writes_nothing() {
     assert!(log.await.unwrap().len() <= 1);
 }
 
-fn copy(epoch: u64, session: u64, number: u64, step: Step) -> Copy {
-    Copy {
+fn copy(epoch: u64, session: u64, number: u64, step: CopyStep) -> CopyRequest {
+    CopyRequest {
         epoch,
         session,
         number,
@@ -622,61 +624,69 @@ fn copy(epoch: u64, session: u64, number: u64, step: Step) -> Copy {
 }
 
 /// Puts values of one row, one after another.
-fn puts(values: &[&[u8]]) -> Step {
+fn puts(values: &[&[u8]]) -> CopyStep {
     let redo = |value: &&[u8]| {
         let mut writes = Writes::new();
         writes.put(TABLE, b"row", value);
         (partitions()[0], Bytes::from(writes.operations))
     };
-    Step::Changes(values.iter().map(redo).collect())
+    CopyStep::Changes(values.iter().map(redo).collect())
 }
 
-async fn row(region: &Region) -> Option<Bytes> {
+async fn row(region: &MirrorTestRegion) -> Option<Bytes> {
     let ledger = region.follower.ledger(partitions()[0]).unwrap();
-    ledger.get(TABLE, b"row", View::Durable).await.unwrap()
+    ledger
+        .get(TABLE, b"row", Visibility::Durable)
+        .await
+        .unwrap()
 }
 
 /// A beginning that comes late, or again, removes nothing.
 #[tokio::test(start_paused = true)]
 async fn a_late_beginning_is_not_obeyed() {
-    let world = World::new(4).await;
+    let world = MirrorTestPair::new(4).await;
     let region = &world.regions[1];
     let follower = &region.follower;
     for session in [1, 2] {
-        let begun = follower.apply(copy(1, session, 1, Step::Begin)).await;
-        assert_eq!(begun, Reply::Done);
+        let begun = follower.apply(copy(1, session, 1, CopyStep::Begin)).await;
+        assert_eq!(begun, CopyResponse::Done);
     }
     assert_eq!(
         follower.apply(copy(1, 2, 2, puts(&[b"x"]))).await,
-        Reply::Done
+        CopyResponse::Done
     );
     assert_eq!(
-        follower.apply(copy(1, 2, 3, Step::Whole)).await,
-        Reply::Done
+        follower.apply(copy(1, 2, 3, CopyStep::Whole)).await,
+        CopyResponse::Done
     );
     // Of this copy: its answer was lost. Of an earlier one: it comes late.
-    let again = follower.apply(copy(1, 2, 1, Step::Begin)).await;
-    assert_eq!(again, Reply::Done);
-    let late = follower.apply(copy(1, 1, 1, Step::Begin)).await;
-    assert_eq!(late, Reply::Strange);
+    let again = follower.apply(copy(1, 2, 1, CopyStep::Begin)).await;
+    assert_eq!(again, CopyResponse::Done);
+    let late = follower.apply(copy(1, 1, 1, CopyStep::Begin)).await;
+    assert_eq!(late, CopyResponse::Strange);
     assert_eq!(row(region).await.unwrap(), "x");
     assert!(follower.is_whole().await.unwrap());
     assert_eq!(
         follower.apply(copy(1, 2, 4, puts(&[b"y"]))).await,
-        Reply::Done
+        CopyResponse::Done
     );
     assert_eq!(row(region).await.unwrap(), "y");
     // A later epoch counts anew, and what is here stays until all of it is there.
-    let begun = follower.apply(copy(2, 1, 1, Step::Begin)).await;
+    let begun = follower.apply(copy(2, 1, 1, CopyStep::Begin)).await;
     assert_eq!(
         (begun, row(region).await.unwrap()),
-        (Reply::Done, "y".into())
+        (CopyResponse::Done, "y".into())
     );
     let former = follower.ledger(partitions()[0]).unwrap();
-    let whole = follower.apply(copy(2, 1, 2, Step::Whole)).await;
-    assert_eq!((whole, row(region).await), (Reply::Done, None));
+    let whole = follower.apply(copy(2, 1, 2, CopyStep::Whole)).await;
+    assert_eq!((whole, row(region).await), (CopyResponse::Done, None));
     // Readers of the former copy finish; then it is emptied.
-    let read = async || former.get(TABLE, b"row", View::Durable).await.unwrap();
+    let read = async || {
+        former
+            .get(TABLE, b"row", Visibility::Durable)
+            .await
+            .unwrap()
+    };
     assert_eq!(read().await.unwrap(), "y");
     tokio::time::sleep(SECOND * 20).await;
     assert_eq!((read().await, former.tables().unwrap()), (None, vec![]));
@@ -685,34 +695,34 @@ async fn a_late_beginning_is_not_obeyed() {
 /// A step of the copy before comes late, after a restart: it is not obeyed.
 #[tokio::test(start_paused = true)]
 async fn a_copy_that_was_replaced_is_not_gone_on_with() {
-    let world = World::new(9).await;
+    let world = MirrorTestPair::new(9).await;
     let region = &world.regions[1];
     for session in [1, 2] {
         for (number, step) in [
-            (1, Step::Begin),
+            (1, CopyStep::Begin),
             (2, puts(&[session.to_string().as_bytes()])),
-            (3, Step::Whole),
+            (3, CopyStep::Whole),
         ] {
             let done = region.follower.apply(copy(1, session, number, step)).await;
-            assert_eq!(done, Reply::Done);
+            assert_eq!(done, CopyResponse::Done);
         }
     }
     // Before the former one was emptied.
     let follower = restarted(&world, region).await;
-    let late = follower.apply(copy(1, 1, 3, Step::Whole)).await;
-    assert_eq!(late, Reply::Strange);
+    let late = follower.apply(copy(1, 1, 3, CopyStep::Whole)).await;
+    assert_eq!(late, CopyResponse::Strange);
     let ledger = follower.ledger(partitions()[0]).unwrap();
-    let found = ledger.get(TABLE, b"row", View::Durable).await;
+    let found = ledger.get(TABLE, b"row", Visibility::Durable).await;
     assert_eq!(found.unwrap().unwrap(), "2");
     // It goes on with the one that is whole.
     let next = follower.apply(copy(1, 2, 4, puts(&[b"3"]))).await;
-    assert_eq!(next, Reply::Done);
+    assert_eq!(next, CopyResponse::Done);
 }
 
 /// A record of a later version is not taken for an empty one.
 #[tokio::test(start_paused = true)]
 async fn a_record_that_is_not_understood_is_not_overwritten() {
-    let world = World::new(10).await;
+    let world = MirrorTestPair::new(10).await;
     let region = &world.regions[1];
     let word = Bytes::from_static(b"third");
     write_record(&*region.local, "mirror/stock", word)
@@ -726,15 +736,15 @@ async fn a_record_that_is_not_understood_is_not_overwritten() {
 /// An unused copy does not hold up the log of a region that owns the space.
 #[tokio::test(start_paused = true)]
 async fn a_takeover_leaves_nothing_in_the_log_of_the_other_generation() {
-    let world = World::new(11).await;
+    let world = MirrorTestPair::new(11).await;
     let region = &world.regions[1];
-    for (number, step) in [(1, Step::Begin), (2, puts(&[b"half of it"]))] {
+    for (number, step) in [(1, CopyStep::Begin), (2, puts(&[b"half of it"]))] {
         let done = region.follower.apply(copy(1, 1, number, step)).await;
-        assert_eq!(done, Reply::Done);
+        assert_eq!(done, CopyResponse::Done);
     }
     region.take(2, world.now()).await;
     tokio::time::sleep(SECOND * 20).await;
-    let place = Generation::Second.place(partitions()[0]);
+    let place = CopyGeneration::Second.place(partitions()[0]);
     let first = steadfast_core::id::EntryNumber(1);
     let log = region.local.replay(place, first, 1 << 20).await.unwrap();
     assert_eq!(log, []);
@@ -745,23 +755,23 @@ async fn a_takeover_leaves_nothing_in_the_log_of_the_other_generation() {
 /// The owner and its disk are lost before a new copy is whole: the one before is there.
 #[tokio::test(start_paused = true)]
 async fn the_copy_before_stays_until_the_next_one_is_whole() {
-    let mut world = World::new(7).await;
+    let mut world = MirrorTestPair::new(7).await;
     world.claim(0).await;
     world.sync(0).await;
     for round in 0..4u64 {
         let epoch = 1 + 2 * round;
         // Everything that is acknowledged now is in both regions.
-        assert_eq!(world.regions[0].seat.mode(), Mode::Synced);
+        assert_eq!(world.regions[0].seat.mode(), LeaderMode::Synced);
         world.write(0, round * 2).await;
         world.write(0, round * 2 + 1).await;
         assert_eq!(world.acknowledged.len() as u64, round * 2 + 2);
         let follower = Arc::clone(&world.regions[1].follower);
         // Another copy is begun, and gets far.
         let session = 100 * (round + 1);
-        for (number, step) in [(1, Step::Begin), (2, puts(&[b"new"]))] {
+        for (number, step) in [(1, CopyStep::Begin), (2, puts(&[b"new"]))] {
             assert_eq!(
                 follower.apply(copy(epoch, session, number, step)).await,
-                Reply::Done
+                CopyResponse::Done
             );
         }
         assert!(follower.is_catching_up().await.unwrap());
@@ -776,8 +786,8 @@ async fn the_copy_before_stays_until_the_next_one_is_whole() {
         let mut writes = Writes::new();
         writes.put(TABLE, b"row", b"own");
         ledger.commit(writes).await.unwrap();
-        region.seat.leave();
-        region.store.lapse();
+        region.seat.release();
+        region.store.abandon_all();
         region.follower.open(0).await.unwrap();
         assert_eq!(row(region).await.unwrap(), "own");
         return_to_the_owner(&mut world, epoch + 2).await;
@@ -788,25 +798,25 @@ async fn the_copy_before_stays_until_the_next_one_is_whole() {
 /// knows nothing of generations.
 #[tokio::test(start_paused = true)]
 async fn an_entry_in_doubt_is_known_in_either_generation() {
-    let world = World::new(8).await;
+    let world = MirrorTestPair::new(8).await;
     let region = &world.regions[0];
-    region.seat.take(1, world.now() + USED);
+    region.seat.acquire(1, world.now() + USED);
     let owner = Owner {
         node: 9,
         incarnation: 1,
     };
     let partition = partitions()[0];
-    for generation in [Generation::First, Generation::Second] {
+    for generation in [CopyGeneration::First, CopyGeneration::Second] {
         region.mirror.reset(generation).await;
         let acquire = async |expect| {
             let acquired = region.mirror.acquire(partition, owner, expect).await;
             match acquired.unwrap() {
-                Acquired::Granted(tenure) => tenure,
-                Acquired::Refused { epoch, .. } => panic!("{generation:?} is at {epoch}"),
+                AcquireOutcome::Granted(tenure) => tenure,
+                AcquireOutcome::Refused { epoch, .. } => panic!("{generation:?} is at {epoch}"),
             }
         };
         let place = generation.place(partition);
-        let Acquired::Granted(before) =
+        let AcquireOutcome::Granted(before) =
             (region.local.acquire(place, owner, Epoch(1)).await).unwrap()
         else {
             panic!("the follower had it");
@@ -816,7 +826,7 @@ async fn an_entry_in_doubt_is_known_in_either_generation() {
             partition,
             epoch: tenure.epoch,
             number: tenure.last.next(),
-            body: Body::default().encode(),
+            body: EntryBody::default().encode(),
             batches: Vec::new(),
         };
         let outcomes = region.mirror.append(std::slice::from_ref(&entry)).await;
@@ -829,7 +839,7 @@ async fn an_entry_in_doubt_is_known_in_either_generation() {
 }
 
 /// The first region owns the space again, with what it had, and copies it.
-async fn return_to_the_owner(world: &mut World, epoch: u64) {
+async fn return_to_the_owner(world: &mut MirrorTestPair, epoch: u64) {
     let now = world.now();
     for region in &world.regions {
         *region.voter.lock() = Voter::new(ballot(epoch, "a", false, 0), now, TTL);
@@ -843,22 +853,28 @@ async fn return_to_the_owner(world: &mut World, epoch: u64) {
 /// What a step changes in a partition is one transaction there.
 #[tokio::test(start_paused = true)]
 async fn a_step_is_done_at_once_in_each_partition() {
-    let world = World::new(5).await;
+    let world = MirrorTestPair::new(5).await;
     let region = &world.regions[1];
     let follower = &region.follower;
-    for (number, step) in [(1, Step::Begin), (2, Step::Whole)] {
-        assert_eq!(follower.apply(copy(1, 1, number, step)).await, Reply::Done);
+    for (number, step) in [(1, CopyStep::Begin), (2, CopyStep::Whole)] {
+        assert_eq!(
+            follower.apply(copy(1, 1, number, step)).await,
+            CopyResponse::Done
+        );
     }
     let ledger = follower.ledger(partitions()[0]).unwrap();
     let before = *ledger.durable().borrow();
     let step = puts(&[b"first", b"second", b"third"]);
-    assert_eq!(follower.apply(copy(1, 1, 3, step)).await, Reply::Done);
+    assert_eq!(
+        follower.apply(copy(1, 1, 3, step)).await,
+        CopyResponse::Done
+    );
     assert_eq!(ledger.durable().borrow().0, before.0 + 1);
     assert_eq!(row(region).await.unwrap(), "third");
 }
 
 /// A follower that has just started, with what the one before left.
-async fn restarted(world: &World, region: &Region) -> Follower {
+async fn restarted(world: &MirrorTestPair, region: &MirrorTestRegion) -> MirrorFollower {
     let engine = Arc::clone(&region.local) as Arc<dyn Engine>;
     let options = Options {
         clock: Arc::new(world.clock.clone()),
@@ -869,7 +885,7 @@ async fn restarted(world: &World, region: &Region) -> Follower {
         })
     };
     let store = Store::start(Arc::clone(&engine), options);
-    let follower = Follower::new(engine, store, partitions());
+    let follower = MirrorFollower::new(engine, store, partitions());
     follower.open(1).await.unwrap();
     follower
 }
@@ -877,37 +893,49 @@ async fn restarted(world: &World, region: &Region) -> Follower {
 /// A copy that was restarted goes on where it was, and does the last step again.
 #[tokio::test(start_paused = true)]
 async fn a_copy_goes_on_after_a_restart() {
-    let world = World::new(6).await;
+    let world = MirrorTestPair::new(6).await;
     let region = &world.regions[1];
     let follower = &region.follower;
-    follower.apply(copy(1, 1, 1, Step::Begin)).await;
+    follower.apply(copy(1, 1, 1, CopyStep::Begin)).await;
     let step = puts(&[b"first"]);
-    assert_eq!(follower.apply(copy(1, 1, 2, step)).await, Reply::Done);
+    assert_eq!(
+        follower.apply(copy(1, 1, 2, step)).await,
+        CopyResponse::Done
+    );
     // Another session, another epoch, and a step that is missing.
     for (epoch, session, number) in [(1, 2, 3), (2, 1, 3), (1, 1, 4), (1, 1, 1)] {
         let step = puts(&[b"strange"]);
         let follower = restarted(&world, region).await;
         let reply = follower.apply(copy(epoch, session, number, step)).await;
-        assert_eq!(reply, Reply::Strange, "{epoch} {session} {number}");
+        assert_eq!(reply, CopyResponse::Strange, "{epoch} {session} {number}");
     }
     // Its answer was lost, or it was done in part.
     let follower = restarted(&world, region).await;
     let step = || puts(&[b"first", b"second"]);
-    assert_eq!(follower.apply(copy(1, 1, 2, step())).await, Reply::Done);
+    assert_eq!(
+        follower.apply(copy(1, 1, 2, step())).await,
+        CopyResponse::Done
+    );
     let follower = restarted(&world, region).await;
     assert!(follower.is_catching_up().await.unwrap());
-    let whole = follower.apply(copy(1, 1, 3, Step::Whole)).await;
-    assert_eq!(whole, Reply::Done);
+    let whole = follower.apply(copy(1, 1, 3, CopyStep::Whole)).await;
+    assert_eq!(whole, CopyResponse::Done);
     let follower = restarted(&world, region).await;
     assert!(!follower.is_catching_up().await.unwrap());
     let step = puts(&[b"third"]);
-    assert_eq!(follower.apply(copy(1, 1, 4, step)).await, Reply::Done);
+    assert_eq!(
+        follower.apply(copy(1, 1, 4, step)).await,
+        CopyResponse::Done
+    );
     let ledger = follower.ledger(partitions()[0]).unwrap();
-    let found = ledger.get(TABLE, b"row", View::Durable).await;
+    let found = ledger.get(TABLE, b"row", Visibility::Durable).await;
     assert_eq!(found.unwrap().unwrap(), "third");
     // After an ownership in between, no session can be resumed.
     follower.close(2).await;
     follower.open(2).await.unwrap();
     let step = puts(&[b"fourth"]);
-    assert_eq!(follower.apply(copy(2, 1, 5, step)).await, Reply::Strange);
+    assert_eq!(
+        follower.apply(copy(2, 1, 5, step)).await,
+        CopyResponse::Strange
+    );
 }

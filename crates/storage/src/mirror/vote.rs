@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
+use steadfast_core::codec::{ByteReader, DecodeError, put_bytes, put_varint};
 
 /// The durable state of a voter: lease keys and epochs, nothing else.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct Ballot {
 
 /// A region's request to a voter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum VoteRequest {
     /// The owner renews its lease.
     Renew {
         ballot: Ballot,
@@ -46,7 +46,7 @@ pub enum Ask {
 
 /// A voter's response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Say {
+pub enum VoteResponse {
     Granted,
     /// Refused; the voter's current state.
     Refused {
@@ -58,8 +58,8 @@ pub enum Say {
 
 /// A response, and the state that must be durable before it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    pub say: Say,
+pub struct VoteDecision {
+    pub response: VoteResponse,
     pub next: Option<Ballot>,
     until: Duration,
 }
@@ -89,15 +89,15 @@ impl Voter {
     }
 
     /// How long the lease of the owner still lasts.
-    pub fn left(&self, now: Duration) -> Duration {
+    pub fn remaining(&self, now: Duration) -> Duration {
         self.until.saturating_sub(now)
     }
 
     /// Decides on a request. Nothing changes before [`Voter::adopt`].
-    pub fn decide(&self, ask: &Ask, now: Duration) -> Verdict {
+    pub fn decide(&self, ask: &VoteRequest, now: Duration) -> VoteDecision {
         match ask {
-            Ask::Renew { ballot, is_agreed } => self.renew(ballot, *is_agreed, now),
-            Ask::Claim {
+            VoteRequest::Renew { ballot, is_agreed } => self.renew(ballot, *is_agreed, now),
+            VoteRequest::Claim {
                 epoch,
                 owner,
                 is_first,
@@ -108,10 +108,11 @@ impl Voter {
                 let is_blank = own.epoch == 0;
                 let is_free = is_owner || now >= self.until;
                 let is_whole = own.in_sync || is_owner || *accepts_loss;
-                let fits = match is_blank {
+                let fits = if is_blank {
                     // A voter without state does not know which owner worked alone.
-                    true => *is_first || *accepts_loss,
-                    false => is_free && is_whole,
+                    *is_first || *accepts_loss
+                } else {
+                    is_free && is_whole
                 };
                 if *epoch <= own.epoch || !fits {
                     return self.refuse(now);
@@ -123,16 +124,17 @@ impl Voter {
                 };
                 self.grant(Some(next), now + self.ttl)
             }
-            Ask::Release { epoch, owner } => {
-                match *epoch == self.ballot.epoch && *owner == self.ballot.owner {
-                    true => self.grant(None, now),
-                    false => self.refuse(now),
+            VoteRequest::Release { epoch, owner } => {
+                if *epoch == self.ballot.epoch && *owner == self.ballot.owner {
+                    self.grant(None, now)
+                } else {
+                    self.refuse(now)
                 }
             }
         }
     }
 
-    fn renew(&self, asked: &Ballot, is_agreed: bool, now: Duration) -> Verdict {
+    fn renew(&self, asked: &Ballot, is_agreed: bool, now: Duration) -> VoteDecision {
         let own = &self.ballot;
         let is_known = asked.epoch == own.epoch && asked.owner == own.owner;
         let is_next = asked.epoch > own.epoch && (own.epoch > 0 || is_agreed);
@@ -150,19 +152,19 @@ impl Voter {
         self.grant(next, now + self.ttl)
     }
 
-    fn grant(&self, next: Option<Ballot>, until: Duration) -> Verdict {
-        Verdict {
-            say: Say::Granted,
+    fn grant(&self, next: Option<Ballot>, until: Duration) -> VoteDecision {
+        VoteDecision {
+            response: VoteResponse::Granted,
             next,
             until,
         }
     }
 
-    fn refuse(&self, now: Duration) -> Verdict {
-        Verdict {
-            say: Say::Refused {
+    fn refuse(&self, now: Duration) -> VoteDecision {
+        VoteDecision {
+            response: VoteResponse::Refused {
                 ballot: self.ballot.clone(),
-                left: self.left(now),
+                left: self.remaining(now),
             },
             next: None,
             until: self.until,
@@ -170,7 +172,7 @@ impl Voter {
     }
 
     /// Adopts a decision, once what it changes is durable.
-    pub fn adopt(&mut self, verdict: &Verdict) {
+    pub fn adopt(&mut self, verdict: &VoteDecision) {
         if let Some(next) = &verdict.next {
             self.ballot = next.clone();
         }
@@ -189,7 +191,7 @@ impl Ballot {
         put_varint(out, self.serial);
     }
 
-    fn take(reader: &mut Reader) -> Result<Self, Malformed> {
+    fn take(reader: &mut ByteReader) -> Result<Self, DecodeError> {
         Ok(Self {
             epoch: reader.varint()?,
             owner: text(reader)?,
@@ -206,26 +208,26 @@ impl Ballot {
     }
 
     /// Reads what [`Ballot::encode`] wrote.
-    pub fn decode(bytes: Bytes) -> Result<Self, Malformed> {
+    pub fn decode(bytes: Bytes) -> Result<Self, DecodeError> {
         let mut reader = opened(bytes)?;
         Self::take(&mut reader)
     }
 }
 
-fn opened(bytes: Bytes) -> Result<Reader, Malformed> {
-    let mut reader = Reader::new(bytes);
+fn opened(bytes: Bytes) -> Result<ByteReader, DecodeError> {
+    let mut reader = ByteReader::new(bytes);
     match reader.byte()? {
         FORMAT => Ok(reader),
-        _ => Err(Malformed),
+        _ => Err(DecodeError),
     }
 }
 
-fn text(reader: &mut Reader) -> Result<String, Malformed> {
+fn text(reader: &mut ByteReader) -> Result<String, DecodeError> {
     let bytes = reader.bytes()?;
-    String::from_utf8(bytes.to_vec()).map_err(|_| Malformed)
+    String::from_utf8(bytes.to_vec()).map_err(|_| DecodeError)
 }
 
-impl Ask {
+impl VoteRequest {
     /// The region that sends the request.
     pub fn owner(&self) -> &str {
         match self {
@@ -261,8 +263,8 @@ impl Ask {
         out.into()
     }
 
-    /// Reads what [`Ask::encode`] wrote.
-    pub fn decode(bytes: Bytes) -> Result<Self, Malformed> {
+    /// Reads what [`VoteRequest::encode`] wrote.
+    pub fn decode(bytes: Bytes) -> Result<Self, DecodeError> {
         let mut reader = opened(bytes)?;
         let reader = &mut reader;
         Ok(match reader.byte()? {
@@ -283,12 +285,12 @@ impl Ask {
                 epoch: reader.varint()?,
                 owner: text(reader)?,
             },
-            _ => return Err(Malformed),
+            _ => return Err(DecodeError),
         })
     }
 }
 
-impl Say {
+impl VoteResponse {
     /// Encodes the message.
     pub fn encode(&self) -> Bytes {
         let mut out = vec![FORMAT];
@@ -303,8 +305,8 @@ impl Say {
         out.into()
     }
 
-    /// Reads what [`Say::encode`] wrote.
-    pub fn decode(bytes: Bytes) -> Result<Self, Malformed> {
+    /// Reads what [`VoteResponse::encode`] wrote.
+    pub fn decode(bytes: Bytes) -> Result<Self, DecodeError> {
         let mut reader = opened(bytes)?;
         Ok(match reader.byte()? {
             1 => Self::Granted,
@@ -312,7 +314,7 @@ impl Say {
                 ballot: Ballot::take(&mut reader)?,
                 left: Duration::from_millis(reader.varint()?),
             },
-            _ => return Err(Malformed),
+            _ => return Err(DecodeError),
         })
     }
 }

@@ -12,16 +12,16 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use steadfast_core::id::Partition;
 
-use super::fault::{DUPLICATE, Fault, NO_SEGMENT};
-use super::held::Held;
+use super::context::PostgresContext;
+use super::known_partitions::KnownPartition;
 use super::options::Durability;
-use super::pool::Lent;
+use super::pool::PooledSession;
 use super::record::{self, PIECE_BYTES};
 use super::schema::{self, segment_of};
 use super::session::{Session, within};
-use super::shared::Shared;
+use super::statement_error::{DUPLICATE, NO_SEGMENT, StatementError};
 use crate::engine::{Entry, Outcome};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// Bytes of one statement, about.
 const STATEMENT_BYTES: usize = 1024 * 1024;
@@ -61,7 +61,7 @@ const FENCES: &str = "select part, epoch, commit_no, current_setting('synchronou
     from sf_partition where part = any($1)";
 
 /// One entry in flight.
-struct Share<'a> {
+struct PendingAppend<'a> {
     /// Its index in the group.
     index: usize,
     entry: &'a Entry,
@@ -69,7 +69,7 @@ struct Share<'a> {
     record: Vec<u8>,
 }
 
-impl Share<'_> {
+impl PendingAppend<'_> {
     fn bytes(&self) -> usize {
         let events = self.entry.batches.iter().map(|b| b.bytes.len());
         self.record.len() + events.sum::<usize>()
@@ -77,8 +77,8 @@ impl Share<'_> {
 }
 
 /// Commits a group, one statement per megabyte.
-pub(super) async fn append(shared: &Shared, group: &[Entry]) -> Result<Vec<Outcome>> {
-    shared.become_safe(shared.options().deadline).await?;
+pub(super) async fn append(shared: &PostgresContext, group: &[Entry]) -> Result<Vec<Outcome>> {
+    shared.wait_until_safe(shared.options().deadline).await?;
     let mut outcomes: Vec<Option<Outcome>> = vec![None; group.len()];
     let mut refusal = None;
     let mut wrote = false;
@@ -115,10 +115,10 @@ pub(super) async fn append(shared: &Shared, group: &[Entry]) -> Result<Vec<Outco
 /// Prepares the first open entry of each partition; what cannot be sent is
 /// answered at once.
 fn next_wave<'a>(
-    shared: &Shared,
+    shared: &PostgresContext,
     group: &'a [Entry],
     outcomes: &mut [Option<Outcome>],
-) -> Vec<Share<'a>> {
+) -> Vec<PendingAppend<'a>> {
     let holdings = shared.holdings.lock();
     let mut seen = HashSet::new();
     let mut wave = Vec::new();
@@ -132,7 +132,7 @@ fn next_wave<'a>(
             }
             Some(held) if held.takes(entry) => {
                 let hash = entry.hash();
-                wave.push(Share {
+                wave.push(PendingAppend {
                     index,
                     entry,
                     hash,
@@ -145,8 +145,8 @@ fn next_wave<'a>(
     wave
 }
 
-fn chunks(wave: Vec<Share<'_>>) -> Vec<Vec<Share<'_>>> {
-    let mut chunks: Vec<Vec<Share>> = Vec::new();
+fn chunks(wave: Vec<PendingAppend<'_>>) -> Vec<Vec<PendingAppend<'_>>> {
+    let mut chunks: Vec<Vec<PendingAppend>> = Vec::new();
     let mut bytes = usize::MAX;
     for share in wave {
         let weight = share.bytes();
@@ -163,7 +163,7 @@ fn chunks(wave: Vec<Share<'_>>) -> Vec<Vec<Share<'_>>> {
 }
 
 /// Sends one statement until it is answered; an error means that it did nothing.
-async fn send(shared: &Shared, chunk: &[Share<'_>]) -> Result<Vec<Outcome>> {
+async fn send(shared: &PostgresContext, chunk: &[PendingAppend<'_>]) -> Result<Vec<Outcome>> {
     let doing = "commit";
     let mut pause = Duration::from_millis(5);
     let mut last = None;
@@ -184,7 +184,7 @@ async fn send(shared: &Shared, chunk: &[Share<'_>]) -> Result<Vec<Outcome>> {
         let done = within(deadline, commit(shared, &lent, chunk)).await;
         match done {
             Ok(committed) => return conclude(shared, lent, chunk, &committed).await,
-            Err(Fault::Unknown(cause)) => {
+            Err(StatementError::Unknown(cause)) => {
                 tracing::warn!(
                     event = "postgres.commit_unknown",
                     %cause,
@@ -192,20 +192,22 @@ async fn send(shared: &Shared, chunk: &[Share<'_>]) -> Result<Vec<Outcome>> {
                 );
                 return Ok(doubt(shared, chunk));
             }
-            Err(Fault::Damaged(what)) => {
+            Err(StatementError::Damaged(what)) => {
                 tracing::error!(event = "postgres.damaged", %what, "the database reports damage");
                 return Ok(doubt(shared, chunk));
             }
-            Err(Fault::Refused(cause)) if cause.state == NO_SEGMENT => {
+            Err(StatementError::Refused(cause)) if cause.state == NO_SEGMENT => {
                 shared.segments.lock().clear();
-                last = lent.settle(Err::<(), _>(Fault::Refused(cause))).err();
+                last = lent
+                    .settle(Err::<(), _>(StatementError::Refused(cause)))
+                    .err();
             }
-            Err(Fault::Refused(cause)) if cause.state == DUPLICATE => {
+            Err(StatementError::Refused(cause)) if cause.state == DUPLICATE => {
                 let partition = chunk[0].entry.partition;
                 let what = format!("a log row is there before its commit ({cause})");
-                return Err(Error::new(Kind::Damaged { partition, what }));
+                return Err(Error::new(ErrorKind::Damaged { partition, what }));
             }
-            Err(fault @ Fault::Repeat(_)) => last = lent.settle(Err::<(), _>(fault)).err(),
+            Err(fault @ StatementError::Repeat(_)) => last = lent.settle(Err::<(), _>(fault)).err(),
             Err(fault) => {
                 let fault = lent.settle(Err::<(), _>(fault)).err();
                 return Err(given_up(fault, doing));
@@ -218,20 +220,20 @@ async fn send(shared: &Shared, chunk: &[Share<'_>]) -> Result<Vec<Outcome>> {
 }
 
 /// Large statements may take longer: a quarter of a second per megabyte.
-fn deadline(shared: &Shared, chunk: &[Share<'_>]) -> Duration {
-    let bytes: usize = chunk.iter().map(Share::bytes).sum();
+fn deadline(shared: &PostgresContext, chunk: &[PendingAppend<'_>]) -> Duration {
+    let bytes: usize = chunk.iter().map(PendingAppend::bytes).sum();
     shared.options().deadline + Duration::from_millis(bytes as u64 / 4096)
 }
 
-fn given_up(fault: Option<Fault>, doing: &'static str) -> Error {
+fn given_up(fault: Option<StatementError>, doing: &'static str) -> Error {
     match fault {
         Some(fault) => fault.into_error(doing),
-        None => Error::new(Kind::Database { doing }),
+        None => Error::new(ErrorKind::Database { doing }),
     }
 }
 
 /// Whether an entry stands on what another primary said.
-fn is_stale(shared: &Shared, chunk: &[Share<'_>], timeline: u32) -> bool {
+fn is_stale(shared: &PostgresContext, chunk: &[PendingAppend<'_>], timeline: u32) -> bool {
     let holdings = shared.holdings.lock();
     chunk.iter().any(|share| {
         let held = holdings.get(&share.entry.partition);
@@ -241,10 +243,10 @@ fn is_stale(shared: &Shared, chunk: &[Share<'_>], timeline: u32) -> bool {
 
 /// Makes segments for the chunk's events.
 async fn prepare(
-    shared: &Shared,
+    shared: &PostgresContext,
     session: &mut Session,
-    chunk: &[Share<'_>],
-) -> std::result::Result<(), Fault> {
+    chunk: &[PendingAppend<'_>],
+) -> std::result::Result<(), StatementError> {
     let length = shared.options().segment;
     let missing: Vec<i32> = {
         let known = shared.segments.lock();
@@ -263,52 +265,49 @@ async fn prepare(
 
 /// Sends the statement and answers which partitions it committed.
 async fn commit(
-    shared: &Shared,
+    shared: &PostgresContext,
     session: &Session,
-    chunk: &[Share<'_>],
-) -> std::result::Result<HashSet<Partition>, Fault> {
+    chunk: &[PendingAppend<'_>],
+) -> std::result::Result<HashSet<Partition>, StatementError> {
     let parts: Vec<i32> = chunk.iter().map(|s| s.entry.partition.0 as i32).collect();
     let epochs: Vec<i64> = chunk.iter().map(|s| s.entry.epoch.0 as i64).collect();
     let numbers: Vec<i64> = chunk.iter().map(|s| s.entry.number.0 as i64).collect();
     let is_free = shared.options().durability != Durability::Quorum;
-    let pieces = Pieces::of(chunk);
-    let events = Events::of(chunk, shared.options().segment);
-    let rows = match events.parts.is_empty() {
-        true => {
-            let values: [&(dyn tokio_postgres::types::ToSql + Sync); 8] = [
-                &parts,
-                &epochs,
-                &numbers,
-                &is_free,
-                &pieces.parts,
-                &pieces.numbers,
-                &pieces.checksums,
-                &pieces.bodies,
-            ];
-            session.write(ROWS, &values).await?
-        }
-        false => {
-            let values: [&(dyn tokio_postgres::types::ToSql + Sync); 17] = [
-                &parts,
-                &epochs,
-                &numbers,
-                &is_free,
-                &pieces.parts,
-                &pieces.numbers,
-                &pieces.checksums,
-                &pieces.bodies,
-                &events.parts,
-                &events.segments,
-                &events.streams,
-                &events.firsts,
-                &events.offsets,
-                &events.counts,
-                &events.times,
-                &events.checksums,
-                &events.bodies,
-            ];
-            session.write(ROWS_AND_EVENTS, &values).await?
-        }
+    let pieces = PieceColumns::of(chunk);
+    let events = EventColumns::of(chunk, shared.options().segment);
+    let rows = if events.parts.is_empty() {
+        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 8] = [
+            &parts,
+            &epochs,
+            &numbers,
+            &is_free,
+            &pieces.parts,
+            &pieces.numbers,
+            &pieces.checksums,
+            &pieces.bodies,
+        ];
+        session.write(ROWS, &values).await?
+    } else {
+        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 17] = [
+            &parts,
+            &epochs,
+            &numbers,
+            &is_free,
+            &pieces.parts,
+            &pieces.numbers,
+            &pieces.checksums,
+            &pieces.bodies,
+            &events.parts,
+            &events.segments,
+            &events.streams,
+            &events.firsts,
+            &events.offsets,
+            &events.counts,
+            &events.times,
+            &events.checksums,
+            &events.bodies,
+        ];
+        session.write(ROWS_AND_EVENTS, &values).await?
     };
     let parts = rows.iter().map(|row| row.get::<_, i32>(0));
     Ok(parts.map(|part| Partition(part as u32)).collect())
@@ -316,15 +315,15 @@ async fn commit(
 
 /// The records of a chunk, column by column.
 #[derive(Default)]
-struct Pieces<'a> {
+struct PieceColumns<'a> {
     parts: Vec<i32>,
     numbers: Vec<i32>,
     checksums: Vec<i32>,
     bodies: Vec<&'a [u8]>,
 }
 
-impl<'a> Pieces<'a> {
-    fn of(chunk: &'a [Share<'_>]) -> Self {
+impl<'a> PieceColumns<'a> {
+    fn of(chunk: &'a [PendingAppend<'_>]) -> Self {
         let mut all = Self::default();
         for share in chunk {
             let (partition, number) = (share.entry.partition, share.entry.number);
@@ -342,7 +341,7 @@ impl<'a> Pieces<'a> {
 
 /// The event batches of a chunk, column by column.
 #[derive(Default)]
-struct Events<'a> {
+struct EventColumns<'a> {
     parts: Vec<i32>,
     segments: Vec<i32>,
     streams: Vec<i32>,
@@ -354,8 +353,8 @@ struct Events<'a> {
     bodies: Vec<&'a [u8]>,
 }
 
-impl<'a> Events<'a> {
-    fn of(chunk: &'a [Share<'_>], length: Duration) -> Self {
+impl<'a> EventColumns<'a> {
+    fn of(chunk: &'a [PendingAppend<'_>], length: Duration) -> Self {
         let mut all = Self::default();
         for share in chunk {
             for batch in &share.entry.batches {
@@ -376,23 +375,22 @@ impl<'a> Events<'a> {
 
 /// Notes what was committed and finds out why the rest was not.
 async fn conclude(
-    shared: &Shared,
-    lent: Lent<'_>,
-    chunk: &[Share<'_>],
+    shared: &PostgresContext,
+    lent: PooledSession<'_>,
+    chunk: &[PendingAppend<'_>],
     committed: &HashSet<Partition>,
 ) -> Result<Vec<Outcome>> {
     let is_whole = committed.len() == chunk.len();
-    let fences = match is_whole {
-        true => Ok(Vec::new()),
-        false => {
-            let parts: Vec<i32> = chunk.iter().map(|s| s.entry.partition.0 as i32).collect();
-            within(shared.options().deadline, lent.query(FENCES, &[&parts])).await
-        }
+    let fences = if is_whole {
+        Ok(Vec::new())
+    } else {
+        let parts: Vec<i32> = chunk.iter().map(|s| s.entry.partition.0 as i32).collect();
+        within(shared.options().deadline, lent.query(FENCES, &[&parts])).await
     };
     let fences = lent.settle(fences);
     if committed.is_empty() && is_alone(shared, fences.as_deref().unwrap_or_default()) {
         let what = "synchronous_standby_names is empty".to_string();
-        return Err(Error::new(Kind::UnsafeStorage { what }));
+        return Err(Error::new(ErrorKind::UnsafeStorage { what }));
     }
     let mut holdings = shared.holdings.lock();
     let mut outcomes = Vec::new();
@@ -413,7 +411,7 @@ async fn conclude(
 }
 
 /// Whether the primary is configured to work without standbys.
-fn is_alone(shared: &Shared, fences: &[tokio_postgres::Row]) -> bool {
+fn is_alone(shared: &PostgresContext, fences: &[tokio_postgres::Row]) -> bool {
     let is_quorum = shared.options().durability == Durability::Quorum;
     let names = fences.first().map(|row| row.get::<_, String>(3));
     is_quorum && names.is_some_and(|names| names.trim().is_empty())
@@ -421,7 +419,7 @@ fn is_alone(shared: &Shared, fences: &[tokio_postgres::Row]) -> bool {
 
 /// A refused entry has a newer owner, unless the database knows less than it
 /// acknowledged: then acquiring tells.
-fn refused(held: &mut Held, fence: Option<&tokio_postgres::Row>) -> Outcome {
+fn refused(held: &mut KnownPartition, fence: Option<&tokio_postgres::Row>) -> Outcome {
     let Some(fence) = fence else {
         held.in_doubt = true;
         return Outcome::Unknown;
@@ -434,7 +432,7 @@ fn refused(held: &mut Held, fence: Option<&tokio_postgres::Row>) -> Outcome {
     Outcome::Unknown
 }
 
-fn doubt(shared: &Shared, chunk: &[Share<'_>]) -> Vec<Outcome> {
+fn doubt(shared: &PostgresContext, chunk: &[PendingAppend<'_>]) -> Vec<Outcome> {
     let mut holdings = shared.holdings.lock();
     for share in chunk {
         holdings.entry(share.entry.partition).or_default().in_doubt = true;

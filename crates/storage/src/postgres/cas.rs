@@ -5,10 +5,10 @@
 
 use bytes::Bytes;
 
-use super::fault::Fault;
+use super::context::PostgresContext;
 use super::session::{Session, within};
-use super::shared::Shared;
-use crate::engine::{Record, Swap};
+use super::statement_error::StatementError;
+use crate::engine::{CasOutcome, Record};
 use crate::error::Result;
 
 /// The one space of records so far.
@@ -27,9 +27,14 @@ const LIST: &str = "select key, version, val from sf_cas
     where space = $1 and key >= $2 and starts_with(key, $2) order by key";
 
 /// Writes a record if its version is as expected.
-pub(super) async fn swap(shared: &Shared, key: &str, expect: u64, value: &Bytes) -> Result<Swap> {
+pub(super) async fn swap(
+    shared: &PostgresContext,
+    key: &str,
+    expect: u64,
+    value: &Bytes,
+) -> Result<CasOutcome> {
     let doing = "change a cluster record";
-    shared.become_safe(shared.options().deadline).await?;
+    shared.wait_until_safe(shared.options().deadline).await?;
     let lent = shared.keepers.take().await?;
     let notify = format!("notify {}", shared.channel());
     let work = async {
@@ -45,7 +50,7 @@ pub(super) async fn swap(shared: &Shared, key: &str, expect: u64, value: &Bytes)
         match written.first() {
             Some(row) => {
                 lent.client.batch_execute(&notify).await?;
-                Ok(Swap::Done(row.get::<_, i64>(0) as u64))
+                Ok(CasOutcome::Done(row.get::<_, i64>(0) as u64))
             }
             None => conflict(&lent, key).await,
         }
@@ -56,14 +61,14 @@ pub(super) async fn swap(shared: &Shared, key: &str, expect: u64, value: &Bytes)
     Ok(swap)
 }
 
-async fn conflict(session: &Session, key: &str) -> std::result::Result<Swap, Fault> {
+async fn conflict(session: &Session, key: &str) -> std::result::Result<CasOutcome, StatementError> {
     let rows = session.query(FIND, &[&SPACE, &key]).await?;
     Ok(match rows.first() {
-        Some(row) => Swap::Conflict {
+        Some(row) => CasOutcome::Conflict {
             version: row.get::<_, i64>(0) as u64,
             value: Some(Bytes::copy_from_slice(row.get(1))),
         },
-        None => Swap::Conflict {
+        None => CasOutcome::Conflict {
             version: 0,
             value: None,
         },
@@ -74,7 +79,7 @@ async fn conflict(session: &Session, key: &str) -> std::result::Result<Swap, Fau
 pub(super) async fn list(
     session: &Session,
     prefix: &str,
-) -> std::result::Result<Vec<Record>, Fault> {
+) -> std::result::Result<Vec<Record>, StatementError> {
     let rows = session.query(LIST, &[&SPACE, &prefix]).await?;
     let record = |row: &tokio_postgres::Row| Record {
         key: row.get(0),

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use steadfast_core::codec::{Malformed, Reader, put_varint};
-use steadfast_core::id::{Offset, Partition, Sequence, Stream, Table};
+use steadfast_core::codec::{ByteReader, DecodeError, put_varint};
+use steadfast_core::id::{Offset, Partition, Sequence, StreamId, TableId};
 use xxhash_rust::xxh3::Xxh3;
 
 /// Bytes of a key that are indexed.
@@ -34,10 +34,10 @@ impl TableSum {
 }
 
 /// The digests of a partition's tables.
-pub(super) type Tables = BTreeMap<u32, TableSum>;
+pub(super) type TableSums = BTreeMap<u32, TableSum>;
 
 /// The digest of one row.
-pub(super) fn row(partition: Partition, table: Table, key: &[u8], value: &[u8]) -> u128 {
+pub(super) fn row(partition: Partition, table: TableId, key: &[u8], value: &[u8]) -> u128 {
     let mut hash = Xxh3::new();
     hash.update(&partition.0.to_le_bytes());
     hash.update(&table.0.to_le_bytes());
@@ -79,7 +79,7 @@ pub(super) fn split(key: &[u8]) -> SplitKey<'_> {
 }
 
 /// Writes the digests of tables; a table without rows is left out.
-pub(super) fn encode_tables(tables: &Tables) -> Vec<u8> {
+pub(super) fn encode_tables(tables: &TableSums) -> Vec<u8> {
     let mut out = vec![1];
     let filled = tables
         .iter()
@@ -93,8 +93,8 @@ pub(super) fn encode_tables(tables: &Tables) -> Vec<u8> {
 }
 
 /// Reads what [`encode_tables`] wrote.
-pub(super) fn decode_tables(bytes: Bytes) -> Result<Tables, Malformed> {
-    let mut tables = Tables::new();
+pub(super) fn decode_tables(bytes: Bytes) -> Result<TableSums, DecodeError> {
+    let mut tables = TableSums::new();
     let mut reader = start(bytes)?;
     while !reader.is_empty() {
         let table = reader.varint_u32()?;
@@ -107,7 +107,7 @@ pub(super) fn decode_tables(bytes: Bytes) -> Result<Tables, Malformed> {
 
 /// Where a stream begins and ends, as far as it is flushed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ends {
+pub(super) struct FlushedEnds {
     /// Events before this one were trimmed.
     pub(super) first: Sequence,
     pub(super) next: Sequence,
@@ -115,10 +115,10 @@ pub(super) struct Ends {
 }
 
 /// The ends of a partition's streams.
-pub(super) type Hubs = BTreeMap<Stream, Ends>;
+pub(super) type FlushedStreams = BTreeMap<StreamId, FlushedEnds>;
 
 /// Writes the ends of streams.
-pub(super) fn encode_hubs(hubs: &Hubs) -> Vec<u8> {
+pub(super) fn encode_hubs(hubs: &FlushedStreams) -> Vec<u8> {
     let mut out = vec![1];
     for (stream, ends) in hubs {
         put_varint(&mut out, u64::from(stream.0));
@@ -130,12 +130,12 @@ pub(super) fn encode_hubs(hubs: &Hubs) -> Vec<u8> {
 }
 
 /// Reads what [`encode_hubs`] wrote.
-pub(super) fn decode_hubs(bytes: Bytes) -> Result<Hubs, Malformed> {
-    let mut hubs = Hubs::new();
+pub(super) fn decode_hubs(bytes: Bytes) -> Result<FlushedStreams, DecodeError> {
+    let mut hubs = FlushedStreams::new();
     let mut reader = start(bytes)?;
     while !reader.is_empty() {
-        let stream = Stream(reader.varint_u32()?);
-        let ends = Ends {
+        let stream = StreamId(reader.varint_u32()?);
+        let ends = FlushedEnds {
             first: Sequence(reader.varint()?),
             next: Sequence(reader.varint()?),
             end: Offset(reader.varint()?),
@@ -146,11 +146,11 @@ pub(super) fn decode_hubs(bytes: Bytes) -> Result<Hubs, Malformed> {
 }
 
 /// Checks the form; nothing at all is what a new partition has.
-fn start(bytes: Bytes) -> Result<Reader, Malformed> {
+fn start(bytes: Bytes) -> Result<ByteReader, DecodeError> {
     let is_new = bytes.is_empty();
-    let mut reader = Reader::new(bytes);
+    let mut reader = ByteReader::new(bytes);
     if !is_new && reader.byte()? != 1 {
-        return Err(Malformed);
+        return Err(DecodeError);
     }
     Ok(reader)
 }
@@ -166,7 +166,7 @@ mod tests {
         fn a_sum_forgets_order_and_what_was_removed(rows in proptest::collection::vec(any::<(u8, u8)>(), 0..40)) {
             let digests: Vec<u128> = rows
                 .iter()
-                .map(|(k, v)| row(Partition(1), Table(1), &[*k], &[*v]))
+                .map(|(k, v)| row(Partition(1), TableId(1), &[*k], &[*v]))
                 .collect();
             let mut forward = TableSum::default();
             digests.iter().for_each(|digest| forward.add(*digest));
@@ -180,26 +180,26 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let mut tables = Tables::new();
+        let mut tables = TableSums::new();
         tables
             .entry(7)
             .or_default()
-            .add(row(Partition(1), Table(7), b"k", b"v"));
+            .add(row(Partition(1), TableId(7), b"k", b"v"));
         tables.entry(8).or_default();
         let read = decode_tables(encode_tables(&tables).into()).unwrap();
         assert_eq!(read.len(), 1, "an empty table is left out");
         assert_eq!(read[&7], tables[&7]);
-        let hubs = Hubs::from([(
-            Stream(3),
-            Ends {
+        let hubs = FlushedStreams::from([(
+            StreamId(3),
+            FlushedEnds {
                 first: Sequence(1),
                 next: Sequence(9),
                 end: Offset(400),
             },
         )]);
         assert_eq!(decode_hubs(encode_hubs(&hubs).into()), Ok(hubs));
-        assert_eq!(decode_hubs(Bytes::new()), Ok(Hubs::new()));
-        assert_eq!(decode_tables(Bytes::from_static(&[9])), Err(Malformed));
+        assert_eq!(decode_hubs(Bytes::new()), Ok(FlushedStreams::new()));
+        assert_eq!(decode_tables(Bytes::from_static(&[9])), Err(DecodeError));
     }
 
     #[test]

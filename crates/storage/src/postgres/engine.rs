@@ -10,23 +10,24 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, Stream, Table};
+use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, StreamId, TableId};
 use steadfast_core::limits;
-use steadfast_core::task::named;
+use steadfast_core::task::name_task;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::context::PostgresContext;
 use super::options::Options;
 use super::schema::{self, segment_of};
-use super::scrub::{self, Replica};
+use super::scrub::{self, ScrubReport};
 use super::servers::Servers;
 use super::session::{Session, within};
-use super::shared::Shared;
 use super::{append, cas, flush, listing, read, safety, tenure, watcher};
 use crate::engine::{
-    Acquired, Engine, Entry, EventBatch, Flush, Outcome, Record, Row, Scan, Start, Swap,
+    AcquireOutcome, CasOutcome, Engine, Entry, EventBatch, Flush, Outcome, ReadPosition, Record,
+    Scan, TableRow,
 };
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// How long opening may look for a primary.
 const OPEN: Duration = Duration::from_secs(10);
@@ -38,25 +39,25 @@ const GRACE: Duration = Duration::from_secs(6);
 const READS: u32 = 4;
 
 /// An engine on a PostgreSQL cluster.
-pub struct Postgres {
-    shared: Arc<Shared>,
+pub struct PostgresEngine {
+    shared: Arc<PostgresContext>,
     cluster: String,
     tasks: Vec<JoinHandle<()>>,
 }
 
-impl Postgres {
+impl PostgresEngine {
     /// Connects to the primary, refuses it if it is not safe, and brings the
     /// schema up to date.
     pub async fn open(options: Options) -> Result<Self> {
         let patience = options.patience.min(OPEN);
-        let shared = Arc::new(Shared::new(Servers::new(options)?));
+        let shared = Arc::new(PostgresContext::new(Servers::new(options)?));
         let mut session = shared.servers.connect_strictly(patience).await?;
         expect_standby(&shared, &session).await?;
         let cluster = schema::migrate(&mut session, &shared.servers).await?;
         shared.keepers.keep(session);
         let tasks = vec![
-            tokio::spawn(named(watcher::run(Arc::clone(&shared)))),
-            tokio::spawn(named(scrub::run(Arc::clone(&shared)))),
+            tokio::spawn(name_task(watcher::run(Arc::clone(&shared)))),
+            tokio::spawn(name_task(scrub::run(Arc::clone(&shared)))),
         ];
         Ok(Self {
             shared,
@@ -71,12 +72,12 @@ impl Postgres {
     }
 
     /// Checks everything on every server, standbys included.
-    pub async fn scrub(&self) -> Vec<Replica> {
+    pub async fn scrub(&self) -> Vec<ScrubReport> {
         scrub::scrub(&self.shared).await
     }
 
     /// What all parts of the engine share.
-    pub(super) fn shared(&self) -> &Shared {
+    pub(super) fn shared(&self) -> &PostgresContext {
         &self.shared
     }
 
@@ -98,7 +99,7 @@ impl Postgres {
 
 /// Refuses a primary without standbys; right after a failover they may need a moment
 /// to find it.
-async fn expect_standby(shared: &Shared, session: &Session) -> Result<()> {
+async fn expect_standby(shared: &PostgresContext, session: &Session) -> Result<()> {
     let check = || safety::check_start(session, shared.options().durability);
     let grace = shared.options().patience.min(GRACE);
     let asking = async {
@@ -112,7 +113,7 @@ async fn expect_standby(shared: &Shared, session: &Session) -> Result<()> {
     }
 }
 
-impl Drop for Postgres {
+impl Drop for PostgresEngine {
     fn drop(&mut self) {
         self.tasks.iter().for_each(JoinHandle::abort);
     }
@@ -135,7 +136,7 @@ macro_rules! reading {
             let servers = &$engine.shared.servers;
             let done = servers.while_newest(lent.timeline, done).await;
             match (lent.settle(done), $partition) {
-                (Err(fault), _) if fault.passes() && attempt < READS => {}
+                (Err(fault), _) if fault.is_transient() && attempt < READS => {}
                 (Err(fault), Some(partition)) => break Err(fault.of(partition, $doing)),
                 (Err(fault), None) => break Err(fault.into_error($doing)),
                 (Ok(found), _) => break Ok(found),
@@ -144,7 +145,7 @@ macro_rules! reading {
     }};
 }
 
-impl Postgres {
+impl PostgresEngine {
     /// Partitions that have ever had an owner, in order.
     pub async fn partitions(&self) -> Result<Vec<Partition>> {
         reading!(self, None::<Partition>, "list partitions", session =>
@@ -158,7 +159,7 @@ impl Postgres {
     }
 
     /// Tables of a partition that have flushed rows, in order.
-    pub async fn tables(&self, partition: Partition) -> Result<Vec<Table>> {
+    pub async fn tables(&self, partition: Partition) -> Result<Vec<TableId>> {
         reading!(self, Some(partition), "list tables", session =>
             listing::tables(session, partition))
     }
@@ -171,8 +172,13 @@ impl Postgres {
 }
 
 #[async_trait]
-impl Engine for Postgres {
-    async fn acquire(&self, partition: Partition, owner: Owner, expect: Epoch) -> Result<Acquired> {
+impl Engine for PostgresEngine {
+    async fn acquire(
+        &self,
+        partition: Partition,
+        owner: Owner,
+        expect: Epoch,
+    ) -> Result<AcquireOutcome> {
         tenure::acquire(&self.shared, partition, owner, expect).await
     }
 
@@ -202,12 +208,17 @@ impl Engine for Postgres {
         flush::flush(&self.shared, &flush).await
     }
 
-    async fn get(&self, partition: Partition, table: Table, key: &[u8]) -> Result<Option<Bytes>> {
+    async fn get(&self, partition: Partition, table: TableId, key: &[u8]) -> Result<Option<Bytes>> {
         reading!(self, Some(partition), "read a row", session =>
             read::get(session, partition, table, key))
     }
 
-    async fn scan(&self, partition: Partition, table: Table, range: Scan) -> Result<Vec<Row>> {
+    async fn scan(
+        &self,
+        partition: Partition,
+        table: TableId,
+        range: Scan,
+    ) -> Result<Vec<TableRow>> {
         reading!(self, Some(partition), "scan a table", session =>
             read::scan(session, partition, table, &range))
     }
@@ -215,7 +226,7 @@ impl Engine for Postgres {
     async fn scan_keys(
         &self,
         partition: Partition,
-        table: Table,
+        table: TableId,
         range: Scan,
     ) -> Result<Vec<Bytes>> {
         reading!(self, Some(partition), "scan a table", session =>
@@ -225,12 +236,12 @@ impl Engine for Postgres {
     async fn read_events(
         &self,
         partition: Partition,
-        stream: Stream,
-        from: Start,
+        stream: StreamId,
+        from: ReadPosition,
         max_bytes: usize,
     ) -> Result<Vec<EventBatch>> {
         let segment = match from {
-            Start::Time(time) => segment_of(time, self.shared.options().segment),
+            ReadPosition::Time(time) => segment_of(time, self.shared.options().segment),
             _ => 0,
         };
         let found: Result<Vec<EventBatch>> = reading!(self, Some(partition), "read events", session =>
@@ -246,9 +257,9 @@ impl Engine for Postgres {
         Ok(found)
     }
 
-    async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<Swap> {
+    async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<CasOutcome> {
         if key.len() > limits::RECORD_KEY_BYTES {
-            return Err(Error::new(Kind::TooLarge {
+            return Err(Error::new(ErrorKind::TooLarge {
                 what: "the key of a cluster record",
                 bytes: key.len(),
                 limit: limits::RECORD_KEY_BYTES,

@@ -11,14 +11,14 @@ use bytes::Bytes;
 use steadfast_core::id::{EntryNumber, Epoch, Partition};
 use tokio_postgres::Transaction;
 
-use super::digest::{self, Hubs, SplitKey, Tables};
-use super::fault::Fault;
-use super::held::{Link, advance};
+use super::context::PostgresContext;
+use super::digest::{self, FlushedStreams, SplitKey, TableSums};
+use super::known_partitions::{EntryLink, advance};
 use super::segments;
 use super::session::{Session, within};
-use super::shared::Shared;
-use crate::engine::{Change, Flush};
-use crate::error::{Error, Kind, Result};
+use super::statement_error::StatementError;
+use crate::engine::{Flush, FlushedRow};
+use crate::error::{Error, ErrorKind, Result};
 
 /// How long a flush may take.
 const DEADLINE: Duration = Duration::from_secs(120);
@@ -47,10 +47,10 @@ const DONE: &str = "update sf_flush set flushed_no = $2, hash = $3, tables = $4,
 const CUT: &str = "delete from sf_log where part = $1 and no <= $2";
 
 /// Flushes one partition.
-pub(super) async fn flush(shared: &Shared, flush: &Flush) -> Result<()> {
+pub(super) async fn flush(shared: &PostgresContext, flush: &Flush) -> Result<()> {
     let doing = "flush";
     let partition = flush.partition;
-    shared.spare_standbys().await;
+    shared.wait_for_standbys().await;
     let links = links(shared, flush)?;
     let mut lent = shared.flushers.take().await?;
     // A primary that stands still would hold the partition for all of that time.
@@ -79,24 +79,24 @@ pub(super) async fn flush(shared: &Shared, flush: &Flush) -> Result<()> {
     }
     match lent.settle(done) {
         Ok(None) => Ok(()),
-        Ok(Some(epoch)) => Err(Error::new(Kind::Fenced { partition, epoch })),
+        Ok(Some(epoch)) => Err(Error::new(ErrorKind::Fenced { partition, epoch })),
         Err(fault) => Err(fault.of(partition, doing)),
     }
 }
 
 /// The entries that the flush covers, as far as they are not flushed yet.
-fn links(shared: &Shared, flush: &Flush) -> Result<Vec<Link>> {
+fn links(shared: &PostgresContext, flush: &Flush) -> Result<Vec<EntryLink>> {
     let holdings = shared.holdings.lock();
     let (partition, up_to) = (flush.partition, flush.up_to);
     let held = holdings.get(&partition);
     let held = held.filter(|held| held.epoch == flush.epoch);
     let Some(held) = held else {
         let epoch = holdings.get(&partition).map_or(Epoch(0), |held| held.epoch);
-        return Err(Error::new(Kind::Fenced { partition, epoch }));
+        return Err(Error::new(ErrorKind::Fenced { partition, epoch }));
     };
     if up_to > held.last {
         let what = format!("a flush reaches {up_to}, the log ends at {}", held.last);
-        return Err(Error::new(Kind::Lost { partition, what }));
+        return Err(Error::new(ErrorKind::Lost { partition, what }));
     }
     let covered = held.links.iter().filter(|link| link.number <= up_to);
     Ok(covered.cloned().collect())
@@ -106,10 +106,11 @@ fn links(shared: &Shared, flush: &Flush) -> Result<Vec<Link>> {
 async fn fold(
     session: &mut Session,
     flush: &Flush,
-    links: &[Link],
-) -> std::result::Result<Option<Epoch>, Fault> {
+    links: &[EntryLink],
+) -> std::result::Result<Option<Epoch>, StatementError> {
     let part = flush.partition.0 as i32;
-    let malformed = |_| Fault::Damaged("what the last flush left is malformed".to_string());
+    let malformed =
+        |_| StatementError::Damaged("what the last flush left is malformed".to_string());
     session.forget_warnings();
     let work = session.client.transaction().await?;
     let row = work
@@ -147,11 +148,11 @@ async fn fold(
     Ok(None)
 }
 
-fn bytes(row: &tokio_postgres::Row, index: usize) -> std::result::Result<Bytes, Fault> {
+fn bytes(row: &tokio_postgres::Row, index: usize) -> std::result::Result<Bytes, StatementError> {
     Ok(Bytes::copy_from_slice(row.try_get(index)?))
 }
 
-fn trim(hubs: &mut Hubs, flush: &Flush) {
+fn trim(hubs: &mut FlushedStreams, flush: &Flush) {
     for (stream, first) in &flush.trims {
         let ends = hubs.entry(*stream).or_default();
         ends.first = ends.first.max(*first);
@@ -163,8 +164,8 @@ fn trim(hubs: &mut Hubs, flush: &Flush) {
 async fn clear(
     work: &Transaction<'_>,
     flush: &Flush,
-    tables: &mut Tables,
-) -> std::result::Result<(), Fault> {
+    tables: &mut TableSums,
+) -> std::result::Result<(), StatementError> {
     if flush.clears.is_empty() {
         return Ok(());
     }
@@ -177,7 +178,7 @@ async fn clear(
 }
 
 /// Cuts rows into what one statement takes.
-fn batches(rows: &[Change]) -> Vec<&[Change]> {
+fn batches(rows: &[FlushedRow]) -> Vec<&[FlushedRow]> {
     let mut all = Vec::new();
     let (mut start, mut size) = (0, 0);
     for (index, row) in rows.iter().enumerate() {
@@ -196,15 +197,15 @@ fn batches(rows: &[Change]) -> Vec<&[Change]> {
 
 /// Rows column by column.
 #[derive(Default)]
-struct Columns<'a> {
+struct RowColumns<'a> {
     tables: Vec<i32>,
     keys: Vec<&'a [u8]>,
     tails: Vec<Vec<u8>>,
     rests: Vec<Option<&'a [u8]>>,
 }
 
-impl<'a> Columns<'a> {
-    fn push(&mut self, row: &'a Change) {
+impl<'a> RowColumns<'a> {
+    fn push(&mut self, row: &'a FlushedRow) {
         let SplitKey { head, tail, rest } = digest::split(&row.key);
         self.tables.push(row.table.0 as i32);
         self.keys.push(head);
@@ -216,12 +217,15 @@ impl<'a> Columns<'a> {
 async fn put(
     work: &Transaction<'_>,
     partition: Partition,
-    rows: &[Change],
-    tables: &mut Tables,
-) -> std::result::Result<(), Fault> {
+    rows: &[FlushedRow],
+    tables: &mut TableSums,
+) -> std::result::Result<(), StatementError> {
     let part = partition.0 as i32;
-    let (mut all, mut puts, mut gone) =
-        (Columns::default(), Columns::default(), Columns::default());
+    let (mut all, mut puts, mut gone) = (
+        RowColumns::default(),
+        RowColumns::default(),
+        RowColumns::default(),
+    );
     let (mut values, mut digests): (Vec<&[u8]>, Vec<Vec<u8>>) = (Vec::new(), Vec::new());
     for row in rows {
         all.push(row);
@@ -240,8 +244,9 @@ async fn put(
         .await?;
     for row in old {
         let table = row.try_get::<_, i32>(0)? as u32;
-        let digest = digest::from_column(row.try_get(1)?)
-            .ok_or_else(|| Fault::Damaged(format!("a digest in table {table} is malformed")))?;
+        let digest = digest::from_column(row.try_get(1)?).ok_or_else(|| {
+            StatementError::Damaged(format!("a digest in table {table} is malformed"))
+        })?;
         tables.entry(table).or_default().remove(digest);
     }
     if !puts.tables.is_empty() {

@@ -1,11 +1,11 @@
 //! What a database holds, and who uses it.
 
 use bytes::Bytes;
-use steadfast_core::id::{Partition, Table};
+use steadfast_core::id::{Partition, TableId};
 
 use super::digest;
-use super::fault::Fault;
 use super::session::Session;
+use super::statement_error::StatementError;
 
 const PARTITIONS: &str = "select part from sf_partition where moved is null";
 const MOVED: &str = "select part, moved from sf_partition where moved is not null";
@@ -13,7 +13,7 @@ const TABLES: &str = "select tables from sf_flush where part = $1";
 const NODES: &str = "select node from sf_node where expires > clock_timestamp()";
 
 /// Partitions that have ever had an owner, in order.
-pub(super) async fn partitions(session: &Session) -> Result<Vec<Partition>, Fault> {
+pub(super) async fn partitions(session: &Session) -> Result<Vec<Partition>, StatementError> {
     let rows = session.query(PARTITIONS, &[]).await?;
     let number = |row: &tokio_postgres::Row| row.try_get::<_, i32>(0);
     let found: Result<Vec<i32>, _> = rows.iter().map(number).collect();
@@ -24,7 +24,7 @@ pub(super) async fn partitions(session: &Session) -> Result<Vec<Partition>, Faul
 }
 
 /// Partitions that were moved to another database, and its identity.
-pub(super) async fn moved(session: &Session) -> Result<Vec<(Partition, String)>, Fault> {
+pub(super) async fn moved(session: &Session) -> Result<Vec<(Partition, String)>, StatementError> {
     let rows = session.query(MOVED, &[]).await?;
     let mut found = Vec::new();
     for row in &rows {
@@ -36,19 +36,23 @@ pub(super) async fn moved(session: &Session) -> Result<Vec<(Partition, String)>,
 
 /// Tables of a partition that have flushed rows, in order. Their digests say so,
 /// because a cut file would hide a table.
-pub(super) async fn tables(session: &Session, partition: Partition) -> Result<Vec<Table>, Fault> {
+pub(super) async fn tables(
+    session: &Session,
+    partition: Partition,
+) -> Result<Vec<TableId>, StatementError> {
     let rows = session.query(TABLES, &[&(partition.0 as i32)]).await?;
     let Some(row) = rows.first() else {
         return Ok(Vec::new());
     };
     let tables = Bytes::copy_from_slice(row.try_get(0)?);
-    let tables = digest::decode_tables(tables)
-        .map_err(|_| Fault::Damaged("what the last flush left is malformed".to_string()))?;
-    Ok(tables.into_keys().map(Table).collect())
+    let tables = digest::decode_tables(tables).map_err(|_| {
+        StatementError::Damaged("what the last flush left is malformed".to_string())
+    })?;
+    Ok(tables.into_keys().map(TableId).collect())
 }
 
 /// Nodes whose lease has not ended, in order.
-pub(super) async fn nodes(session: &Session) -> Result<Vec<u32>, Fault> {
+pub(super) async fn nodes(session: &Session) -> Result<Vec<u32>, StatementError> {
     let rows = session.query(NODES, &[]).await?;
     let number = |row: &tokio_postgres::Row| row.try_get::<_, i32>(0);
     let found: Result<Vec<i32>, _> = rows.iter().map(number).collect();

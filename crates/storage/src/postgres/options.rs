@@ -12,7 +12,7 @@ use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::tls::Tls;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// Who keeps a second copy of what is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,9 +78,10 @@ impl Options {
             ..self.clone()
         };
         let all: Vec<_> = self.url.split_ascii_whitespace().map(one).collect();
-        match all.is_empty() {
-            true => vec![self.clone()],
-            false => all,
+        if all.is_empty() {
+            vec![self.clone()]
+        } else {
+            all
         }
     }
 
@@ -90,12 +91,12 @@ impl Options {
         let (url, tls) = Tls::split(&self.url);
         let config: Config = url.parse().map_err(|error| {
             let what = "it cannot be read".to_string();
-            Error::caused(Kind::BadAddress { what }, error)
+            Error::caused(ErrorKind::BadAddress { what }, error)
         })?;
         let hosts = config.get_hosts();
         if hosts.is_empty() {
             let what = "it names no host".to_string();
-            return Err(Error::new(Kind::BadAddress { what }));
+            return Err(Error::new(ErrorKind::BadAddress { what }));
         }
         let ports = config.get_ports();
         let port = |index: usize| match ports {
@@ -128,7 +129,7 @@ impl Options {
             return Ok(());
         }
         let what = format!("schema {name:?} is not made of a-z, 0-9 and _");
-        Err(Error::new(Kind::BadAddress { what }))
+        Err(Error::new(ErrorKind::BadAddress { what }))
     }
 }
 

@@ -9,26 +9,26 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::fault::Fault;
 use super::servers::Servers;
 use super::session::Session;
-use crate::error::{Error, Kind, Result};
+use super::statement_error::StatementError;
+use crate::error::{Error, ErrorKind, Result};
 
 /// A bounded number of sessions.
-pub(super) struct Pool {
+pub(super) struct SessionPool {
     servers: Arc<Servers>,
     permits: Semaphore,
     idle: Mutex<Vec<Session>>,
 }
 
 /// A session that is in use.
-pub(super) struct Lent<'a> {
+pub(super) struct PooledSession<'a> {
     session: Session,
-    pool: &'a Pool,
+    pool: &'a SessionPool,
     _permit: SemaphorePermit<'a>,
 }
 
-impl Pool {
+impl SessionPool {
     pub(super) fn new(servers: &Arc<Servers>, size: usize) -> Self {
         Self {
             servers: Arc::clone(servers),
@@ -38,9 +38,9 @@ impl Pool {
     }
 
     /// A session with the newest primary that is known.
-    pub(super) async fn take(&self) -> Result<Lent<'_>> {
+    pub(super) async fn take(&self) -> Result<PooledSession<'_>> {
         let permit = self.permits.acquire().await;
-        let permit = permit.map_err(|error| Error::caused(Kind::Closed, error))?;
+        let permit = permit.map_err(|error| Error::caused(ErrorKind::Closed, error))?;
         let timeline = self.servers.timeline();
         let idle = {
             let mut idle = self.idle.lock();
@@ -51,7 +51,7 @@ impl Pool {
             Some(session) => session,
             None => self.servers.connect(self.servers.options.patience).await?,
         };
-        Ok(Lent {
+        Ok(PooledSession {
             session,
             pool: self,
             _permit: permit,
@@ -64,20 +64,20 @@ impl Pool {
     }
 }
 
-impl Lent<'_> {
+impl PooledSession<'_> {
     /// Gives the session back, unless what happened has broken it.
     pub(super) fn settle<T>(
         self,
-        done: std::result::Result<T, Fault>,
-    ) -> std::result::Result<T, Fault> {
-        if !done.as_ref().is_err_and(Fault::breaks) {
+        done: std::result::Result<T, StatementError>,
+    ) -> std::result::Result<T, StatementError> {
+        if !done.as_ref().is_err_and(StatementError::breaks_connection) {
             self.pool.idle.lock().push(self.session);
         }
         done
     }
 }
 
-impl Deref for Lent<'_> {
+impl Deref for PooledSession<'_> {
     type Target = Session;
 
     fn deref(&self) -> &Session {
@@ -85,7 +85,7 @@ impl Deref for Lent<'_> {
     }
 }
 
-impl DerefMut for Lent<'_> {
+impl DerefMut for PooledSession<'_> {
     fn deref_mut(&mut self) -> &mut Session {
         &mut self.session
     }

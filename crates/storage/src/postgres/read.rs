@@ -7,15 +7,15 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use steadfast_core::id::{EntryNumber, Epoch, Partition, Stream, Table};
+use steadfast_core::id::{EntryNumber, Epoch, Partition, StreamId, TableId};
 use tokio_postgres::types::ToSql;
 
 use super::digest;
-use super::fault::Fault;
-use super::record::{self, BatchPlace, Record};
+use super::record::{self, BatchLocation, Record};
 use super::session::Session;
+use super::statement_error::StatementError;
 use super::verify::{checked_batch, checked_row, row_key};
-use crate::engine::{Entry, EventBatch, Row, Scan, Start};
+use crate::engine::{Entry, EventBatch, ReadPosition, Scan, TableRow};
 
 /// How long a read may take.
 pub(super) const DEADLINE: Duration = Duration::from_secs(30);
@@ -58,7 +58,7 @@ pub(super) async fn replay(
     partition: Partition,
     from: EntryNumber,
     max_bytes: usize,
-) -> Result<Vec<Entry>, Fault> {
+) -> Result<Vec<Entry>, StatementError> {
     let part = partition.0 as i32;
     let sizes = session
         .query(SIZES, &[&part, &(from.0 as i64), &PAGE])
@@ -89,10 +89,13 @@ pub(super) async fn replay(
     fill(session, partition, records).await
 }
 
-type Numbered = (EntryNumber, Epoch, Record);
+type NumberedRecord = (EntryNumber, Epoch, Record);
 
 /// Joins pieces to records and checks them.
-fn join(partition: Partition, rows: &[tokio_postgres::Row]) -> Result<Vec<Numbered>, Fault> {
+fn join(
+    partition: Partition,
+    rows: &[tokio_postgres::Row],
+) -> Result<Vec<NumberedRecord>, StatementError> {
     let mut records: Vec<(EntryNumber, Epoch, BytesMut)> = Vec::new();
     for row in rows {
         let number = EntryNumber(row.try_get::<_, i64>(0)? as u64);
@@ -100,7 +103,7 @@ fn join(partition: Partition, rows: &[tokio_postgres::Row]) -> Result<Vec<Number
         let body: &[u8] = row.try_get(4)?;
         if record::checksum(partition, number, piece, body) != row.try_get::<_, i32>(3)? {
             let what = format!("piece {piece} of entry {number} fails its checksum");
-            return Err(Fault::Damaged(what));
+            return Err(StatementError::Damaged(what));
         }
         if piece == 0 {
             let epoch = Epoch(row.try_get::<_, i64>(2)? as u64);
@@ -112,7 +115,7 @@ fn join(partition: Partition, rows: &[tokio_postgres::Row]) -> Result<Vec<Number
     }
     let decoded = records.into_iter().map(|(number, epoch, bytes)| {
         let record = Record::decode(bytes.freeze())
-            .map_err(|_| Fault::Damaged(format!("entry {number} is malformed")))?;
+            .map_err(|_| StatementError::Damaged(format!("entry {number} is malformed")))?;
         Ok((number, epoch, record))
     });
     decoded.collect()
@@ -122,8 +125,8 @@ fn join(partition: Partition, rows: &[tokio_postgres::Row]) -> Result<Vec<Number
 async fn fill(
     session: &Session,
     partition: Partition,
-    records: Vec<Numbered>,
-) -> Result<Vec<Entry>, Fault> {
+    records: Vec<NumberedRecord>,
+) -> Result<Vec<Entry>, StatementError> {
     let places = || records.iter().flat_map(|(_, _, record)| &record.batches);
     let streams: Vec<i32> = places().map(|place| place.stream.0 as i32).collect();
     let firsts: Vec<i64> = places().map(|place| place.first.0 as i64).collect();
@@ -135,19 +138,20 @@ async fn fill(
         }
     }
     batches.sort_by_key(|batch| (batch.stream, batch.first));
-    let find = |place: &BatchPlace| {
+    let find = |place: &BatchLocation| {
         let found = batches.binary_search_by_key(&(place.stream, place.first), |batch| {
             (batch.stream, batch.first)
         });
         let found = found.ok().map(|index| batches[index].clone());
-        let found = found.filter(|batch| BatchPlace::of(batch) == *place);
+        let found = found.filter(|batch| BatchLocation::of(batch) == *place);
         found.ok_or_else(|| {
             let (stream, first) = (place.stream.0, place.first);
-            Fault::Damaged(format!("events {first} of stream {stream} are missing"))
+            StatementError::Damaged(format!("events {first} of stream {stream} are missing"))
         })
     };
     let entries = records.iter().map(|(number, epoch, record)| {
-        let batches: Result<Vec<EventBatch>, Fault> = record.batches.iter().map(find).collect();
+        let batches: Result<Vec<EventBatch>, StatementError> =
+            record.batches.iter().map(find).collect();
         let entry = Entry {
             partition,
             epoch: *epoch,
@@ -155,9 +159,12 @@ async fn fill(
             body: record.body.clone(),
             batches: batches?,
         };
-        match entry.hash() == record.hash {
-            true => Ok(entry),
-            false => Err(Fault::Damaged(format!("entry {number} fails its hash"))),
+        if entry.hash() == record.hash {
+            Ok(entry)
+        } else {
+            Err(StatementError::Damaged(format!(
+                "entry {number} fails its hash"
+            )))
         }
     });
     entries.collect()
@@ -167,9 +174,9 @@ async fn fill(
 pub(super) async fn get(
     session: &Session,
     partition: Partition,
-    table: Table,
+    table: TableId,
     key: &[u8],
-) -> Result<Option<Bytes>, Fault> {
+) -> Result<Option<Bytes>, StatementError> {
     let cut = digest::split(key);
     let (part, tbl) = (partition.0 as i32, table.0 as i32);
     let values: [&(dyn ToSql + Sync); 4] = [&part, &tbl, &cut.head, &cut.tail];
@@ -185,12 +192,12 @@ pub(super) async fn get(
 pub(super) async fn scan(
     session: &Session,
     partition: Partition,
-    table: Table,
+    table: TableId,
     range: &Scan,
-) -> Result<Vec<Row>, Fault> {
+) -> Result<Vec<TableRow>, StatementError> {
     let read = |row: &tokio_postgres::Row| {
         let (key, value, _) = checked_row(partition, table, row, 0)?;
-        Ok(Row { key, value })
+        Ok(TableRow { key, value })
     };
     select(session, SCAN, partition, table, range, read).await
 }
@@ -199,12 +206,12 @@ pub(super) async fn scan(
 pub(super) async fn scan_keys(
     session: &Session,
     partition: Partition,
-    table: Table,
+    table: TableId,
     range: &Scan,
-) -> Result<Vec<Bytes>, Fault> {
+) -> Result<Vec<Bytes>, StatementError> {
     let read = |row: &tokio_postgres::Row| {
         let (key, value) = (row_key(row, 0)?, Bytes::new());
-        Ok(Row { key, value })
+        Ok(TableRow { key, value })
     };
     let rows = select(session, SCAN_KEYS, partition, table, range, read).await?;
     Ok(rows.into_iter().map(|row| row.key).collect())
@@ -214,10 +221,10 @@ async fn select(
     session: &Session,
     statement: &'static str,
     partition: Partition,
-    table: Table,
+    table: TableId,
     range: &Scan,
-    read: impl Fn(&tokio_postgres::Row) -> Result<Row, Fault> + Send,
-) -> Result<Vec<Row>, Fault> {
+    read: impl Fn(&tokio_postgres::Row) -> Result<TableRow, StatementError> + Send,
+) -> Result<Vec<TableRow>, StatementError> {
     let (part, tbl) = (partition.0 as i32, table.0 as i32);
     let mut from: Bound<Bytes> = range.from.clone();
     let mut rows = Vec::new();
@@ -278,26 +285,26 @@ fn is_before(to: &Bound<Bytes>, key: &Bytes) -> bool {
 pub(super) async fn events(
     session: &Session,
     partition: Partition,
-    stream: Stream,
-    from: Start,
+    stream: StreamId,
+    from: ReadPosition,
     segment: i32,
     max_bytes: usize,
-) -> Result<Vec<EventBatch>, Fault> {
+) -> Result<Vec<EventBatch>, StatementError> {
     let (part, number) = (partition.0 as i32, stream.0 as i32);
     let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     let first = match from {
-        Start::Sequence(sequence) => {
+        ReadPosition::Sequence(sequence) => {
             let at = signed(sequence.0);
             let rows = session.query(AT_SEQUENCE, &[&part, &number, &at]).await?;
             let before = rows.first().and_then(|row| row.get::<_, Option<i64>>(0));
             before.unwrap_or(0)
         }
-        Start::Offset(offset) => {
+        ReadPosition::Offset(offset) => {
             let at = signed(offset.0);
             let rows = session.query(AT_OFFSET, &[&part, &number, &at]).await?;
             rows.first().map_or(0, |row| row.get::<_, i64>(0))
         }
-        Start::Time(time) => {
+        ReadPosition::Time(time) => {
             let rows = session
                 .query(AT_TIME, &[&part, &number, &time.0, &segment])
                 .await?;
@@ -311,7 +318,7 @@ pub(super) async fn events(
     let limit = signed(max_bytes as u64);
     let values: [&(dyn ToSql + Sync); 6] = [&part, &number, &first, &limit, &header, &PAGE];
     let rows = session.query(EVENTS, &values).await?;
-    let batches: Result<Vec<EventBatch>, Fault> = rows.iter().map(checked_batch).collect();
+    let batches: Result<Vec<EventBatch>, StatementError> = rows.iter().map(checked_batch).collect();
     let mut batches = batches?;
     batches.retain(|batch| !from.is_past(batch));
     Ok(batches)

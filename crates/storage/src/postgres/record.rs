@@ -7,8 +7,8 @@
 
 use bytes::Bytes;
 use steadfast_core::clock::Timestamp;
-use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
-use steadfast_core::id::{EntryNumber, Offset, Partition, Sequence, Stream};
+use steadfast_core::codec::{ByteReader, DecodeError, put_bytes, put_varint};
+use steadfast_core::id::{EntryNumber, Offset, Partition, Sequence, StreamId};
 
 use crate::engine::{BATCH_HEADER_BYTES, Entry, EventBatch};
 
@@ -24,13 +24,13 @@ pub(super) struct Record {
     pub(super) previous: u64,
     pub(super) hash: u64,
     pub(super) body: Bytes,
-    pub(super) batches: Vec<BatchPlace>,
+    pub(super) batches: Vec<BatchLocation>,
 }
 
 /// Where a batch is, and what it must look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct BatchPlace {
-    pub(super) stream: Stream,
+pub(super) struct BatchLocation {
+    pub(super) stream: StreamId,
     pub(super) first: Sequence,
     pub(super) offset: Offset,
     pub(super) count: u32,
@@ -39,7 +39,7 @@ pub(super) struct BatchPlace {
     pub(super) checksum: u32,
 }
 
-impl BatchPlace {
+impl BatchLocation {
     pub(super) fn of(batch: &EventBatch) -> Self {
         Self {
             stream: batch.stream,
@@ -71,20 +71,25 @@ impl BatchPlace {
 impl Record {
     /// What the record takes in memory, with its batches.
     pub(super) fn weight(&self) -> usize {
-        self.body.len() + self.batches.iter().map(BatchPlace::weight).sum::<usize>()
+        self.body.len()
+            + self
+                .batches
+                .iter()
+                .map(BatchLocation::weight)
+                .sum::<usize>()
     }
 
     /// Reads a record from its joined pieces.
-    pub(super) fn decode(bytes: Bytes) -> Result<Self, Malformed> {
-        let mut reader = Reader::new(bytes);
+    pub(super) fn decode(bytes: Bytes) -> Result<Self, DecodeError> {
+        let mut reader = ByteReader::new(bytes);
         if reader.byte()? != FORMAT {
-            return Err(Malformed);
+            return Err(DecodeError);
         }
         let (previous, hash) = (reader.u64_le()?, reader.u64_le()?);
         let mut batches = Vec::new();
         for _ in 0..reader.varint()? {
-            batches.push(BatchPlace {
-                stream: Stream(reader.varint_u32()?),
+            batches.push(BatchLocation {
+                stream: StreamId(reader.varint_u32()?),
                 first: Sequence(reader.varint()?),
                 offset: Offset(reader.varint()?),
                 count: reader.varint_u32()?,
@@ -95,7 +100,7 @@ impl Record {
         }
         let body = reader.bytes()?;
         if !reader.is_empty() {
-            return Err(Malformed);
+            return Err(DecodeError);
         }
         Ok(Self {
             previous,
@@ -114,7 +119,7 @@ pub(super) fn encode(entry: &Entry, hash: u64, previous: u64) -> Vec<u8> {
     out.extend_from_slice(&hash.to_le_bytes());
     put_varint(&mut out, entry.batches.len() as u64);
     for batch in &entry.batches {
-        let place = BatchPlace::of(batch);
+        let place = BatchLocation::of(batch);
         put_varint(&mut out, u64::from(place.stream.0));
         put_varint(&mut out, place.first.0);
         put_varint(&mut out, place.offset.0);
@@ -149,7 +154,7 @@ mod tests {
             number: EntryNumber(7),
             body: Bytes::from_static(b"body"),
             batches: vec![EventBatch::new(
-                Stream(1),
+                StreamId(1),
                 Sequence(10),
                 Offset(900),
                 3,
@@ -167,10 +172,14 @@ mod tests {
         assert_eq!((record.previous, record.hash), (99, entry.hash()));
         assert_eq!(record.body, entry.body);
         let place = record.batches[0];
-        assert_eq!(place, BatchPlace::of(&entry.batches[0]));
+        assert_eq!(place, BatchLocation::of(&entry.batches[0]));
         assert_eq!(place.end(), entry.batches[0].end());
         for cut in 0..bytes.len() {
-            assert_eq!(Record::decode(bytes.slice(..cut)), Err(Malformed), "{cut}");
+            assert_eq!(
+                Record::decode(bytes.slice(..cut)),
+                Err(DecodeError),
+                "{cut}"
+            );
         }
     }
 

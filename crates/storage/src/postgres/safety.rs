@@ -6,10 +6,10 @@
 
 use tokio_postgres::SimpleQueryMessage;
 
-use super::fault::Fault;
 use super::options::Durability;
 use super::session::Session;
-use crate::error::{Error, Kind, Result};
+use super::statement_error::StatementError;
+use crate::error::{Error, ErrorKind, Result};
 
 const OLDEST: u32 = 140_000;
 
@@ -36,7 +36,7 @@ struct Settings(Vec<String>);
 pub(super) async fn check(session: &Session, durability: Durability) -> Result<()> {
     let settings = ask(session).await?;
     match settings.complaint(durability) {
-        Some(what) => Err(Error::new(Kind::UnsafeStorage { what })),
+        Some(what) => Err(Error::new(ErrorKind::UnsafeStorage { what })),
         None => Ok(()),
     }
 }
@@ -46,7 +46,7 @@ pub(super) async fn check_start(session: &Session, durability: Durability) -> Re
     let settings = ask(session).await?;
     let complaint = settings.complaint(durability);
     match complaint.or_else(|| settings.lonely(durability)) {
-        Some(what) => Err(Error::new(Kind::UnsafeStorage { what })),
+        Some(what) => Err(Error::new(ErrorKind::UnsafeStorage { what })),
         None => Ok(()),
     }
 }
@@ -69,14 +69,14 @@ pub(super) async fn cluster(session: &Session) -> Result<Option<String>> {
 }
 
 async fn ask(session: &Session) -> Result<Settings> {
-    let failed = |fault: Fault| fault.into_error("show its settings");
+    let failed = |fault: StatementError| fault.into_error("show its settings");
     let answer = session.client.simple_query(QUESTION).await;
     let answer = answer.map_err(|error| failed(error.into()))?;
     let row = answer.iter().find_map(|message| match message {
         SimpleQueryMessage::Row(row) => Some(row),
         _ => None,
     });
-    let row = row.ok_or_else(|| failed(Fault::unknown("no settings")))?;
+    let row = row.ok_or_else(|| failed(StatementError::unknown("no settings")))?;
     let texts = (0..row.len()).map(|index| row.get(index).unwrap_or("").to_string());
     Ok(Settings(texts.collect()))
 }

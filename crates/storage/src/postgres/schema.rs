@@ -10,10 +10,10 @@ use std::time::Duration;
 use steadfast_core::clock::Timestamp;
 use tokio_postgres::Transaction;
 
-use super::fault::Fault;
 use super::servers::Servers;
 use super::session::Session;
-use crate::error::{Error, Kind, Result};
+use super::statement_error::StatementError;
+use crate::error::{Error, ErrorKind, Result};
 
 /// The newest schema that this code knows.
 pub(super) const KNOWN: u32 = MIGRATIONS.len() as u32;
@@ -81,7 +81,7 @@ async fn steps(
     session: &mut Session,
     schema: &str,
     cluster: Option<String>,
-) -> std::result::Result<String, Fault> {
+) -> std::result::Result<String, StatementError> {
     let work = session.client.transaction().await?;
     work.batch_execute("set local lock_timeout = '10s'").await?;
     work.execute("select pg_advisory_xact_lock($1)", &[&MIGRATION_LOCK])
@@ -105,7 +105,7 @@ async fn steps(
     );
     if reader > KNOWN {
         let (found, known) = (reader, KNOWN);
-        return Err(Error::new(Kind::NewerSchema { found, known }).into());
+        return Err(Error::new(ErrorKind::NewerSchema { found, known }).into());
     }
     for (index, migration) in MIGRATIONS.iter().enumerate().skip(current as usize) {
         work.batch_execute(migration).await?;
@@ -121,13 +121,13 @@ async fn steps(
     Ok(identity)
 }
 
-async fn number(work: &Transaction<'_>, key: &str) -> std::result::Result<u32, Fault> {
+async fn number(work: &Transaction<'_>, key: &str) -> std::result::Result<u32, StatementError> {
     let row = work
         .query_one("select v from sf_meta where k = $1", &[&key])
         .await?;
     let text: String = row.get(0);
     text.parse()
-        .map_err(|_| Fault::Damaged(format!("sf_meta holds {text:?} as {key}")))
+        .map_err(|_| StatementError::Damaged(format!("sf_meta holds {text:?} as {key}")))
 }
 
 /// Makes the segments that a group needs. Attaching takes a weaker lock than making a
@@ -136,7 +136,7 @@ pub(super) async fn add_segments(
     session: &mut Session,
     schema: &str,
     segments: &[i32],
-) -> std::result::Result<(), Fault> {
+) -> std::result::Result<(), StatementError> {
     session.forget_warnings();
     for segment in segments {
         let work = session.client.transaction().await?;

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use steadfast_core::id::{EntryNumber, Partition};
 
+use super::context::PostgresContext;
 use super::digest;
-use super::fault::Fault;
-use super::held::advance;
+use super::known_partitions::advance;
 use super::session::Session;
-use super::shared::Shared;
+use super::statement_error::StatementError;
 use super::verify;
 
 const PARTITIONS: &str = "select p.part, p.commit_no, f.flushed_no, f.hash, f.tables, f.hubs
@@ -25,7 +25,7 @@ const FAILURES: &str = "select coalesce(sum(checksum_failures), 0)::bigint from 
 
 /// What was found on one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Replica {
+pub struct ScrubReport {
     /// The server's address.
     pub server: String,
     /// Whether it is the primary.
@@ -39,10 +39,10 @@ pub struct Replica {
 }
 
 /// Checks all servers, one after the other.
-pub(super) async fn scrub(shared: &Shared) -> Vec<Replica> {
+pub(super) async fn scrub(shared: &PostgresContext) -> Vec<ScrubReport> {
     let mut replicas = Vec::new();
     for host in 0..shared.servers.targets.len() {
-        let mut replica = Replica {
+        let mut replica = ScrubReport {
             server: shared.servers.targets[host].name.clone(),
             is_primary: false,
             partitions: 0,
@@ -67,14 +67,18 @@ pub(super) async fn scrub(shared: &Shared) -> Vec<Replica> {
 }
 
 /// Scrubs again and again.
-pub(super) async fn run(shared: Arc<Shared>) {
+pub(super) async fn run(shared: Arc<PostgresContext>) {
     loop {
         tokio::time::sleep(shared.options().scrub_every).await;
         scrub(&shared).await;
     }
 }
 
-async fn server(shared: &Shared, host: usize, replica: &mut Replica) -> Result<(), Fault> {
+async fn server(
+    shared: &PostgresContext,
+    host: usize,
+    replica: &mut ScrubReport,
+) -> Result<(), StatementError> {
     let session = shared.servers.open(host).await?;
     replica.is_primary = session.is_writable;
     let snapshot = "begin isolation level repeatable read read only";
@@ -84,7 +88,7 @@ async fn server(shared: &Shared, host: usize, replica: &mut Replica) -> Result<(
         replica.partitions += 1;
         match partition(&session, number, &row).await {
             Ok(()) => {}
-            Err(Fault::Damaged(what)) => {
+            Err(StatementError::Damaged(what)) => {
                 replica.findings.push(format!("partition {number}: {what}"));
                 // A failed read has ended the transaction.
                 session.client.batch_execute("rollback").await?;
@@ -102,10 +106,10 @@ async fn server(shared: &Shared, host: usize, replica: &mut Replica) -> Result<(
 }
 
 /// Checks everything of one partition.
-pub(super) async fn whole(session: &Session, number: Partition) -> Result<(), Fault> {
+pub(super) async fn whole(session: &Session, number: Partition) -> Result<(), StatementError> {
     let rows = session.query(PARTITION, &[&(number.0 as i32)]).await?;
     let Some(row) = rows.first() else {
-        return Err(Fault::Damaged("it is not there".to_string()));
+        return Err(StatementError::Damaged("it is not there".to_string()));
     };
     partition(session, number, row).await
 }
@@ -114,8 +118,9 @@ async fn partition(
     session: &Session,
     partition: Partition,
     row: &tokio_postgres::Row,
-) -> Result<(), Fault> {
-    let malformed = |_| Fault::Damaged("what the last flush left is malformed".to_string());
+) -> Result<(), StatementError> {
+    let malformed =
+        |_| StatementError::Damaged("what the last flush left is malformed".to_string());
     let bytes = |index| row.try_get::<_, &[u8]>(index).map(Bytes::copy_from_slice);
     let number = |index| {
         row.try_get::<_, i64>(index)

@@ -8,11 +8,11 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 
-use super::digest::{self, Hubs};
-use super::fault::Fault;
+use super::context::PostgresContext;
+use super::digest::{self, FlushedStreams};
 use super::schema::segment_name;
 use super::session::Session;
-use super::shared::Shared;
+use super::statement_error::StatementError;
 
 const SEGMENTS: &str = "select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
     where i.inhparent = 'sf_event'::regclass and not i.inhdetachpending";
@@ -24,7 +24,7 @@ const HUBS: &str = "select part, hubs from sf_flush";
 const AT_ONCE: usize = 16;
 
 /// Ends what was interrupted: only one segment at a time can be on its way out.
-async fn drop_pending(session: &Session) -> Result<(), Fault> {
+async fn drop_pending(session: &Session) -> Result<(), StatementError> {
     for row in session.query(PENDING, &[]).await? {
         let name: &str = row.try_get(0)?;
         let end = format!("alter table sf_event detach partition {name} finalize");
@@ -38,7 +38,10 @@ async fn drop_pending(session: &Session) -> Result<(), Fault> {
 }
 
 /// Drops the oldest segments, as far as they are trimmed.
-pub(super) async fn drop_trimmed(shared: &Shared, session: &Session) -> Result<(), Fault> {
+pub(super) async fn drop_trimmed(
+    shared: &PostgresContext,
+    session: &Session,
+) -> Result<(), StatementError> {
     drop_pending(session).await?;
     let mut all: Vec<i32> = session
         .query(SEGMENTS, &[])
@@ -56,11 +59,11 @@ pub(super) async fn drop_trimmed(shared: &Shared, session: &Session) -> Result<(
     if all.is_empty() {
         return Ok(());
     }
-    let mut ends: HashMap<i32, Hubs> = HashMap::new();
+    let mut ends: HashMap<i32, FlushedStreams> = HashMap::new();
     for row in session.query(HUBS, &[]).await? {
         let hubs = Bytes::copy_from_slice(row.try_get(1)?);
         let hubs = digest::decode_hubs(hubs)
-            .map_err(|_| Fault::Damaged("what a flush left is malformed".to_string()))?;
+            .map_err(|_| StatementError::Damaged("what a flush left is malformed".to_string()))?;
         ends.insert(row.try_get(0)?, hubs);
     }
     for segment in all.into_iter().take(AT_ONCE) {
@@ -85,14 +88,14 @@ pub(super) async fn drop_trimmed(shared: &Shared, session: &Session) -> Result<(
 async fn is_trimmed(
     session: &Session,
     segment: i32,
-    ends: &HashMap<i32, Hubs>,
-) -> Result<bool, Fault> {
+    ends: &HashMap<i32, FlushedStreams>,
+) -> Result<bool, StatementError> {
     let name = segment_name(segment);
     let question =
         format!("select part, stream, max(first_seq + n) from {name} group by part, stream");
     let rows = session.client.query(&question, &[]).await?;
     Ok(rows.iter().all(|row| {
-        let stream = steadfast_core::id::Stream(row.get::<_, i32>(1) as u32);
+        let stream = steadfast_core::id::StreamId(row.get::<_, i32>(1) as u32);
         let hubs = ends.get(&row.get::<_, i32>(0));
         let first = hubs
             .and_then(|hubs| hubs.get(&stream))

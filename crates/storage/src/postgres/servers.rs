@@ -11,11 +11,11 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::fault::Fault;
 use super::options::{Durability, Options, Target};
 use super::safety;
 use super::session::{Session, within};
-use crate::error::{Error, Kind, Result};
+use super::statement_error::StatementError;
+use crate::error::{Error, ErrorKind, Result};
 
 /// How long a server may take to say what it is, at first and at last.
 const PROBE: Duration = Duration::from_millis(700);
@@ -25,14 +25,14 @@ const LONG_PROBE: Duration = Duration::from_secs(4);
 pub(super) struct Servers {
     pub(super) targets: Vec<Target>,
     pub(super) options: Options,
-    known: Mutex<Known>,
+    known: Mutex<KnownServers>,
     /// The highest timeline that was seen.
     newest: watch::Sender<u32>,
 }
 
 /// What was learned so far.
 #[derive(Default)]
-struct Known {
+struct KnownServers {
     primary: Option<usize>,
     cluster: Option<String>,
 }
@@ -43,9 +43,9 @@ impl Servers {
         Ok(Self {
             targets: options.targets()?,
             options,
-            known: Mutex::new(Known {
+            known: Mutex::new(KnownServers {
                 cluster,
-                ..Known::default()
+                ..KnownServers::default()
             }),
             newest: watch::channel(0).0,
         })
@@ -61,14 +61,14 @@ impl Servers {
     pub(super) async fn while_newest<T>(
         &self,
         timeline: u32,
-        work: impl Future<Output = std::result::Result<T, Fault>>,
-    ) -> std::result::Result<T, Fault> {
+        work: impl Future<Output = std::result::Result<T, StatementError>>,
+    ) -> std::result::Result<T, StatementError> {
         let mut newest = self.newest.subscribe();
         tokio::select! {
             done = work => done,
             // The sender lives as long as this.
             _ = newest.wait_for(|newest| *newest > timeline) => {
-                Err(Fault::unknown("another server is the primary by now"))
+                Err(StatementError::unknown("another server is the primary by now"))
             }
         }
     }
@@ -84,7 +84,7 @@ impl Servers {
     }
 
     /// Connects to one server, whatever it is.
-    pub(super) async fn open(&self, host: usize) -> std::result::Result<Session, Fault> {
+    pub(super) async fn open(&self, host: usize) -> std::result::Result<Session, StatementError> {
         let has_timeline = self.options.durability != Durability::Provider;
         Session::open(
             &self.targets[host],
@@ -110,7 +110,7 @@ impl Servers {
     async fn search(&self, patience: Duration, is_strict: bool) -> Result<Session> {
         let mut probe = PROBE;
         let what = String::from("no server was asked");
-        let mut seen = Error::new(Kind::Unreachable { what });
+        let mut seen = Error::new(ErrorKind::Unreachable { what });
         let search = async {
             loop {
                 match self.find(probe).await {
@@ -119,8 +119,10 @@ impl Servers {
                         Err(error) if is_strict || !is_passing(&error) => return Err(error),
                         Err(error) => seen = error,
                     },
-                    Err(Missing::Denied(error)) => return Err(error),
-                    Err(Missing::Yet(what)) => seen = Error::new(Kind::Unreachable { what }),
+                    Err(ConnectError::Denied(error)) => return Err(error),
+                    Err(ConnectError::Yet(what)) => {
+                        seen = Error::new(ErrorKind::Unreachable { what })
+                    }
                 }
                 probe = (probe * 2).min(LONG_PROBE);
                 tokio::time::sleep(Duration::from_millis(100)).await;
@@ -135,14 +137,16 @@ impl Servers {
     async fn check(&self, session: &Session) -> Result<()> {
         let checks = async {
             safety::check(session, self.options.durability).await?;
-            self.check_cluster(session).await.map_err(Fault::Ours)
+            self.check_cluster(session)
+                .await
+                .map_err(StatementError::Ours)
         };
         within(LONG_PROBE, checks)
             .await
             .map_err(|fault| fault.into_error("show its settings"))
     }
 
-    async fn find(&self, probe: Duration) -> std::result::Result<Session, Missing> {
+    async fn find(&self, probe: Duration) -> std::result::Result<Session, ConnectError> {
         let (primary, timeline) = (self.known.lock().primary, self.timeline());
         if let Some(host) = primary {
             if let Ok(session) = within(probe, self.open(host)).await
@@ -160,9 +164,9 @@ impl Servers {
 
     fn choose(
         &self,
-        answers: Vec<std::result::Result<Session, Fault>>,
+        answers: Vec<std::result::Result<Session, StatementError>>,
         timeline: u32,
-    ) -> std::result::Result<Session, Missing> {
+    ) -> std::result::Result<Session, ConnectError> {
         let mut reasons = Vec::new();
         let mut denied = None;
         let mut best: Option<Session> = None;
@@ -180,11 +184,11 @@ impl Servers {
                         best = Some(session);
                     }
                 }
-                Err(Fault::Refused(cause)) => {
+                Err(StatementError::Refused(cause)) => {
                     let host = target.name.clone();
-                    denied = Some(Error::caused(Kind::AccessDenied { host }, cause));
+                    denied = Some(Error::caused(ErrorKind::AccessDenied { host }, cause));
                 }
-                Err(Fault::Ours(error)) => denied = Some(error),
+                Err(StatementError::Ours(error)) => denied = Some(error),
                 Err(fault) => {
                     let fault = fault.into_error("say what it is");
                     let cause = std::error::Error::source(&fault);
@@ -195,8 +199,8 @@ impl Servers {
         }
         match (best, denied) {
             (Some(session), _) => Ok(self.learn(session)),
-            (None, Some(error)) => Err(Missing::Denied(error)),
-            (None, None) => Err(Missing::Yet(reasons.join(", "))),
+            (None, Some(error)) => Err(ConnectError::Denied(error)),
+            (None, None) => Err(ConnectError::Yet(reasons.join(", "))),
         }
     }
 
@@ -219,9 +223,10 @@ impl Servers {
             // A new database takes the identity that it is given.
             None => return Ok(()),
         };
-        match found == expected {
-            true => Ok(()),
-            false => Err(Error::new(Kind::ForeignCluster { found, expected })),
+        if found == expected {
+            Ok(())
+        } else {
+            Err(Error::new(ErrorKind::ForeignCluster { found, expected }))
         }
     }
 }
@@ -230,12 +235,12 @@ impl Servers {
 fn is_passing(error: &Error) -> bool {
     matches!(
         error.kind(),
-        Kind::UnsafeStorage { .. } | Kind::Interrupted { .. }
+        ErrorKind::UnsafeStorage { .. } | ErrorKind::Interrupted { .. }
     )
 }
 
 /// Why there is no session.
-enum Missing {
+enum ConnectError {
     /// Asking again will not help.
     Denied(Error),
     /// It may come.

@@ -12,15 +12,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use steadfast_core::task::named;
+use steadfast_core::task::name_task;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_postgres::error::Severity;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Row, SimpleQueryMessage, Statement};
 
-use super::fault::Fault;
 use super::options::Target;
+use super::statement_error::StatementError;
 
 /// A connection, what the server said about itself, and what is prepared on it.
 pub(super) struct Session {
@@ -31,13 +31,13 @@ pub(super) struct Session {
     /// The timeline that the server writes; 0 on a standby or if unknown.
     pub(super) timeline: u32,
     prepared: Mutex<HashMap<&'static str, Statement>>,
-    signals: Arc<Signals>,
+    signals: Arc<SessionSignals>,
     driver: JoinHandle<()>,
 }
 
 /// Signals beside answers.
 #[derive(Default)]
-pub(super) struct Signals {
+pub(super) struct SessionSignals {
     warned: AtomicBool,
     /// A notification came, or the connection has ended.
     pub(super) woken: Notify,
@@ -64,14 +64,14 @@ impl Session {
         host: usize,
         schema: &str,
         has_timeline: bool,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, StatementError> {
         // The future of a handshake is large: boxing keeps that of each caller small.
         let connected = Box::pin(target.config.connect(target.tls.clone())).await;
         let (client, mut connection) =
-            connected.map_err(|error| Fault::of_connect(error, &target.name))?;
-        let signals = Arc::new(Signals::default());
+            connected.map_err(|error| StatementError::of_connect(error, &target.name))?;
+        let signals = Arc::new(SessionSignals::default());
         let heard = Arc::clone(&signals);
-        let driver = tokio::spawn(named(async move {
+        let driver = tokio::spawn(name_task(async move {
             while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
                 heard.note(&message);
             }
@@ -93,14 +93,15 @@ impl Session {
             SimpleQueryMessage::Row(row) => Some(row),
             _ => None,
         });
-        let row = row.ok_or_else(|| Fault::unknown("the server says nothing about itself"))?;
+        let row =
+            row.ok_or_else(|| StatementError::unknown("the server says nothing about itself"))?;
         session.is_writable = row.get(0) == Some("f");
         session.timeline = u32::from_str_radix(row.get(1).unwrap_or("0"), 16).unwrap_or(0);
         Ok(session)
     }
 
     /// Signals beside answers.
-    pub(super) fn signals(&self) -> &Arc<Signals> {
+    pub(super) fn signals(&self) -> &Arc<SessionSignals> {
         &self.signals
     }
 
@@ -115,15 +116,18 @@ impl Session {
     }
 
     /// Fails if a warning came since they were forgotten.
-    pub(super) fn expect_no_warning(&self) -> Result<(), Fault> {
-        match self.signals.warned.load(Ordering::SeqCst) {
-            true => Err(Fault::unknown("the server warned while it committed")),
-            false => Ok(()),
+    pub(super) fn expect_no_warning(&self) -> Result<(), StatementError> {
+        if self.signals.warned.load(Ordering::SeqCst) {
+            Err(StatementError::unknown(
+                "the server warned while it committed",
+            ))
+        } else {
+            Ok(())
         }
     }
 
     /// The statement, prepared once per session.
-    pub(super) async fn statement(&self, sql: &'static str) -> Result<Statement, Fault> {
+    pub(super) async fn statement(&self, sql: &'static str) -> Result<Statement, StatementError> {
         let known = self.prepared.lock().get(sql).cloned();
         if let Some(statement) = known {
             return Ok(statement);
@@ -138,7 +142,7 @@ impl Session {
         &self,
         sql: &'static str,
         values: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>, Fault> {
+    ) -> Result<Vec<Row>, StatementError> {
         let statement = self.statement(sql).await?;
         Ok(self.client.query(&statement, values).await?)
     }
@@ -149,7 +153,7 @@ impl Session {
         &self,
         sql: &'static str,
         values: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>, Fault> {
+    ) -> Result<Vec<Row>, StatementError> {
         let statement = self.statement(sql).await?;
         self.forget_warnings();
         let rows = self.client.query(&statement, values).await?;
@@ -165,7 +169,7 @@ impl Drop for Session {
     }
 }
 
-impl Signals {
+impl SessionSignals {
     fn note(&self, message: &AsyncMessage) {
         match message {
             AsyncMessage::Notice(notice) => {
@@ -187,10 +191,10 @@ impl Signals {
 /// Waits for an answer, but at most until the deadline.
 pub(super) async fn within<T>(
     deadline: Duration,
-    work: impl Future<Output = Result<T, Fault>>,
-) -> Result<T, Fault> {
+    work: impl Future<Output = Result<T, StatementError>>,
+) -> Result<T, StatementError> {
     match tokio::time::timeout(deadline, work).await {
         Ok(done) => done,
-        Err(_) => Err(Fault::late(deadline)),
+        Err(_) => Err(StatementError::late(deadline)),
     }
 }

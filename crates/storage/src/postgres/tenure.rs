@@ -12,15 +12,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition};
 
-use super::digest::{self, Hubs, Tables};
-use super::fault::Fault;
-use super::held::{Held, advance};
+use super::context::PostgresContext;
+use super::digest::{self, FlushedStreams, TableSums};
+use super::known_partitions::{KnownPartition, advance};
 use super::options::Durability;
 use super::session::{Session, within};
-use super::shared::Shared;
+use super::statement_error::StatementError;
 use super::verify;
-use crate::engine::{Acquired, Tenure};
-use crate::error::{Error, Kind, Result};
+use crate::engine::{AcquireOutcome, Tenure};
+use crate::error::{Error, ErrorKind, Result};
 
 const OPEN: &str = "with p as (insert into sf_partition values ($1, 0, null, null, 0)
       on conflict do nothing)
@@ -62,7 +62,7 @@ const RELEASE: &str = "update sf_partition set owner = null, owner_inc = null
     where part = $1 and epoch = $2 returning epoch";
 
 /// What a flush left, and where the log ends.
-struct Found {
+struct PartitionStatus {
     epoch: Epoch,
     last: EntryNumber,
     flushed: EntryNumber,
@@ -76,14 +76,14 @@ struct Found {
 /// Takes a partition if its epoch is still `expect`; repeats what surely did
 /// nothing or may be repeated, until a primary answers.
 pub(super) async fn acquire(
-    shared: &Shared,
+    shared: &PostgresContext,
     partition: Partition,
     owner: Owner,
     expect: Epoch,
-) -> Result<Acquired> {
+) -> Result<AcquireOutcome> {
     let doing = "hand over a partition";
     let patience = shared.options().patience;
-    shared.become_safe(patience).await?;
+    shared.wait_until_safe(patience).await?;
     let end = tokio::time::Instant::now() + patience;
     let mut pause = Duration::from_millis(20);
     loop {
@@ -92,7 +92,7 @@ pub(super) async fn acquire(
         let taken = within(deadline, take(shared, &mut lent, partition, owner, expect)).await;
         let taken = match taken {
             Ok(Ok(found)) => accept(shared, &lent, partition, expect, found).await,
-            Ok(Err(refused)) => stands(shared, partition, refused).map_err(Fault::Ours),
+            Ok(Err(refused)) => stands(shared, partition, refused).map_err(StatementError::Ours),
             Err(fault) => Err(fault),
         };
         match lent.settle(taken) {
@@ -100,7 +100,7 @@ pub(super) async fn acquire(
                 shared.woken();
                 return Ok(acquired);
             }
-            Err(fault) if fault.passes() && tokio::time::Instant::now() < end => {}
+            Err(fault) if fault.is_transient() && tokio::time::Instant::now() < end => {}
             Err(fault) => return Err(fault.of(partition, doing)),
         }
         tokio::time::sleep(pause).await;
@@ -109,12 +109,12 @@ pub(super) async fn acquire(
 }
 
 async fn take(
-    shared: &Shared,
+    shared: &PostgresContext,
     session: &mut Session,
     partition: Partition,
     owner: Owner,
     expect: Epoch,
-) -> std::result::Result<std::result::Result<Found, Acquired>, Fault> {
+) -> std::result::Result<std::result::Result<PartitionStatus, AcquireOutcome>, StatementError> {
     let part = partition.0 as i32;
     let names = shared.options().durability != Durability::Quorum;
     let incarnation = uuid(owner.incarnation);
@@ -144,17 +144,17 @@ async fn take(
     work.batch_execute(&notify).await?;
     work.commit().await?;
     session.expect_no_warning()?;
-    Found::read(&left, Epoch(epoch as u64), taken.try_get(1)?, found_on).map(Ok)
+    PartitionStatus::read(&left, Epoch(epoch as u64), taken.try_get(1)?, found_on).map(Ok)
 }
 
-impl Found {
+impl PartitionStatus {
     /// Reads a row of flushed number, hash, tables, hubs and meta.
     fn read(
         row: &tokio_postgres::Row,
         epoch: Epoch,
         last: i64,
         timeline: u32,
-    ) -> std::result::Result<Self, Fault> {
+    ) -> std::result::Result<Self, StatementError> {
         let bytes = |index| row.try_get::<_, &[u8]>(index).map(Bytes::copy_from_slice);
         Ok(Self {
             epoch,
@@ -174,20 +174,20 @@ async fn refusal(
     session: &Session,
     partition: Partition,
     is_free: bool,
-) -> std::result::Result<Acquired, Fault> {
+) -> std::result::Result<AcquireOutcome, StatementError> {
     let part = partition.0 as i32;
     let rows = session.query(STANDS, &[&part]).await?;
     let Some(row) = rows.first() else {
         session.write(OPEN, &[&part]).await?;
         // Once more, now that there is a row.
-        return Err(Fault::again("the partition was opened just now"));
+        return Err(StatementError::again("the partition was opened just now"));
     };
     if row.try_get::<_, Option<String>>(4)?.is_some() {
-        return Err(Error::new(Kind::PartitionMoved { partition }).into());
+        return Err(Error::new(ErrorKind::PartitionMoved { partition }).into());
     }
     if !is_free && row.try_get::<_, String>(3)?.trim().is_empty() {
         let what = "synchronous_standby_names is empty".to_string();
-        return Err(Error::new(Kind::UnsafeStorage { what }).into());
+        return Err(Error::new(ErrorKind::UnsafeStorage { what }).into());
     }
     let incarnation: Option<String> = row.try_get(2)?;
     let node: Option<i32> = row.try_get(1)?;
@@ -198,20 +198,24 @@ async fn refusal(
         })
     });
     let epoch = Epoch(row.try_get::<_, i64>(0)? as u64);
-    Ok(Acquired::Refused { epoch, owner })
+    Ok(AcquireOutcome::Refused { epoch, owner })
 }
 
 /// A refusal that shows an older epoch than was acknowledged is a loss.
-fn stands(shared: &Shared, partition: Partition, refused: Acquired) -> Result<Acquired> {
+fn stands(
+    shared: &PostgresContext,
+    partition: Partition,
+    refused: AcquireOutcome,
+) -> Result<AcquireOutcome> {
     let known = shared
         .holdings
         .lock()
         .get(&partition)
         .map(|held| held.epoch);
     match (&refused, known) {
-        (Acquired::Refused { epoch, .. }, Some(known)) if *epoch < known => {
+        (AcquireOutcome::Refused { epoch, .. }, Some(known)) if *epoch < known => {
             let what = format!("the database is in epoch {epoch}, we held it in {known}");
-            Err(Error::new(Kind::Lost { partition, what }))
+            Err(Error::new(ErrorKind::Lost { partition, what }))
         }
         _ => Ok(refused),
     }
@@ -219,12 +223,12 @@ fn stands(shared: &Shared, partition: Partition, refused: Acquired) -> Result<Ac
 
 /// Checks what was taken and starts to hold it.
 async fn accept(
-    shared: &Shared,
+    shared: &PostgresContext,
     session: &Session,
     partition: Partition,
     expect: Epoch,
-    found: Found,
-) -> std::result::Result<Acquired, Fault> {
+    found: PartitionStatus,
+) -> std::result::Result<AcquireOutcome, StatementError> {
     let before = shared.holdings.lock().get(&partition).cloned();
     if let Some(before) = &before {
         expect_no_loss(partition, before, &found)?;
@@ -235,10 +239,10 @@ async fn accept(
     });
     let held = match check(session, partition, &found, ours).await {
         // A newer owner may have appended to the log meanwhile.
-        Err(Fault::Damaged(_)) if is_followed(session, partition, found.epoch).await? => {
+        Err(StatementError::Damaged(_)) if is_followed(session, partition, found.epoch).await? => {
             let is_free = shared.options().durability != Durability::Quorum;
             let refused = refusal(session, partition, is_free).await?;
-            return stands(shared, partition, refused).map_err(Fault::Ours);
+            return stands(shared, partition, refused).map_err(StatementError::Ours);
         }
         checked => checked?,
     };
@@ -250,16 +254,16 @@ async fn accept(
         meta: found.meta,
     };
     shared.holdings.lock().insert(partition, held);
-    Ok(Acquired::Granted(tenure))
+    Ok(AcquireOutcome::Granted(tenure))
 }
 
 /// Verifies a partition that is held since another primary was there: nothing
 /// that the new one says is believed before it has taken a write.
 pub(super) async fn revisit(
-    shared: &Shared,
+    shared: &PostgresContext,
     session: &Session,
     partition: Partition,
-) -> std::result::Result<(), Fault> {
+) -> std::result::Result<(), StatementError> {
     let held = shared.holdings.lock().get(&partition).cloned();
     let Some(held) = held.filter(|held| held.timeline != session.timeline && !held.in_doubt) else {
         return Ok(());
@@ -269,14 +273,14 @@ pub(super) async fn revisit(
     let rows = within(deadline, session.write(BARRIER, &[&part, &epoch])).await?;
     let Some(row) = rows.first() else {
         let epoch = held.epoch.next();
-        return Err(Error::new(Kind::Fenced { partition, epoch }).into());
+        return Err(Error::new(ErrorKind::Fenced { partition, epoch }).into());
     };
-    let found = Found::read(row, held.epoch, row.try_get(5)?, session.timeline)?;
+    let found = PartitionStatus::read(row, held.epoch, row.try_get(5)?, session.timeline)?;
     expect_no_loss(partition, &held, &found)?;
     let mut fresh = match check(session, partition, &found, None).await {
-        Err(Fault::Damaged(_)) if is_followed(session, partition, held.epoch).await? => {
+        Err(StatementError::Damaged(_)) if is_followed(session, partition, held.epoch).await? => {
             let epoch = held.epoch.next();
-            return Err(Error::new(Kind::Fenced { partition, epoch }).into());
+            return Err(Error::new(ErrorKind::Fenced { partition, epoch }).into());
         }
         checked => checked?,
     };
@@ -296,13 +300,17 @@ async fn is_followed(
     session: &Session,
     partition: Partition,
     epoch: Epoch,
-) -> std::result::Result<bool, Fault> {
+) -> std::result::Result<bool, StatementError> {
     let rows = session.query(STANDS, &[&(partition.0 as i32)]).await?;
     let now: Option<i64> = rows.first().map(|row| row.try_get(0)).transpose()?;
     Ok(now.is_some_and(|now| now as u64 > epoch.0))
 }
 
-fn expect_no_loss(partition: Partition, before: &Held, found: &Found) -> Result<()> {
+fn expect_no_loss(
+    partition: Partition,
+    before: &KnownPartition,
+    found: &PartitionStatus,
+) -> Result<()> {
     if found.last >= before.last && found.flushed >= before.flushed && found.epoch >= before.epoch {
         return Ok(());
     }
@@ -310,16 +318,17 @@ fn expect_no_loss(partition: Partition, before: &Held, found: &Found) -> Result<
         "entry {} and a flush up to {} were acknowledged, the database ends at {} and {}",
         before.last, before.flushed, found.last, found.flushed
     );
-    Err(Error::new(Kind::Lost { partition, what }))
+    Err(Error::new(ErrorKind::Lost { partition, what }))
 }
 
 async fn check(
     session: &Session,
     partition: Partition,
-    found: &Found,
-    ours: Option<Held>,
-) -> std::result::Result<Held, Fault> {
-    let malformed = |_| Fault::Damaged("what the last flush left is malformed".to_string());
+    found: &PartitionStatus,
+    ours: Option<KnownPartition>,
+) -> std::result::Result<KnownPartition, StatementError> {
+    let malformed =
+        |_| StatementError::Damaged("what the last flush left is malformed".to_string());
     let hubs = digest::decode_hubs(found.hubs.clone()).map_err(malformed)?;
     let tables = digest::decode_tables(found.tables.clone()).map_err(malformed)?;
     let is_known = ours.is_some();
@@ -338,32 +347,32 @@ async fn check(
 }
 
 /// A partition as its last flush left it.
-fn start(found: &Found, hubs: &Hubs) -> Held {
+fn start(found: &PartitionStatus, hubs: &FlushedStreams) -> KnownPartition {
     let trimmed = hubs.iter().map(|(stream, ends)| (*stream, ends.first));
-    Held {
+    KnownPartition {
         last: found.flushed,
         hash: found.hash,
         flushed: found.flushed,
         timeline: found.timeline,
         trimmed: trimmed.collect(),
-        ..Held::default()
+        ..KnownPartition::default()
     }
 }
 
 async fn whole(
     session: &Session,
     partition: Partition,
-    held: &Held,
-    tables: &Tables,
-    mut hubs: Hubs,
-) -> std::result::Result<(), Fault> {
+    held: &KnownPartition,
+    tables: &TableSums,
+    mut hubs: FlushedStreams,
+) -> std::result::Result<(), StatementError> {
     verify::tables(session, partition, tables).await?;
     advance(&mut hubs, held.links.iter());
     verify::streams(session, partition, &hubs).await
 }
 
 /// Keeps a node alive.
-pub(super) async fn renew(shared: &Shared, owner: Owner, ttl: Duration) -> Result<()> {
+pub(super) async fn renew(shared: &PostgresContext, owner: Owner, ttl: Duration) -> Result<()> {
     let lent = shared.leases.take().await?;
     let incarnation = uuid(owner.incarnation);
     let now = lease_time(shared);
@@ -374,14 +383,18 @@ pub(super) async fn renew(shared: &Shared, owner: Owner, ttl: Duration) -> Resul
     let done = within(shared.options().deadline, lent.write(RENEW, &values)).await;
     let done = lent.settle(done);
     match done {
-        Ok(rows) if rows.is_empty() => Err(Error::new(Kind::LeaseHeld { node: owner.node })),
+        Ok(rows) if rows.is_empty() => Err(Error::new(ErrorKind::LeaseHeld { node: owner.node })),
         Ok(_) => Ok(()),
         Err(fault) => Err(fault.into_error("renew a lease")),
     }
 }
 
 /// Gives a partition up.
-pub(super) async fn release(shared: &Shared, partition: Partition, epoch: Epoch) -> Result<()> {
+pub(super) async fn release(
+    shared: &PostgresContext,
+    partition: Partition,
+    epoch: Epoch,
+) -> Result<()> {
     let doing = "release a partition";
     let (part, number) = (partition.0 as i32, epoch.0 as i64);
     let lent = shared.keepers.take().await?;
@@ -401,13 +414,13 @@ pub(super) async fn release(shared: &Shared, partition: Partition, epoch: Epoch)
             shared.woken();
             Ok(())
         }
-        Ok(Some(epoch)) => Err(Error::new(Kind::Fenced { partition, epoch })),
+        Ok(Some(epoch)) => Err(Error::new(ErrorKind::Fenced { partition, epoch })),
         Err(fault) => Err(fault.of(partition, doing)),
     }
 }
 
 /// The time by which leases end, if it is not the database's.
-fn lease_time(shared: &Shared) -> Option<f64> {
+fn lease_time(shared: &PostgresContext) -> Option<f64> {
     let clock = shared.options().lease_clock.as_ref();
     clock.map(|clock| clock.monotonic().as_secs_f64())
 }

@@ -18,7 +18,7 @@ use rustls_platform_verifier::Verifier;
 use tokio_postgres::config::SslMode;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// What the address says about encryption.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,9 +46,10 @@ impl Tls {
                 _ => rest.push(setting),
             }
         }
-        match rest.is_empty() {
-            true => (address.to_string(), tls),
-            false => (format!("{address}?{}", rest.join("&")), tls),
+        if rest.is_empty() {
+            (address.to_string(), tls)
+        } else {
+            (format!("{address}?{}", rest.join("&")), tls)
         }
     }
 
@@ -135,12 +136,12 @@ fn path(text: &str) -> String {
 
 fn bad(what: &str) -> Error {
     let what = what.to_string();
-    Error::new(Kind::BadAddress { what })
+    Error::new(ErrorKind::BadAddress { what })
 }
 
 fn caused(what: &str, source: impl std::error::Error + Send + Sync + 'static) -> Error {
     let what = what.to_string();
-    Error::caused(Kind::BadAddress { what }, source)
+    Error::caused(ErrorKind::BadAddress { what }, source)
 }
 
 /// The authorities of a file.
@@ -151,9 +152,10 @@ fn roots(file: &str) -> Result<RootCertStore> {
         let added = store.add(certificate.map_err(unreadable)?);
         added.map_err(|e| caused(&format!("a certificate in {file} cannot be used"), e))?;
     }
-    match store.is_empty() {
-        true => Err(bad(&format!("sslrootcert={file} holds no certificate"))),
-        false => Ok(store),
+    if store.is_empty() {
+        Err(bad(&format!("sslrootcert={file} holds no certificate")))
+    } else {
+        Ok(store)
     }
 }
 

@@ -13,12 +13,12 @@ use futures_util::{SinkExt, StreamExt};
 use steadfast_core::id::{Epoch, Partition};
 use tokio_postgres::CopyInSink;
 
-use super::engine::Postgres;
-use super::fault::Fault;
+use super::engine::PostgresEngine;
 use super::schema::{self, SHARDED};
 use super::scrub;
 use super::session::{Session, within};
-use crate::error::{Error, Kind, Result};
+use super::statement_error::StatementError;
+use crate::error::{Error, ErrorKind, Result};
 
 /// How long a server may be silent while a partition is copied.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -57,14 +57,14 @@ const SUMMARY: &str = "select p.commit_no, f.flushed_no, f.hash, f.tables, f.hub
 
 /// What was copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Copied {
+pub struct TransferReport {
     /// Rows of log, tables and events.
     pub rows: u64,
     /// Bytes that went over the wire.
     pub bytes: u64,
 }
 
-impl Postgres {
+impl PostgresEngine {
     /// From now on versions that know nothing of several databases are refused.
     pub(crate) async fn expect_sharding(&self) -> Result<()> {
         let lent = self.shared().keepers.take().await?;
@@ -78,10 +78,10 @@ impl Postgres {
     /// an earlier attempt left here, and verifies it.
     pub(crate) async fn receive(
         &self,
-        from: &Postgres,
+        from: &PostgresEngine,
         partition: Partition,
         epoch: Epoch,
-    ) -> Result<Copied> {
+    ) -> Result<TransferReport> {
         let doing = "copy a partition";
         let source = from.shared().keepers.take().await?;
         let mut target = self.shared().keepers.take().await?;
@@ -129,14 +129,14 @@ async fn copy(
     schema: &str,
     partition: Partition,
     epoch: Epoch,
-) -> std::result::Result<Copied, Fault> {
+) -> std::result::Result<TransferReport, StatementError> {
     let part = partition.0 as i32;
     let rows = source.query(STANDS, &[&part]).await?;
     let held = rows
         .first()
         .filter(|row| row.get::<_, i64>(0) as u64 == epoch.0);
     let Some(held) = held else {
-        return Err(Error::new(Kind::Fenced { partition, epoch }).into());
+        return Err(Error::new(ErrorKind::Fenced { partition, epoch }).into());
     };
     let last: i64 = held.try_get(1)?;
     let segments = source.query(SEGMENTS, &[&part]).await?;
@@ -147,7 +147,7 @@ async fn copy(
     clear(&work, part).await?;
     work.execute("delete from sf_partition where part = $1", &[&part])
         .await?;
-    let mut copied = Copied::default();
+    let mut copied = TransferReport::default();
     for (table, columns) in TABLES {
         let out = format!(
             "copy (select {columns} from {table} where part = {part}) to stdout (format binary)"
@@ -176,21 +176,24 @@ async fn verify(
     source: &Session,
     target: &Session,
     partition: Partition,
-) -> std::result::Result<(), Fault> {
+) -> std::result::Result<(), StatementError> {
     scrub::whole(target, partition).await?;
     if summary(source, partition).await? == summary(target, partition).await? {
         return Ok(());
     }
     let what = "the copy differs from what was copied".to_string();
-    Err(Fault::Damaged(what))
+    Err(StatementError::Damaged(what))
 }
 
-type Summary = (Vec<i64>, Vec<Vec<u8>>);
+type PartitionSummary = (Vec<i64>, Vec<Vec<u8>>);
 
-async fn summary(session: &Session, partition: Partition) -> std::result::Result<Summary, Fault> {
+async fn summary(
+    session: &Session,
+    partition: Partition,
+) -> std::result::Result<PartitionSummary, StatementError> {
     let rows = session.query(SUMMARY, &[&(partition.0 as i32)]).await?;
     let Some(row) = rows.first() else {
-        return Err(Fault::Damaged("it is not there".to_string()));
+        return Err(StatementError::Damaged("it is not there".to_string()));
     };
     let numbers = [0, 1, 2, 6, 7, 8].map(|index| row.get::<_, i64>(index));
     let bytes = [3, 4, 5].map(|index| row.get::<_, Vec<u8>>(index));
@@ -200,7 +203,7 @@ async fn summary(session: &Session, partition: Partition) -> std::result::Result
 async fn clear(
     work: &tokio_postgres::Transaction<'_>,
     part: i32,
-) -> std::result::Result<(), Fault> {
+) -> std::result::Result<(), StatementError> {
     for (table, _) in TABLES {
         let delete = format!("delete from {table} where part = $1");
         work.execute(&delete, &[&part]).await?;
@@ -213,7 +216,7 @@ async fn close(
     partition: Partition,
     epoch: Epoch,
     target: &str,
-) -> std::result::Result<(), Fault> {
+) -> std::result::Result<(), StatementError> {
     session.forget_warnings();
     let work = session.client.transaction().await?;
     work.execute(READER, &[&SHARDED]).await?;
@@ -221,13 +224,16 @@ async fn close(
     let closed = work.query_opt(CLOSE, &[&part, &number, &target]).await?;
     if closed.is_none() {
         let epoch = epoch.next();
-        return Err(Error::new(Kind::Fenced { partition, epoch }).into());
+        return Err(Error::new(ErrorKind::Fenced { partition, epoch }).into());
     }
     work.commit().await?;
     session.expect_no_warning()
 }
 
-async fn remove(session: &mut Session, partition: Partition) -> std::result::Result<(), Fault> {
+async fn remove(
+    session: &mut Session,
+    partition: Partition,
+) -> std::result::Result<(), StatementError> {
     let part = partition.0 as i32;
     session.forget_warnings();
     let work = session.client.transaction().await?;
@@ -238,7 +244,7 @@ async fn remove(session: &mut Session, partition: Partition) -> std::result::Res
     });
     if !is_moved {
         let what = format!("partition {partition} is still in the database that it should leave");
-        return Err(Error::new(Kind::BadMove { what }).into());
+        return Err(Error::new(ErrorKind::BadMove { what }).into());
     }
     clear(&work, part).await?;
     work.commit().await?;

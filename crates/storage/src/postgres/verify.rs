@@ -11,15 +11,15 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use steadfast_core::clock::Timestamp;
-use steadfast_core::id::{EntryNumber, Offset, Partition, Sequence, Stream, Table};
+use steadfast_core::id::{EntryNumber, Offset, Partition, Sequence, StreamId, TableId};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, RowStream};
 
-use super::digest::{self, Hubs, Tables};
-use super::fault::Fault;
-use super::held::Link;
+use super::digest::{self, FlushedStreams, TableSums};
+use super::known_partitions::EntryLink;
 use super::record::{self, Record};
 use super::session::{Session, within};
+use super::statement_error::StatementError;
 use crate::engine::{BATCH_HEADER_BYTES, EventBatch};
 
 const LOG: &str = "select no, piece, crc, body from sf_log where part = $1 and no > $2
@@ -38,7 +38,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 const COUNTING: Duration = Duration::from_secs(300);
 
 /// The next row, unless the server has gone silent.
-async fn next(rows: &mut Pin<&mut RowStream>) -> Result<Option<Row>, Fault> {
+async fn next(rows: &mut Pin<&mut RowStream>) -> Result<Option<Row>, StatementError> {
     within(SILENCE, async { Ok(rows.next().await.transpose()?) }).await
 }
 
@@ -49,12 +49,12 @@ pub(super) async fn log(
     after: EntryNumber,
     hash: u64,
     last: EntryNumber,
-) -> Result<Vec<Link>, Fault> {
+) -> Result<Vec<EntryLink>, StatementError> {
     let statement = session.statement(LOG).await?;
     let values: [&(dyn ToSql + Sync); 2] = [&(partition.0 as i32), &(after.0 as i64)];
     let rows = session.client.query_raw(&statement, values).await?;
     let mut rows = pin!(rows);
-    let mut chain = Chain {
+    let mut chain = RecordChain {
         partition,
         number: after,
         hash,
@@ -68,41 +68,41 @@ pub(super) async fn log(
     chain.close()?;
     if chain.number != last {
         let what = format!("the log ends at entry {}, not at {last}", chain.number);
-        return Err(Fault::Damaged(what));
+        return Err(StatementError::Damaged(what));
     }
     Ok(chain.links)
 }
 
 /// Follows the records of a partition.
-struct Chain {
+struct RecordChain {
     partition: Partition,
     /// The last whole record, or the one that is being joined.
     number: EntryNumber,
     hash: u64,
     pieces: BytesMut,
     next_piece: i32,
-    links: Vec<Link>,
+    links: Vec<EntryLink>,
 }
 
-impl Chain {
-    fn take(&mut self, row: &Row) -> Result<(), Fault> {
+impl RecordChain {
+    fn take(&mut self, row: &Row) -> Result<(), StatementError> {
         let number = EntryNumber(row.try_get::<_, i64>(0)? as u64);
         let piece: i32 = row.try_get(1)?;
         if piece == 0 {
             self.close()?;
             if number != self.number.next() {
                 let what = format!("entry {} is missing from the log", self.number.next());
-                return Err(Fault::Damaged(what));
+                return Err(StatementError::Damaged(what));
             }
             self.number = number;
         } else if number != self.number || piece != self.next_piece {
             let what = format!("a piece of entry {number} is missing from the log");
-            return Err(Fault::Damaged(what));
+            return Err(StatementError::Damaged(what));
         }
         let body: &[u8] = row.try_get(3)?;
         if record::checksum(self.partition, number, piece, body) != row.try_get::<_, i32>(2)? {
             let what = format!("piece {piece} of entry {number} fails its checksum");
-            return Err(Fault::Damaged(what));
+            return Err(StatementError::Damaged(what));
         }
         self.pieces.extend_from_slice(body);
         self.next_piece = piece + 1;
@@ -110,7 +110,7 @@ impl Chain {
     }
 
     /// Checks the record that has been joined.
-    fn close(&mut self) -> Result<(), Fault> {
+    fn close(&mut self) -> Result<(), StatementError> {
         if self.next_piece == 0 {
             return Ok(());
         }
@@ -118,14 +118,14 @@ impl Chain {
         let number = self.number;
         let bytes = std::mem::take(&mut self.pieces).freeze();
         let record = Record::decode(bytes)
-            .map_err(|_| Fault::Damaged(format!("entry {number} is malformed")))?;
+            .map_err(|_| StatementError::Damaged(format!("entry {number} is malformed")))?;
         if record.previous != self.hash {
             let what = format!("entry {number} does not follow the entry before it");
-            return Err(Fault::Damaged(what));
+            return Err(StatementError::Damaged(what));
         }
         self.hash = record.hash;
         let ends = record.batches.iter();
-        self.links.push(Link {
+        self.links.push(EntryLink {
             number,
             hash: record.hash,
             ends: ends.map(|b| (b.stream, b.next(), b.end())).collect(),
@@ -138,15 +138,15 @@ impl Chain {
 pub(super) async fn tables(
     session: &Session,
     partition: Partition,
-    expected: &Tables,
-) -> Result<(), Fault> {
+    expected: &TableSums,
+) -> Result<(), StatementError> {
     let statement = session.statement(ROWS).await?;
     let values: [&(dyn ToSql + Sync); 1] = [&(partition.0 as i32)];
     let rows = session.client.query_raw(&statement, values).await?;
     let mut rows = pin!(rows);
-    let mut found = Tables::new();
+    let mut found = TableSums::new();
     while let Some(row) = next(&mut rows).await? {
-        let table = Table(row.try_get::<_, i32>(0)? as u32);
+        let table = TableId(row.try_get::<_, i32>(0)? as u32);
         let digest = checked_row(partition, table, &row, 1)?.2;
         found.entry(table.0).or_default().add(digest);
     }
@@ -156,8 +156,8 @@ pub(super) async fn tables(
     let tables = expected.keys().chain(found.keys());
     let differs = |table: &&u32| found.get(table) != expected.get(table);
     let table = tables.copied().find(|table| differs(&table)).unwrap_or(0);
-    let rows = |all: &Tables| all.get(&table).copied().unwrap_or_default().rows;
-    Err(Fault::Damaged(format!(
+    let rows = |all: &TableSums| all.get(&table).copied().unwrap_or_default().rows;
+    Err(StatementError::Damaged(format!(
         "table {table} should have {} rows and has {}, or their digest differs",
         rows(expected),
         rows(&found)
@@ -165,7 +165,7 @@ pub(super) async fn tables(
 }
 
 /// The key of a row, whose indexed part and rest stand at `at`.
-pub(super) fn row_key(row: &Row, at: usize) -> Result<Bytes, Fault> {
+pub(super) fn row_key(row: &Row, at: usize) -> Result<Bytes, StatementError> {
     let head: &[u8] = row.try_get(at)?;
     Ok(match row.try_get::<_, Option<&[u8]>>(at + 1)? {
         Some(rest) => Bytes::from([head, rest].concat()),
@@ -177,16 +177,16 @@ pub(super) fn row_key(row: &Row, at: usize) -> Result<Bytes, Fault> {
 /// digest.
 pub(super) fn checked_row(
     partition: Partition,
-    table: Table,
+    table: TableId,
     row: &Row,
     at: usize,
-) -> Result<(Bytes, Bytes, u128), Fault> {
+) -> Result<(Bytes, Bytes, u128), StatementError> {
     let key = row_key(row, at)?;
     let value: &[u8] = row.try_get(at + 2)?;
     let digest = digest::row(partition, table, &key, value);
     if digest::from_column(row.try_get(at + 3)?) != Some(digest) {
         let what = format!("a row of table {} fails its digest", table.0);
-        return Err(Fault::Damaged(what));
+        return Err(StatementError::Damaged(what));
     }
     Ok((key, Bytes::copy_from_slice(value), digest))
 }
@@ -195,20 +195,20 @@ pub(super) fn checked_row(
 pub(super) async fn streams(
     session: &Session,
     partition: Partition,
-    expected: &Hubs,
-) -> Result<(), Fault> {
+    expected: &FlushedStreams,
+) -> Result<(), StatementError> {
     let header = BATCH_HEADER_BYTES as i32;
     let part = partition.0 as i32;
     let rows = within(COUNTING, session.query(STREAMS, &[&part, &header])).await?;
-    let mut found = Hubs::new();
+    let mut found = FlushedStreams::new();
     for row in rows {
-        let stream = Stream(row.try_get::<_, i32>(0)? as u32);
+        let stream = StreamId(row.try_get::<_, i32>(0)? as u32);
         let (first, next): (i64, i64) = (row.try_get(1)?, row.try_get(2)?);
         if row.try_get::<_, i64>(3)? != next - first {
             let what = format!("events are missing from stream {}", stream.0);
-            return Err(Fault::Damaged(what));
+            return Err(StatementError::Damaged(what));
         }
-        let ends = digest::Ends {
+        let ends = digest::FlushedEnds {
             first: Sequence(first as u64),
             next: Sequence(next as u64),
             end: Offset(row.try_get::<_, i64>(4)? as u64),
@@ -226,14 +226,17 @@ pub(super) async fn streams(
         };
         if !is_right {
             let what = format!("stream {} does not reach event {}", stream.0, ends.next);
-            return Err(Fault::Damaged(what));
+            return Err(StatementError::Damaged(what));
         }
     }
     Ok(())
 }
 
 /// Checks the bytes of every event batch.
-pub(super) async fn batches(session: &Session, partition: Partition) -> Result<u64, Fault> {
+pub(super) async fn batches(
+    session: &Session,
+    partition: Partition,
+) -> Result<u64, StatementError> {
     let statement = session.statement(BATCHES).await?;
     let values: [&(dyn ToSql + Sync); 1] = [&(partition.0 as i32)];
     let rows = session.client.query_raw(&statement, values).await?;
@@ -247,9 +250,9 @@ pub(super) async fn batches(session: &Session, partition: Partition) -> Result<u
 }
 
 /// A batch whose columns are stream, first, offset, count, time, checksum, bytes.
-pub(super) fn checked_batch(row: &Row) -> Result<EventBatch, Fault> {
+pub(super) fn checked_batch(row: &Row) -> Result<EventBatch, StatementError> {
     let batch = EventBatch::new(
-        Stream(row.try_get::<_, i32>(0)? as u32),
+        StreamId(row.try_get::<_, i32>(0)? as u32),
         Sequence(row.try_get::<_, i64>(1)? as u64),
         Offset(row.try_get::<_, i64>(2)? as u64),
         row.try_get::<_, i32>(3)? as u32,
@@ -261,5 +264,5 @@ pub(super) fn checked_batch(row: &Row) -> Result<EventBatch, Fault> {
     }
     let (stream, first) = (batch.stream.0, batch.first);
     let what = format!("events from {first} on of stream {stream} fail their checksum");
-    Err(Fault::Damaged(what))
+    Err(StatementError::Damaged(what))
 }

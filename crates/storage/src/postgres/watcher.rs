@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use tokio::time::MissedTickBehavior;
 
-use super::fault::Fault;
+use super::context::PostgresContext;
 use super::safety;
 use super::session::{Session, within};
-use super::shared::Shared;
-use crate::error::Kind;
+use super::statement_error::StatementError;
+use crate::error::ErrorKind;
 
 const FINGERPRINT: &str = "select coalesce((select sum(version) from sf_cas), 0)::bigint,
     coalesce((select sum(epoch) from sf_partition), 0)::bigint,
@@ -28,7 +28,7 @@ const LAG: &str = "select coalesce(max(extract(epoch from replay_lag)) * 1000, 0
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// Listens and checks until the task is aborted.
-pub(super) async fn run(shared: Arc<Shared>) {
+pub(super) async fn run(shared: Arc<PostgresContext>) {
     let mut known = None;
     loop {
         let patience = shared.options().patience;
@@ -43,7 +43,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
                 );
             }
             Err(error) => {
-                if matches!(error.kind(), Kind::UnsafeStorage { .. }) {
+                if matches!(error.kind(), ErrorKind::UnsafeStorage { .. }) {
                     refuse(&shared, error);
                 } else {
                     tracing::warn!(
@@ -59,10 +59,10 @@ pub(super) async fn run(shared: Arc<Shared>) {
 }
 
 async fn watch(
-    shared: &Shared,
+    shared: &PostgresContext,
     session: Session,
     known: &mut Option<(i64, i64, i64)>,
-) -> Result<(), Fault> {
+) -> Result<(), StatementError> {
     let listen = format!("listen {}", shared.channel());
     let deadline = shared.options().deadline;
     within(deadline, async {
@@ -88,11 +88,13 @@ async fn watch(
         }
         let check = async {
             let checked = safety::check(&session, shared.options().durability).await;
-            checked.map_err(Fault::Ours)
+            checked.map_err(StatementError::Ours)
         };
         match within(deadline, check).await {
             Ok(()) => allow(shared),
-            Err(Fault::Ours(error)) if matches!(error.kind(), Kind::UnsafeStorage { .. }) => {
+            Err(StatementError::Ours(error))
+                if matches!(error.kind(), ErrorKind::UnsafeStorage { .. }) =>
+            {
                 refuse(shared, error);
             }
             Err(fault) => return Err(fault),
@@ -111,7 +113,7 @@ async fn watch(
     }
 }
 
-fn allow(shared: &Shared) {
+fn allow(shared: &PostgresContext) {
     if shared.refusal.lock().take().is_some() {
         tracing::info!(
             event = "postgres.safe_again",
@@ -120,7 +122,7 @@ fn allow(shared: &Shared) {
     }
 }
 
-fn refuse(shared: &Shared, error: crate::error::Error) {
+fn refuse(shared: &PostgresContext, error: crate::error::Error) {
     tracing::error!(
         event = "postgres.unsafe",
         %error,

@@ -11,35 +11,36 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use parking_lot::RwLock;
-use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, Stream, Table};
-use steadfast_core::task::named;
+use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, StreamId, TableId};
+use steadfast_core::task::name_task;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::map::{MAP, ShardMap};
 use super::open::{Growth, open};
 use crate::engine::{
-    Acquired, Engine, Entry, EventBatch, Flush, Outcome, Record, Row, Scan, Start, Swap,
+    AcquireOutcome, CasOutcome, Engine, Entry, EventBatch, Flush, Outcome, ReadPosition, Record,
+    Scan, TableRow,
 };
-use crate::error::{Error, Kind, Result};
-use crate::postgres::{Frozen, Options, Postgres, Replica, SHARD_RECORDS};
+use crate::error::{Error, ErrorKind, Result};
+use crate::postgres::{DatabaseSnapshot, Options, PostgresEngine, SHARD_RECORDS, ScrubReport};
 
 /// One engine per shard, and the map.
-pub struct Shards {
-    engines: Vec<Arc<Postgres>>,
+pub struct ShardedEngine {
+    engines: Vec<Arc<PostgresEngine>>,
     map: RwLock<(ShardMap, u64)>,
     wake: watch::Sender<u64>,
     tasks: Vec<JoinHandle<()>>,
 }
 
-impl Shards {
+impl ShardedEngine {
     /// Opens all databases that the address names. A new cluster is spread over them;
     /// later they must be the same ones, in the same order.
     pub async fn open(options: &Options) -> Result<Self> {
         Self::start(options, Growth::Refused).await
     }
 
-    /// As [`Shards::open`]; new databases at the end of the address join.
+    /// As [`ShardedEngine::open`]; new databases at the end of the address join.
     pub(crate) async fn extend(options: &Options) -> Result<Self> {
         Self::start(options, Growth::Welcome).await
     }
@@ -49,7 +50,7 @@ impl Shards {
         let wake = watch::channel(0).0;
         let tasks = engines
             .iter()
-            .map(|engine| tokio::spawn(named(pass_on(engine.watch(), wake.clone()))))
+            .map(|engine| tokio::spawn(name_task(pass_on(engine.watch(), wake.clone()))))
             .collect();
         Ok(Self {
             engines,
@@ -82,7 +83,7 @@ impl Shards {
     }
 
     /// Tables of a partition that have flushed rows, in order.
-    pub async fn tables(&self, partition: Partition) -> Result<Vec<Table>> {
+    pub async fn tables(&self, partition: Partition) -> Result<Vec<TableId>> {
         self.of(partition).tables(partition).await
     }
 
@@ -98,7 +99,7 @@ impl Shards {
     }
 
     /// Checks everything on every server of every shard, standbys included.
-    pub async fn scrub(&self) -> Vec<(u16, Replica)> {
+    pub async fn scrub(&self) -> Vec<(u16, ScrubReport)> {
         let mut all = Vec::new();
         for (shard, engine) in self.engines.iter().enumerate() {
             let found = engine.scrub().await.into_iter();
@@ -119,17 +120,17 @@ impl Shards {
     }
 
     /// A snapshot of the database while nodes use it. Several databases have no common one.
-    pub(crate) async fn freeze(&self) -> Result<Frozen> {
+    pub(crate) async fn freeze(&self) -> Result<DatabaseSnapshot> {
         match &self.engines[..] {
-            [only] => Frozen::begin(Arc::clone(only)).await,
+            [only] => DatabaseSnapshot::begin(Arc::clone(only)).await,
             several => {
                 let databases = several.len();
-                Err(Error::new(Kind::NoCommonMoment { databases }))
+                Err(Error::new(ErrorKind::NoCommonMoment { databases }))
             }
         }
     }
 
-    pub(crate) fn engine(&self, shard: u16) -> Option<&Arc<Postgres>> {
+    pub(crate) fn engine(&self, shard: u16) -> Option<&Arc<PostgresEngine>> {
         self.engines.get(usize::from(shard))
     }
 
@@ -144,23 +145,23 @@ impl Shards {
         let (mut map, version) = self.map.read().clone();
         map.relocate(partition, to);
         match self.engines[0].cas(MAP, version, map.encode()).await? {
-            Swap::Done(version) => *self.map.write() = (map, version),
-            Swap::Conflict { .. } => {
+            CasOutcome::Done(version) => *self.map.write() = (map, version),
+            CasOutcome::Conflict { .. } => {
                 let what = "another process has changed the shard map".to_string();
-                return Err(Error::new(Kind::BadMove { what }));
+                return Err(Error::new(ErrorKind::BadMove { what }));
             }
         }
         Ok(())
     }
 
-    fn of(&self, partition: Partition) -> &Postgres {
+    fn of(&self, partition: Partition) -> &PostgresEngine {
         let shard = usize::from(self.shard(partition));
         // The map names no shard that was not opened.
         self.engines.get(shard).unwrap_or(&self.engines[0])
     }
 }
 
-impl Drop for Shards {
+impl Drop for ShardedEngine {
     fn drop(&mut self) {
         self.tasks.iter().for_each(JoinHandle::abort);
     }
@@ -174,8 +175,13 @@ async fn pass_on(mut from: watch::Receiver<u64>, to: watch::Sender<u64>) {
 }
 
 #[async_trait]
-impl Engine for Shards {
-    async fn acquire(&self, partition: Partition, owner: Owner, expect: Epoch) -> Result<Acquired> {
+impl Engine for ShardedEngine {
+    async fn acquire(
+        &self,
+        partition: Partition,
+        owner: Owner,
+        expect: Epoch,
+    ) -> Result<AcquireOutcome> {
         self.of(partition).acquire(partition, owner, expect).await
     }
 
@@ -215,18 +221,23 @@ impl Engine for Shards {
         self.of(flush.partition).flush(flush).await
     }
 
-    async fn get(&self, partition: Partition, table: Table, key: &[u8]) -> Result<Option<Bytes>> {
+    async fn get(&self, partition: Partition, table: TableId, key: &[u8]) -> Result<Option<Bytes>> {
         self.of(partition).get(partition, table, key).await
     }
 
-    async fn scan(&self, partition: Partition, table: Table, range: Scan) -> Result<Vec<Row>> {
+    async fn scan(
+        &self,
+        partition: Partition,
+        table: TableId,
+        range: Scan,
+    ) -> Result<Vec<TableRow>> {
         self.of(partition).scan(partition, table, range).await
     }
 
     async fn scan_keys(
         &self,
         partition: Partition,
-        table: Table,
+        table: TableId,
         range: Scan,
     ) -> Result<Vec<Bytes>> {
         self.of(partition).scan_keys(partition, table, range).await
@@ -235,15 +246,15 @@ impl Engine for Shards {
     async fn read_events(
         &self,
         partition: Partition,
-        stream: Stream,
-        from: Start,
+        stream: StreamId,
+        from: ReadPosition,
         max_bytes: usize,
     ) -> Result<Vec<EventBatch>> {
         let engine = self.of(partition);
         engine.read_events(partition, stream, from, max_bytes).await
     }
 
-    async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<Swap> {
+    async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<CasOutcome> {
         self.engines[0].cas(key, expect, value).await
     }
 
@@ -263,7 +274,7 @@ impl Engine for Shards {
     }
 }
 
-impl Shards {
+impl ShardedEngine {
     /// Appends a group of several shards, each by itself.
     async fn append_shares(
         &self,

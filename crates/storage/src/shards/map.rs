@@ -8,11 +8,11 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
+use steadfast_core::codec::{ByteReader, DecodeError, put_bytes, put_varint};
 use steadfast_core::id::Partition;
 use steadfast_core::limits;
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// In shard 0: the map.
 pub(super) const MAP: &str = "shard/map";
@@ -64,17 +64,18 @@ impl ShardMap {
         for (place, identity) in found.iter().enumerate().take(self.shards.len()) {
             match known(identity) {
                 Some(belongs) if belongs == place => {}
-                Some(belongs) => return Err(Error::new(Kind::ShardOrder { place, belongs })),
+                Some(belongs) => return Err(Error::new(ErrorKind::ShardOrder { place, belongs })),
                 None => {
                     let what = "it is no part of this cluster".to_string();
-                    return Err(Error::new(Kind::ForeignShard { place, what }));
+                    return Err(Error::new(ErrorKind::ForeignShard { place, what }));
                 }
             }
         }
         let (shards, given) = (self.shards.len(), found.len());
-        match given < shards {
-            true => Err(Error::new(Kind::ShardMissing { shards, given })),
-            false => Ok(()),
+        if given < shards {
+            Err(Error::new(ErrorKind::ShardMissing { shards, given }))
+        } else {
+            Ok(())
         }
     }
 
@@ -92,17 +93,17 @@ impl ShardMap {
         out.into()
     }
 
-    pub(super) fn decode(bytes: Bytes) -> std::result::Result<Self, Malformed> {
-        let mut reader = Reader::new(bytes);
+    pub(super) fn decode(bytes: Bytes) -> std::result::Result<Self, DecodeError> {
+        let mut reader = ByteReader::new(bytes);
         if reader.byte()? != FORMAT {
-            return Err(Malformed);
+            return Err(DecodeError);
         }
         let spread = number(&mut reader)?;
         let count = number(&mut reader)?;
         if spread == 0 || spread > count || usize::from(count) > limits::SHARDS {
-            return Err(Malformed);
+            return Err(DecodeError);
         }
-        let shards: std::result::Result<Vec<_>, Malformed> =
+        let shards: std::result::Result<Vec<_>, DecodeError> =
             (0..count).map(|_| text(&mut reader)).collect();
         let mut map = Self {
             spread,
@@ -113,7 +114,7 @@ impl ShardMap {
             let partition = Partition(reader.varint_u32()?);
             let shard = number(&mut reader)?;
             if shard >= count {
-                return Err(Malformed);
+                return Err(DecodeError);
             }
             map.moved.insert(partition, shard);
         }
@@ -123,13 +124,13 @@ impl ShardMap {
 
 /// The cluster and index of a shard's database.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Claim {
+pub(super) struct ShardMapClaim {
     /// The identity of shard 0.
     pub(super) cluster: String,
     pub(super) place: u16,
 }
 
-impl Claim {
+impl ShardMapClaim {
     pub(super) fn encode(&self) -> Bytes {
         let mut out = vec![FORMAT];
         put_bytes(&mut out, self.cluster.as_bytes());
@@ -137,25 +138,26 @@ impl Claim {
         out.into()
     }
 
-    pub(super) fn decode(bytes: Bytes) -> std::result::Result<Self, Malformed> {
-        let mut reader = Reader::new(bytes);
+    pub(super) fn decode(bytes: Bytes) -> std::result::Result<Self, DecodeError> {
+        let mut reader = ByteReader::new(bytes);
         if reader.byte()? != FORMAT {
-            return Err(Malformed);
+            return Err(DecodeError);
         }
         let (cluster, place) = (text(&mut reader)?, number(&mut reader)?);
-        match reader.is_empty() {
-            true => Ok(Self { cluster, place }),
-            false => Err(Malformed),
+        if reader.is_empty() {
+            Ok(Self { cluster, place })
+        } else {
+            Err(DecodeError)
         }
     }
 }
 
-fn number(reader: &mut Reader) -> std::result::Result<u16, Malformed> {
-    u16::try_from(reader.varint()?).map_err(|_| Malformed)
+fn number(reader: &mut ByteReader) -> std::result::Result<u16, DecodeError> {
+    u16::try_from(reader.varint()?).map_err(|_| DecodeError)
 }
 
-fn text(reader: &mut Reader) -> std::result::Result<String, Malformed> {
-    String::from_utf8(reader.bytes()?.to_vec()).map_err(|_| Malformed)
+fn text(reader: &mut ByteReader) -> std::result::Result<String, DecodeError> {
+    String::from_utf8(reader.bytes()?.to_vec()).map_err(|_| DecodeError)
 }
 
 #[cfg(test)]
@@ -189,12 +191,12 @@ mod tests {
             assert!(ShardMap::decode(bytes.slice(..cut)).is_err(), "{cut}");
         }
         map.moved.insert(Partition(6), 3);
-        assert_eq!(ShardMap::decode(map.encode()), Err(Malformed));
-        let claim = Claim {
+        assert_eq!(ShardMap::decode(map.encode()), Err(DecodeError));
+        let claim = ShardMapClaim {
             cluster: "a".to_string(),
             place: 1,
         };
-        assert_eq!(Claim::decode(claim.encode()), Ok(claim));
+        assert_eq!(ShardMapClaim::decode(claim.encode()), Ok(claim));
     }
 
     #[test]

@@ -7,4 +7,4 @@ mod engine;
 mod map;
 mod open;
 
-pub use engine::Shards;
+pub use engine::ShardedEngine;

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use steadfast_core::limits;
 
-use super::map::{CLAIM, Claim, MAP, ShardMap};
-use crate::engine::{Engine, Record, Swap};
-use crate::error::{Error, Kind, Result};
-use crate::postgres::{Options, Postgres, SHARD_RECORDS};
+use super::map::{CLAIM, MAP, ShardMap, ShardMapClaim};
+use crate::engine::{CasOutcome, Engine, Record};
+use crate::error::{Error, ErrorKind, Result};
+use crate::postgres::{Options, PostgresEngine, SHARD_RECORDS};
 
 /// What may happen to databases that are not in the map yet.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ const ATTEMPTS: u32 = 4;
 pub(super) async fn open(
     options: &Options,
     growth: Growth,
-) -> Result<(Vec<Arc<Postgres>>, ShardMap, u64)> {
+) -> Result<(Vec<Arc<PostgresEngine>>, ShardMap, u64)> {
     let all = options.each();
     if all.len() > limits::SHARDS {
         let what = format!(
@@ -37,11 +37,11 @@ pub(super) async fn open(
             all.len(),
             limits::SHARDS
         );
-        return Err(Error::new(Kind::BadAddress { what }));
+        return Err(Error::new(ErrorKind::BadAddress { what }));
     }
     let mut engines = Vec::new();
     for one in all {
-        engines.push(Arc::new(Box::pin(Postgres::open(one)).await?));
+        engines.push(Arc::new(Box::pin(PostgresEngine::open(one)).await?));
     }
     expect_different(&engines)?;
     for _ in 0..ATTEMPTS {
@@ -50,11 +50,11 @@ pub(super) async fn open(
         }
     }
     let doing = "agree on the shard map";
-    Err(Error::new(Kind::Database { doing }))
+    Err(Error::new(ErrorKind::Database { doing }))
 }
 
 /// Refuses one database in two places.
-fn expect_different(engines: &[Arc<Postgres>]) -> Result<()> {
+fn expect_different(engines: &[Arc<PostgresEngine>]) -> Result<()> {
     for (place, engine) in engines.iter().enumerate() {
         let before = &engines[..place];
         let twin = before
@@ -62,19 +62,22 @@ fn expect_different(engines: &[Arc<Postgres>]) -> Result<()> {
             .position(|own| own.cluster() == engine.cluster());
         if let Some(twin) = twin {
             let what = format!("it is the one at place {twin}");
-            return Err(Error::new(Kind::ForeignShard { place, what }));
+            return Err(Error::new(ErrorKind::ForeignShard { place, what }));
         }
     }
     Ok(())
 }
 
 /// The map that fits these databases; `None` if another node changed it meanwhile.
-async fn settle(engines: &[Arc<Postgres>], growth: Growth) -> Result<Option<(ShardMap, u64)>> {
+async fn settle(
+    engines: &[Arc<PostgresEngine>],
+    growth: Growth,
+) -> Result<Option<(ShardMap, u64)>> {
     let first = &engines[0];
     let identities: Vec<_> = engines.iter().map(|e| e.cluster().to_string()).collect();
     if let Some(claim) = claim(first).await? {
         let (place, belongs) = (0, usize::from(claim.place));
-        return Err(Error::new(Kind::ShardOrder { place, belongs }));
+        return Err(Error::new(ErrorKind::ShardOrder { place, belongs }));
     }
     let found = record(first, MAP).await?;
     let version = found.as_ref().map_or(0, |record| record.version);
@@ -95,7 +98,7 @@ async fn settle(engines: &[Arc<Postgres>], growth: Growth) -> Result<Option<(Sha
     }
     if !is_made && !is_welcome {
         let (shards, given) = (map.shards.len(), identities.len());
-        return Err(Error::new(Kind::ShardSurplus { shards, given }));
+        return Err(Error::new(ErrorKind::ShardSurplus { shards, given }));
     }
     let known = map.shards.len().max(1);
     for (place, engine) in engines.iter().enumerate().skip(known) {
@@ -105,35 +108,35 @@ async fn settle(engines: &[Arc<Postgres>], growth: Growth) -> Result<Option<(Sha
     first.expect_sharding().await?;
     map.shards = identities;
     match first.cas(MAP, version, map.encode()).await? {
-        Swap::Done(version) => Ok(Some((map, version))),
-        Swap::Conflict { .. } => Ok(None),
+        CasOutcome::Done(version) => Ok(Some((map, version))),
+        CasOutcome::Conflict { .. } => Ok(None),
     }
 }
 
 /// Makes a database a shard of this cluster, unless it is something else.
-async fn take(engine: &Postgres, cluster: &str, place: usize) -> Result<()> {
-    let own = Claim {
+async fn take(engine: &PostgresEngine, cluster: &str, place: usize) -> Result<()> {
+    let own = ShardMapClaim {
         cluster: cluster.to_string(),
         place: place as u16,
     };
     let foreign = |what: &str| {
         let what = what.to_string();
-        Err(Error::new(Kind::ForeignShard { place, what }))
+        Err(Error::new(ErrorKind::ForeignShard { place, what }))
     };
     let found = claim(engine).await?;
     match &found {
         Some(claim) if *claim == own => return Ok(()),
         Some(claim) if claim.cluster == own.cluster => {
             let belongs = usize::from(claim.place);
-            return Err(Error::new(Kind::ShardOrder { place, belongs }));
+            return Err(Error::new(ErrorKind::ShardOrder { place, belongs }));
         }
         Some(_) => return foreign("it is part of another cluster"),
         None if !is_new(engine).await? => return foreign("it has state of its own"),
         None => {}
     }
     match engine.cas(CLAIM, 0, own.encode()).await? {
-        Swap::Done(_) => Ok(()),
-        Swap::Conflict { value, .. } => match value.map(Claim::decode) {
+        CasOutcome::Done(_) => Ok(()),
+        CasOutcome::Conflict { value, .. } => match value.map(ShardMapClaim::decode) {
             Some(Ok(claim)) if claim == own => Ok(()),
             _ => foreign("it became part of another cluster just now"),
         },
@@ -141,27 +144,27 @@ async fn take(engine: &Postgres, cluster: &str, place: usize) -> Result<()> {
 }
 
 /// Whether a database holds nothing yet.
-async fn is_new(engine: &Postgres) -> Result<bool> {
+async fn is_new(engine: &PostgresEngine) -> Result<bool> {
     let records = engine.list("").await?;
     let is_free = |record: &Record| record.key == CLAIM;
     Ok(records.iter().all(is_free) && engine.partitions().await?.is_empty())
 }
 
-async fn claim(engine: &Postgres) -> Result<Option<Claim>> {
+async fn claim(engine: &PostgresEngine) -> Result<Option<ShardMapClaim>> {
     let Some(record) = record(engine, CLAIM).await? else {
         return Ok(None);
     };
-    Claim::decode(record.value)
+    ShardMapClaim::decode(record.value)
         .map(Some)
         .map_err(|_| malformed())
 }
 
-async fn record(engine: &Postgres, key: &str) -> Result<Option<Record>> {
+async fn record(engine: &PostgresEngine, key: &str) -> Result<Option<Record>> {
     let records = engine.list(SHARD_RECORDS).await?;
     Ok(records.into_iter().find(|record| record.key == key))
 }
 
 fn malformed() -> Error {
     let doing = "give a shard map that can be read";
-    Error::new(Kind::Database { doing })
+    Error::new(ErrorKind::Database { doing })
 }

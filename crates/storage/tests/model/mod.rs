@@ -10,9 +10,9 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 use fastrand::Rng;
-use steadfast_core::id::{Lsn, Offset, Sequence, Stream, Table};
-use steadfast_storage::engine::{BATCH_HEADER_BYTES, EventBatch, Scan, Start};
-use steadfast_storage::{Ledger, Result, View, Writes};
+use steadfast_core::id::{Lsn, Offset, Sequence, StreamId, TableId};
+use steadfast_storage::engine::{BATCH_HEADER_BYTES, EventBatch, ReadPosition, Scan};
+use steadfast_storage::{Ledger, Result, Visibility, Writes};
 
 /// Tables and streams are numbered from 1 up to these.
 pub(crate) const TABLES: u32 = 3;
@@ -21,11 +21,11 @@ pub(crate) const STREAMS: u32 = 3;
 /// One change of a transaction.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    Put(Table, Vec<u8>, Vec<u8>),
-    Delete(Table, Vec<u8>),
-    Clear(Table),
-    Publish(Stream, u32, Bytes),
-    Trim(Stream, Sequence, Offset),
+    Put(TableId, Vec<u8>, Vec<u8>),
+    Delete(TableId, Vec<u8>),
+    Clear(TableId),
+    Publish(StreamId, u32, Bytes),
+    Trim(StreamId, Sequence, Offset),
 }
 
 /// All transactions of a partition, in commit order.
@@ -117,14 +117,14 @@ impl Model {
             .map(|_| self.random_op(rng, large))
             .collect();
         if ops.iter().all(|op| matches!(op, Op::Trim(..))) {
-            ops.push(Op::Put(Table(1), b"kept".to_vec(), b"busy".to_vec()));
+            ops.push(Op::Put(TableId(1), b"kept".to_vec(), b"busy".to_vec()));
         }
         ops
     }
 
     fn random_op(&self, rng: &mut Rng, large: usize) -> Op {
-        let table = Table(rng.u32(1..=TABLES));
-        let stream = Stream(rng.u32(1..=STREAMS));
+        let table = TableId(rng.u32(1..=TABLES));
+        let stream = StreamId(rng.u32(1..=STREAMS));
         let key = format!("key {:02}", rng.u8(0..40)).into_bytes();
         match rng.u8(0..100) {
             0..50 => {
@@ -143,7 +143,7 @@ impl Model {
         }
     }
 
-    fn random_trim(&self, rng: &mut Rng, stream: Stream) -> Op {
+    fn random_trim(&self, rng: &mut Rng, stream: StreamId) -> Op {
         let batches = self.state.streams.get(&stream.0).map(|e| &e.batches);
         let batch = batches
             .filter(|b| !b.is_empty())
@@ -193,7 +193,7 @@ pub(crate) async fn compare(ledger: &Ledger, state: &State, rng: &mut Rng) -> Re
                 to: Bound::Unbounded,
                 limit,
             };
-            let page = snapshot.scan(Table(table), range).await?;
+            let page = snapshot.scan(TableId(table), range).await?;
             let Some(last) = page.last() else {
                 break;
             };
@@ -206,18 +206,20 @@ pub(crate) async fn compare(ledger: &Ledger, state: &State, rng: &mut Rng) -> Re
         assert_eq!(found, expected, "table {table} of partition {partition}");
         let key = format!("key {:02}", rng.u8(0..40)).into_bytes();
         let expected = state.rows.get(&(table, key.clone()));
-        let found = ledger.get(Table(table), &key, View::Durable).await?;
+        let found = ledger
+            .get(TableId(table), &key, Visibility::Durable)
+            .await?;
         assert_eq!(found.as_deref(), expected.map(Vec::as_slice));
     }
     for stream in 1..=STREAMS {
-        compare_stream(ledger, Stream(stream), state.streams.get(&stream), rng).await?;
+        compare_stream(ledger, StreamId(stream), state.streams.get(&stream), rng).await?;
     }
     Ok(())
 }
 
 async fn compare_stream(
     ledger: &Ledger,
-    stream: Stream,
+    stream: StreamId,
     expected: Option<&Events>,
     rng: &mut Rng,
 ) -> Result<()> {
@@ -240,7 +242,7 @@ async fn compare_stream(
     let mut found = Vec::new();
     loop {
         let page = ledger
-            .read_events(stream, Start::Sequence(next), max_bytes)
+            .read_events(stream, ReadPosition::Sequence(next), max_bytes)
             .await?;
         let Some(last) = page.last() else {
             break;
@@ -254,7 +256,7 @@ async fn compare_stream(
     assert_eq!(found, live, "{stream:?} of partition {partition}");
     if let Some((first, offset, ..)) = live.get(rng.usize(0..live.len().max(1))) {
         let page = ledger
-            .read_events(stream, Start::Offset(Offset(*offset)), 1)
+            .read_events(stream, ReadPosition::Offset(Offset(*offset)), 1)
             .await?;
         assert_eq!(page.first().map(|batch| batch.first.0), Some(*first));
     }

@@ -7,18 +7,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use steadfast_core::clock::Timestamp;
-use steadfast_core::id::{EntryNumber, Epoch, Offset, Owner, Partition, Sequence, Stream, Table};
+use steadfast_core::id::{
+    EntryNumber, Epoch, Offset, Owner, Partition, Sequence, StreamId, TableId,
+};
 use steadfast_harness::postgres::{PostgresCluster, PostgresServer};
 use steadfast_storage::engine::{
-    Acquired, Change, Engine, Entry, EventBatch, Flush, Outcome, Tenure,
+    AcquireOutcome, Engine, Entry, EventBatch, Flush, FlushedRow, Outcome, Tenure,
 };
-use steadfast_storage::postgres::{Durability, Options, Postgres};
+use steadfast_storage::postgres::{Durability, Options, PostgresEngine};
 
 pub(crate) const P: Partition = Partition(1);
 pub(crate) const Q: Partition = Partition(2);
 pub(crate) const R: Partition = Partition(3);
-pub(crate) const T: Table = Table(1);
-pub(crate) const S: Stream = Stream(1);
+pub(crate) const T: TableId = TableId(1);
+pub(crate) const S: StreamId = StreamId(1);
 pub(crate) const WE: Owner = Owner {
     node: 1,
     incarnation: 11,
@@ -66,19 +68,19 @@ pub(crate) fn single() -> Options {
     }
 }
 
-pub(crate) async fn open(options: Options) -> Postgres {
-    Postgres::open(options).await.unwrap()
+pub(crate) async fn open(options: Options) -> PostgresEngine {
+    PostgresEngine::open(options).await.unwrap()
 }
 
 pub(crate) async fn take(
-    engine: &Postgres,
+    engine: &PostgresEngine,
     partition: Partition,
     owner: Owner,
     expect: u64,
 ) -> Tenure {
     let expect = Epoch(expect);
     match engine.acquire(partition, owner, expect).await.unwrap() {
-        Acquired::Granted(tenure) => tenure,
+        AcquireOutcome::Granted(tenure) => tenure,
         refused => panic!("{refused:?}"),
     }
 }
@@ -107,14 +109,14 @@ pub(crate) fn event(partition: Partition, epoch: u64, number: u64, body: &[u8]) 
     entry
 }
 
-pub(crate) async fn commit(engine: &Postgres, entry: Entry) {
+pub(crate) async fn commit(engine: &PostgresEngine, entry: Entry) {
     let outcome = engine.append(&[entry]).await.unwrap();
     assert_eq!(outcome, [Outcome::Committed]);
 }
 
 /// A flush that puts `rows` rows of 100 bytes, numbered from 0.
 pub(crate) fn flush(partition: Partition, epoch: u64, up_to: u64, rows: u32) -> Flush {
-    let row = |number: u32| Change {
+    let row = |number: u32| FlushedRow {
         table: T,
         key: Bytes::copy_from_slice(&number.to_be_bytes()),
         value: Some(vec![number as u8; 100].into()),

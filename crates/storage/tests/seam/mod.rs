@@ -8,10 +8,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use steadfast_core::clock::{Timestamp, VirtualClock};
-use steadfast_core::id::{EntryNumber, Epoch, Offset, Owner, Partition, Sequence, Stream, Table};
-use steadfast_storage::Kind;
+use steadfast_core::id::{
+    EntryNumber, Epoch, Offset, Owner, Partition, Sequence, StreamId, TableId,
+};
+use steadfast_storage::ErrorKind;
 use steadfast_storage::engine::{
-    Acquired, Change, Engine, Entry, EventBatch, Flush, Outcome, Row, Scan, Start, Swap, Tenure,
+    AcquireOutcome, CasOutcome, Engine, Entry, EventBatch, Flush, FlushedRow, Outcome,
+    ReadPosition, Scan, TableRow, Tenure,
 };
 
 /// An engine and what keeps it alive.
@@ -64,8 +67,8 @@ pub(crate) use suite;
 
 const P: Partition = Partition(1);
 const Q: Partition = Partition(2);
-const T: Table = Table(1);
-const S: Stream = Stream(1);
+const T: TableId = TableId(1);
+const S: StreamId = StreamId(1);
 const WE: Owner = Owner {
     node: 1,
     incarnation: 11,
@@ -81,7 +84,7 @@ async fn acquire(engine: &dyn Engine, partition: Partition, owner: Owner, expect
         .await
         .unwrap()
     {
-        Acquired::Granted(tenure) => tenure,
+        AcquireOutcome::Granted(tenure) => tenure,
         refused => panic!("{refused:?}"),
     }
 }
@@ -111,8 +114,8 @@ fn flush(partition: Partition, epoch: u64, up_to: u64, rows: &[(&str, Option<&st
     }
 }
 
-fn change(key: &str, value: Option<&str>) -> Change {
-    Change {
+fn change(key: &str, value: Option<&str>) -> FlushedRow {
+    FlushedRow {
         table: T,
         key: Bytes::copy_from_slice(key.as_bytes()),
         value: value.map(|value| Bytes::copy_from_slice(value.as_bytes())),
@@ -127,7 +130,7 @@ async fn keys(engine: &dyn Engine, partition: Partition, range: Scan) -> Vec<Str
     let rows = engine.scan(partition, T, range.clone()).await.unwrap();
     let alone = engine.scan_keys(partition, T, range).await.unwrap();
     assert!(rows.iter().map(|row| &row.key).eq(&alone), "{alone:?}");
-    let key = |row: &Row| String::from_utf8(row.key.to_vec()).unwrap();
+    let key = |row: &TableRow| String::from_utf8(row.key.to_vec()).unwrap();
     rows.iter().map(key).collect()
 }
 
@@ -165,7 +168,7 @@ pub(crate) async fn seam_01_acquire_raises_the_epoch(subject: Subject) {
     let tenure = acquire(engine, P, WE, 0).await;
     assert_eq!((tenure.epoch, tenure.last), (Epoch(1), EntryNumber(0)));
     let refused = engine.acquire(P, WE, Epoch(0)).await.unwrap();
-    let expected = Acquired::Refused {
+    let expected = AcquireOutcome::Refused {
         epoch: Epoch(1),
         owner: Some(WE),
     };
@@ -327,7 +330,7 @@ pub(crate) async fn seam_08_a_stale_flush_changes_nothing(subject: Subject) {
     assert!(
         matches!(
             error.kind(),
-            Kind::Fenced {
+            ErrorKind::Fenced {
                 epoch: Epoch(2),
                 ..
             }
@@ -380,7 +383,7 @@ pub(crate) async fn seam_10_scans_are_ordered_and_bounded(subject: Subject) {
     assert!(keys(engine, P, none).await.is_empty());
 }
 
-async fn read(engine: &dyn Engine, from: Start, max_bytes: usize) -> Vec<u64> {
+async fn read(engine: &dyn Engine, from: ReadPosition, max_bytes: usize) -> Vec<u64> {
     let batches = engine.read_events(P, S, from, max_bytes).await.unwrap();
     batches.iter().map(|batch| batch.first.0).collect()
 }
@@ -389,31 +392,34 @@ pub(crate) async fn seam_11_events_are_read_by_sequence(subject: Subject) {
     let engine = &*subject.engine;
     acquire(engine, P, WE, 0).await;
     assert!(
-        read(engine, Start::Sequence(Sequence(0)), 1000)
+        read(engine, ReadPosition::Sequence(Sequence(0)), 1000)
             .await
             .is_empty()
     );
     let batches = publish(engine, 1, 1, &[2, 3, 1, 4]).await;
     let all = engine
-        .read_events(P, S, Start::Sequence(Sequence(0)), usize::MAX)
+        .read_events(P, S, ReadPosition::Sequence(Sequence(0)), usize::MAX)
         .await
         .unwrap();
     assert_eq!(all, batches);
     assert_eq!(
-        read(engine, Start::Sequence(Sequence(1)), usize::MAX).await,
+        read(engine, ReadPosition::Sequence(Sequence(1)), usize::MAX).await,
         [0, 2, 5, 6]
     );
     assert_eq!(
-        read(engine, Start::Sequence(Sequence(2)), usize::MAX).await,
+        read(engine, ReadPosition::Sequence(Sequence(2)), usize::MAX).await,
         [2, 5, 6]
     );
-    assert_eq!(read(engine, Start::Sequence(Sequence(4)), 1).await, [2]);
     assert_eq!(
-        read(engine, Start::Sequence(Sequence(9)), usize::MAX).await,
+        read(engine, ReadPosition::Sequence(Sequence(4)), 1).await,
+        [2]
+    );
+    assert_eq!(
+        read(engine, ReadPosition::Sequence(Sequence(9)), usize::MAX).await,
         [6]
     );
     assert!(
-        read(engine, Start::Sequence(Sequence(10)), usize::MAX)
+        read(engine, ReadPosition::Sequence(Sequence(10)), usize::MAX)
             .await
             .is_empty()
     );
@@ -428,19 +434,25 @@ pub(crate) async fn seam_12_events_are_read_by_offset_and_time(subject: Subject)
             let rest: Vec<u64> = batches[index..].iter().map(|b| b.first.0).collect();
             let inside = Offset(batch.end().0 - 1);
             assert_eq!(
-                read(engine, Start::Offset(batch.offset), usize::MAX).await,
+                read(engine, ReadPosition::Offset(batch.offset), usize::MAX).await,
                 rest
             );
-            assert_eq!(read(engine, Start::Offset(inside), usize::MAX).await, rest);
+            assert_eq!(
+                read(engine, ReadPosition::Offset(inside), usize::MAX).await,
+                rest
+            );
             let before = Timestamp(batch.time.0 - 5);
             assert_eq!(
-                read(engine, Start::Time(batch.time), usize::MAX).await,
+                read(engine, ReadPosition::Time(batch.time), usize::MAX).await,
                 rest
             );
-            assert_eq!(read(engine, Start::Time(before), usize::MAX).await, rest);
+            assert_eq!(
+                read(engine, ReadPosition::Time(before), usize::MAX).await,
+                rest
+            );
         }
         assert!(
-            read(engine, Start::Time(Timestamp(9999)), usize::MAX)
+            read(engine, ReadPosition::Time(Timestamp(9999)), usize::MAX)
                 .await
                 .is_empty()
         );
@@ -458,14 +470,14 @@ pub(crate) async fn seam_13_events_survive_a_flush(subject: Subject) {
     for up_to in [1, 2, 7, 8, 20, 30] {
         engine.flush(flush(P, 1, up_to, &[])).await.unwrap();
         let all = engine
-            .read_events(P, S, Start::Sequence(Sequence(0)), usize::MAX)
+            .read_events(P, S, ReadPosition::Sequence(Sequence(0)), usize::MAX)
             .await
             .unwrap();
         assert_eq!(all, batches, "after a flush up to {up_to}");
         let mut next = Sequence(0);
         let mut found = Vec::new();
         while let Some(batch) = engine
-            .read_events(P, S, Start::Sequence(next), 1)
+            .read_events(P, S, ReadPosition::Sequence(next), 1)
             .await
             .unwrap()
             .pop()
@@ -485,12 +497,12 @@ pub(crate) async fn seam_14_trimmed_events_go(subject: Subject) {
     trim.trims.push((S, Sequence(20)));
     engine.flush(trim).await.unwrap();
     let rest = engine
-        .read_events(P, S, Start::Sequence(Sequence(20)), usize::MAX)
+        .read_events(P, S, ReadPosition::Sequence(Sequence(20)), usize::MAX)
         .await
         .unwrap();
     assert_eq!(rest, batches[20..]);
     let whole = engine
-        .read_events(P, S, Start::Sequence(Sequence(0)), usize::MAX)
+        .read_events(P, S, ReadPosition::Sequence(Sequence(0)), usize::MAX)
         .await
         .unwrap();
     assert!(whole.len() < 25, "{} batches are left", whole.len());
@@ -504,7 +516,7 @@ pub(crate) async fn seam_15_a_live_lease_holds_others_off(subject: Subject) {
     let refused = engine.acquire(P, THEY, Epoch(1)).await.unwrap();
     assert!(matches!(
         refused,
-        Acquired::Refused {
+        AcquireOutcome::Refused {
             owner: Some(WE),
             ..
         }
@@ -515,7 +527,7 @@ pub(crate) async fn seam_15_a_live_lease_holds_others_off(subject: Subject) {
     engine.release(P, Epoch(2)).await.unwrap();
     assert_eq!(acquire(engine, P, WE, 2).await.epoch, Epoch(3));
     let error = engine.release(P, Epoch(2)).await.unwrap_err();
-    assert!(matches!(error.kind(), Kind::Fenced { .. }), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::Fenced { .. }), "{error}");
 }
 
 pub(crate) async fn seam_16_acquire_resolves_an_unknown_outcome(subject: Subject) {
@@ -540,9 +552,9 @@ pub(crate) async fn seam_17_records_change_by_compare_and_swap(subject: Subject)
     let value = |text: &'static str| Bytes::from_static(text.as_bytes());
     assert_eq!(
         engine.cas("nodes/1", 0, value("a")).await.unwrap(),
-        Swap::Done(1)
+        CasOutcome::Done(1)
     );
-    let conflict = Swap::Conflict {
+    let conflict = CasOutcome::Conflict {
         version: 1,
         value: Some(value("a")),
     };
@@ -552,17 +564,17 @@ pub(crate) async fn seam_17_records_change_by_compare_and_swap(subject: Subject)
     );
     assert_eq!(
         engine.cas("nodes/1", 1, value("c")).await.unwrap(),
-        Swap::Done(2)
+        CasOutcome::Done(2)
     );
     assert_eq!(
         engine.cas("nodes/0", 0, value("d")).await.unwrap(),
-        Swap::Done(1)
+        CasOutcome::Done(1)
     );
     assert_eq!(
         engine.cas("other", 0, value("e")).await.unwrap(),
-        Swap::Done(1)
+        CasOutcome::Done(1)
     );
-    let missing = Swap::Conflict {
+    let missing = CasOutcome::Conflict {
         version: 0,
         value: None,
     };
@@ -593,7 +605,7 @@ pub(crate) async fn seam_19_partitions_and_tables_stay_apart(subject: Subject) {
         .await
         .unwrap();
     let mut other = flush(Q, 1, 1, &[("k", Some("q"))]);
-    other.rows[0].table = Table(2);
+    other.rows[0].table = TableId(2);
     other.clears.push(T);
     engine.flush(other).await.unwrap();
     assert_eq!(
@@ -602,7 +614,7 @@ pub(crate) async fn seam_19_partitions_and_tables_stay_apart(subject: Subject) {
     );
     assert_eq!(engine.get(Q, T, b"k").await.unwrap(), None);
     assert_eq!(
-        engine.get(Q, Table(2), b"k").await.unwrap(),
+        engine.get(Q, TableId(2), b"k").await.unwrap(),
         Some(Bytes::from_static(b"q"))
     );
     assert!(keys(engine, Q, Scan::all(10)).await.is_empty());
@@ -620,7 +632,7 @@ pub(crate) async fn seam_20_one_owner_wins(subject: Subject) {
             };
             let mut won = Vec::new();
             for epoch in 0..20 {
-                if let Acquired::Granted(tenure) =
+                if let AcquireOutcome::Granted(tenure) =
                     engine.acquire(P, owner, Epoch(epoch)).await.unwrap()
                 {
                     let next = tenure.last.next();
@@ -701,7 +713,7 @@ pub(crate) async fn seam_22_a_takeover_during_a_flush_replays_all(subject: Subje
         // It came before the takeover, or it is fenced.
         match flushing.await.unwrap() {
             Ok(()) => assert_eq!(tenure.flushed, tenure.last, "round {round}"),
-            Err(error) => assert!(matches!(error.kind(), Kind::Fenced { .. }), "{error}"),
+            Err(error) => assert!(matches!(error.kind(), ErrorKind::Fenced { .. }), "{error}"),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 /// The node that an address names. Names keep their case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Node<'a> {
+pub enum NodeAddress<'a> {
     Cbs,
     Management,
     Hub(&'a str),
@@ -22,7 +22,7 @@ pub enum Node<'a> {
 }
 
 /// Parses an address; a leading scheme and host are ignored.
-pub fn parse(address: &str) -> Option<Node<'_>> {
+pub fn parse(address: &str) -> Option<NodeAddress<'_>> {
     let path = path(address);
     let mut parts = [""; 6];
     let mut count = 0;
@@ -32,19 +32,19 @@ pub fn parse(address: &str) -> Option<Node<'_>> {
     }
     let is = |at: usize, word: &str| parts[at].eq_ignore_ascii_case(word);
     let node = match count {
-        1 if is(0, "$cbs") => Node::Cbs,
-        1 if is(0, "$management") => Node::Management,
-        2 if is(1, "$management") => Node::Management,
-        1 => Node::Hub(parts[0]),
-        3 if is(1, "partitions") => Node::Partition {
+        1 if is(0, "$cbs") => NodeAddress::Cbs,
+        1 if is(0, "$management") => NodeAddress::Management,
+        2 if is(1, "$management") => NodeAddress::Management,
+        1 => NodeAddress::Hub(parts[0]),
+        3 if is(1, "partitions") => NodeAddress::Partition {
             hub: parts[0],
             partition: parts[2],
         },
-        3 if is(1, "publishers") => Node::Publisher {
+        3 if is(1, "publishers") => NodeAddress::Publisher {
             hub: parts[0],
             name: parts[2],
         },
-        5 if is(1, "consumergroups") && is(3, "partitions") => Node::Reader {
+        5 if is(1, "consumergroups") && is(3, "partitions") => NodeAddress::Reader {
             hub: parts[0],
             group: parts[2],
             partition: parts[4],

@@ -1,39 +1,39 @@
 //! A publication: one event, or a batch of them.
 
 use super::delivery::{FORMAT_BATCH, FORMAT_EVENT};
-use super::error::{Malformed, Result};
-use super::event::Notes;
-use super::message::{Part, Sections};
+use super::error::{AmqpDecodeError, Result};
+use super::event::PublishAnnotations;
+use super::message::{MessageSections, SectionKind};
 
 /// Iterates over the messages of a publication.
 #[derive(Clone, Debug)]
-pub struct Messages<'a> {
+pub struct BatchMessages<'a> {
     outer: &'a [u8],
-    notes: Notes<'a>,
-    source: Source<'a>,
+    notes: PublishAnnotations<'a>,
+    source: MessageSource<'a>,
 }
 
 #[derive(Clone, Debug)]
-enum Source<'a> {
+enum MessageSource<'a> {
     Single(bool),
-    Batch(Sections<'a>),
+    Batch(MessageSections<'a>),
 }
 
-impl<'a> Messages<'a> {
+impl<'a> BatchMessages<'a> {
     /// A message of one of the two formats.
     pub fn open(message: &'a [u8], format: u32) -> Result<Self> {
-        let mut sections = Sections::new(message);
-        let mut notes = Notes::default();
+        let mut sections = MessageSections::new(message);
+        let mut notes = PublishAnnotations::default();
         while let Some(section) = sections.next()? {
-            if section.part == Part::MessageAnnotations {
-                notes = Notes::read(section.map()?)?;
+            if section.part == SectionKind::MessageAnnotations {
+                notes = PublishAnnotations::read(section.map()?)?;
                 break;
             }
         }
         let source = match format {
-            FORMAT_EVENT => Source::Single(false),
-            FORMAT_BATCH => Source::Batch(Sections::new(message)),
-            _ => return Err(Malformed::new("an unknown message format")),
+            FORMAT_EVENT => MessageSource::Single(false),
+            FORMAT_BATCH => MessageSource::Batch(MessageSections::new(message)),
+            _ => return Err(AmqpDecodeError::new("an unknown message format")),
         };
         Ok(Self {
             outer: message,
@@ -43,7 +43,7 @@ impl<'a> Messages<'a> {
     }
 
     /// The annotations of the whole publication.
-    pub fn notes(&self) -> Notes<'a> {
+    pub fn notes(&self) -> PublishAnnotations<'a> {
         self.notes
     }
 
@@ -51,16 +51,18 @@ impl<'a> Messages<'a> {
     #[expect(clippy::should_implement_trait, reason = "a fallible iterator")]
     pub fn next(&mut self) -> Result<Option<&'a [u8]>> {
         match &mut self.source {
-            Source::Single(done) => {
+            MessageSource::Single(done) => {
                 let first = !std::mem::replace(done, true);
                 Ok(first.then_some(self.outer))
             }
-            Source::Batch(sections) => {
+            MessageSource::Batch(sections) => {
                 while let Some(section) = sections.next()? {
                     match section.part {
-                        Part::Data => return section.data().map(Some),
-                        Part::Sequence | Part::Value => {
-                            return Err(Malformed::new("a batch of something else than data"));
+                        SectionKind::Data => return section.data().map(Some),
+                        SectionKind::Sequence | SectionKind::Value => {
+                            return Err(AmqpDecodeError::new(
+                                "a batch of something else than data",
+                            ));
                         }
                         _ => {}
                     }

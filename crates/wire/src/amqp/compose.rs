@@ -6,7 +6,7 @@ use super::write;
 
 /// The parts of a message. Empty parts are left out.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Parts<'a> {
+pub struct MessageParts<'a> {
     pub key: Option<&'a str>,
     pub content_type: Option<&'a str>,
     pub message_id: Option<&'a str>,
@@ -15,7 +15,7 @@ pub struct Parts<'a> {
 
 /// The value of an application property.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Simple {
+pub enum PropertyValue {
     Bool(bool),
     Long(i64),
     Double(f64),
@@ -25,8 +25,8 @@ pub enum Simple {
 /// Appends the message.
 pub fn compose<'a>(
     out: &mut Vec<u8>,
-    parts: &Parts<'_>,
-    properties: impl ExactSizeIterator<Item = (&'a str, &'a Simple)>,
+    parts: &MessageParts<'_>,
+    properties: impl ExactSizeIterator<Item = (&'a str, &'a PropertyValue)>,
 ) {
     if let Some(key) = parts.key {
         write::descriptor(out, descriptor::MESSAGE_ANNOTATIONS);
@@ -51,10 +51,10 @@ pub fn compose<'a>(
             for (name, value) in properties {
                 write::string(out, name);
                 match value {
-                    Simple::Bool(value) => write::boolean(out, *value),
-                    Simple::Long(value) => write::long(out, *value),
-                    Simple::Double(value) => write::double(out, value.to_bits()),
-                    Simple::String(text) => write::string(out, text),
+                    PropertyValue::Bool(value) => write::boolean(out, *value),
+                    PropertyValue::Long(value) => write::long(out, *value),
+                    PropertyValue::Double(value) => write::double(out, value.to_bits()),
+                    PropertyValue::String(text) => write::string(out, text),
                 }
             }
         });

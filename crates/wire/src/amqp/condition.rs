@@ -1,9 +1,9 @@
 //! AMQP errors: a condition and a description.
 
 use super::code::descriptor;
-use super::error::{Malformed, Result};
-use super::scan::Raw;
-use super::value::{Items, Value};
+use super::error::{AmqpDecodeError, Result};
+use super::scan::EncodedValue;
+use super::value::{AmqpValue, ItemReader};
 use super::write;
 
 pub const NOT_FOUND: &str = "amqp:not-found";
@@ -33,31 +33,31 @@ pub const PRODUCER_STOLEN: &str = "com.microsoft:producer-epoch-stolen";
 
 /// The reason why a link, session or connection ends, or a message is rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Problem<'a> {
+pub struct AmqpError<'a> {
     pub condition: &'a str,
     pub description: &'a str,
 }
 
-impl<'a> Problem<'a> {
+impl<'a> AmqpError<'a> {
     /// Reads the field of a performative; null is none.
-    pub(crate) fn read(value: Value<'a>) -> Result<Option<Self>> {
-        let Value::Described(kind, raw) = value else {
+    pub(crate) fn read(value: AmqpValue<'a>) -> Result<Option<Self>> {
+        let AmqpValue::Described(kind, raw) = value else {
             return match value {
-                Value::Null => Ok(None),
-                _ => Err(Malformed::new("an error")),
+                AmqpValue::Null => Ok(None),
+                _ => Err(AmqpDecodeError::new("an error")),
             };
         };
         match (kind.number(), raw.value()?) {
-            (Some(descriptor::ERROR), Value::List(mut fields)) => Ok(Some(Self {
+            (Some(descriptor::ERROR), AmqpValue::List(mut fields)) => Ok(Some(Self {
                 condition: fields.next_text()?.unwrap_or(""),
                 description: fields.next_text()?.unwrap_or(""),
             })),
-            _ => Err(Malformed::new("an error")),
+            _ => Err(AmqpDecodeError::new("an error")),
         }
     }
 
     /// Reads the error after all other fields were read.
-    pub(crate) fn read_last(fields: &mut Items<'a>) -> Result<Option<Self>> {
+    pub(crate) fn read_last(fields: &mut ItemReader<'a>) -> Result<Option<Self>> {
         Self::read(fields.next()?)
     }
 
@@ -76,6 +76,6 @@ impl<'a> Problem<'a> {
 }
 
 /// Writes a field as it was received.
-pub(crate) fn put_raw(out: &mut Vec<u8>, raw: Raw<'_>) {
+pub(crate) fn put_raw(out: &mut Vec<u8>, raw: EncodedValue<'_>) {
     out.extend_from_slice(raw.bytes());
 }

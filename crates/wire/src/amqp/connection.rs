@@ -1,10 +1,10 @@
 //! Performatives of a connection: open and close.
 
 use super::code::descriptor;
-use super::condition::{Problem, put_raw};
-use super::error::{Malformed, Result};
-use super::scan::Raw;
-use super::value::Items;
+use super::condition::{AmqpError, put_raw};
+use super::error::{AmqpDecodeError, Result};
+use super::scan::EncodedValue;
+use super::value::ItemReader;
 use super::write;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,16 +14,18 @@ pub struct Open<'a> {
     pub max_frame: Option<u32>,
     pub channel_max: Option<u16>,
     pub idle_ms: Option<u32>,
-    pub properties: Raw<'a>,
+    pub properties: EncodedValue<'a>,
 }
 
 impl<'a> Open<'a> {
-    pub(crate) fn read(mut fields: Items<'a>) -> Result<Self> {
+    pub(crate) fn read(mut fields: ItemReader<'a>) -> Result<Self> {
         let container = fields.next_text()?.unwrap_or("");
         let host = fields.next_text()?;
         let max_frame = fields.next_u32()?;
         let channel_max = match fields.next_u32()? {
-            Some(max) => Some(u16::try_from(max).map_err(|_| Malformed::new("a channel-max"))?),
+            Some(max) => {
+                Some(u16::try_from(max).map_err(|_| AmqpDecodeError::new("a channel-max"))?)
+            }
             None => None,
         };
         let idle_ms = fields.next_u32()?;
@@ -58,20 +60,20 @@ impl<'a> Open<'a> {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Close<'a> {
-    pub problem: Option<Problem<'a>>,
+    pub error: Option<AmqpError<'a>>,
 }
 
 impl<'a> Close<'a> {
-    pub(crate) fn read(mut fields: Items<'a>) -> Result<Self> {
+    pub(crate) fn read(mut fields: ItemReader<'a>) -> Result<Self> {
         Ok(Self {
-            problem: Problem::read_last(&mut fields)?,
+            error: AmqpError::read_last(&mut fields)?,
         })
     }
 
     pub fn write(&self, out: &mut Vec<u8>) {
         write::descriptor(out, descriptor::CLOSE);
         write::list(out, 1, |out| {
-            Problem::write_optional(self.problem.as_ref(), out);
+            AmqpError::write_optional(self.error.as_ref(), out);
         });
     }
 }

@@ -1,11 +1,11 @@
 //! Performatives of a delivery: transfer and disposition.
 
 use super::code::{self, descriptor};
-use super::condition::Problem;
-use super::error::{Malformed, Result};
-use super::link::Role;
-use super::scan::Raw;
-use super::value::{Items, Value};
+use super::condition::AmqpError;
+use super::error::{AmqpDecodeError, Result};
+use super::link::LinkRole;
+use super::scan::EncodedValue;
+use super::value::{AmqpValue, ItemReader};
 use super::write;
 
 /// The format of a message that is one event.
@@ -26,13 +26,13 @@ pub struct Transfer<'a> {
 }
 
 impl<'a> Transfer<'a> {
-    pub(crate) fn read(mut fields: Items<'a>) -> Result<Self> {
-        let handle = fields.next_u32()?.ok_or(Malformed::new("a handle"))?;
+    pub(crate) fn read(mut fields: ItemReader<'a>) -> Result<Self> {
+        let handle = fields.next_u32()?.ok_or(AmqpDecodeError::new("a handle"))?;
         let delivery = fields.next_u32()?;
         let tag = match fields.next()? {
-            Value::Binary(tag) => Some(tag),
-            Value::Null => None,
-            _ => return Err(Malformed::new("a delivery's tag")),
+            AmqpValue::Binary(tag) => Some(tag),
+            AmqpValue::Null => None,
+            _ => return Err(AmqpDecodeError::new("a delivery's tag")),
         };
         let format = fields.next_u32()?;
         let settled = fields.next_bool()?;
@@ -76,7 +76,7 @@ impl<'a> Transfer<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome<'a> {
     Accepted,
-    Rejected(Option<Problem<'a>>),
+    Rejected(Option<AmqpError<'a>>),
     Released,
     Modified,
     /// Not an outcome yet, or an unknown one.
@@ -84,11 +84,11 @@ pub enum Outcome<'a> {
 }
 
 impl<'a> Outcome<'a> {
-    fn read(value: Value<'a>) -> Result<Option<Self>> {
-        let Value::Described(kind, raw) = value else {
+    fn read(value: AmqpValue<'a>) -> Result<Option<Self>> {
+        let AmqpValue::Described(kind, raw) = value else {
             return match value {
-                Value::Null => Ok(None),
-                _ => Err(Malformed::new("a delivery's state")),
+                AmqpValue::Null => Ok(None),
+                _ => Err(AmqpDecodeError::new("a delivery's state")),
             };
         };
         Ok(Some(match kind.number() {
@@ -100,10 +100,10 @@ impl<'a> Outcome<'a> {
         }))
     }
 
-    fn problem(raw: Raw<'a>) -> Result<Option<Problem<'a>>> {
+    fn problem(raw: EncodedValue<'a>) -> Result<Option<AmqpError<'a>>> {
         match raw.value()? {
-            Value::List(mut fields) => Problem::read_last(&mut fields),
-            _ => Err(Malformed::new("a delivery's state")),
+            AmqpValue::List(mut fields) => AmqpError::read_last(&mut fields),
+            _ => Err(AmqpDecodeError::new("a delivery's state")),
         }
     }
 
@@ -113,7 +113,9 @@ impl<'a> Outcome<'a> {
             Self::Released => empty_state(out, descriptor::RELEASED),
             Self::Rejected(problem) => {
                 write::descriptor(out, descriptor::REJECTED);
-                write::list(out, 1, |out| Problem::write_optional(problem.as_ref(), out));
+                write::list(out, 1, |out| {
+                    AmqpError::write_optional(problem.as_ref(), out)
+                });
             }
             Self::Modified => {
                 write::descriptor(out, descriptor::MODIFIED);
@@ -133,7 +135,7 @@ fn empty_state(out: &mut Vec<u8>, number: u64) {
 /// The outcome of the deliveries from `first` to `last`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Disposition<'a> {
-    pub role: Role,
+    pub role: LinkRole,
     pub first: u32,
     pub last: Option<u32>,
     pub settled: bool,
@@ -141,10 +143,12 @@ pub struct Disposition<'a> {
 }
 
 impl<'a> Disposition<'a> {
-    pub(crate) fn read(mut fields: Items<'a>) -> Result<Self> {
+    pub(crate) fn read(mut fields: ItemReader<'a>) -> Result<Self> {
         Ok(Self {
-            role: Role::read(&mut fields)?,
-            first: fields.next_u32()?.ok_or(Malformed::new("a delivery"))?,
+            role: LinkRole::read(&mut fields)?,
+            first: fields
+                .next_u32()?
+                .ok_or(AmqpDecodeError::new("a delivery"))?,
             last: fields.next_u32()?,
             settled: fields.next_bool()?.unwrap_or(false),
             outcome: Outcome::read(fields.next()?)?,

@@ -10,8 +10,8 @@ use std::ops::Range;
 
 use super::code::{self, descriptor};
 use super::error::Result;
-use super::message::{Part, Section, Sections};
-use super::value::{Items, Value};
+use super::message::{MessageSection, MessageSections, SectionKind};
+use super::value::{AmqpValue, ItemReader};
 use super::write;
 
 pub const SEQUENCE: &str = "x-opt-sequence-number";
@@ -24,7 +24,7 @@ pub const PRODUCER_SEQUENCE: &str = "com.microsoft:producer-sequence-number";
 
 /// Annotations of a message that the broker reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Notes<'a> {
+pub struct PublishAnnotations<'a> {
     pub key: Option<&'a str>,
     pub producer_id: Option<i64>,
     pub producer_epoch: Option<i64>,
@@ -33,8 +33,8 @@ pub struct Notes<'a> {
     forged: bool,
 }
 
-impl<'a> Notes<'a> {
-    pub fn read(mut annotations: Items<'a>) -> Result<Self> {
+impl<'a> PublishAnnotations<'a> {
+    pub fn read(mut annotations: ItemReader<'a>) -> Result<Self> {
         let mut notes = Self::default();
         while let Some((name, raw)) = annotations.next_pair()? {
             let Some(name) = name.as_text() else { continue };
@@ -53,7 +53,7 @@ impl<'a> Notes<'a> {
 
 /// The stored form of a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Stored {
+pub enum StoredMessage {
     /// A part of the message itself.
     Range(Range<usize>),
     /// The message with changed annotations or order.
@@ -62,44 +62,51 @@ pub enum Stored {
 
 /// Checks a message and returns its stored form. `key` is the key of the whole
 /// publication, if it has one.
-pub fn store<'a>(message: &'a [u8], key: Option<&str>) -> Result<(Stored, Notes<'a>)> {
-    let mut sections = Sections::new(message);
+pub fn store<'a>(
+    message: &'a [u8],
+    key: Option<&str>,
+) -> Result<(StoredMessage, PublishAnnotations<'a>)> {
+    let mut sections = MessageSections::new(message);
     let (mut start, mut last) = (0, None);
-    let (mut header, mut annotations) = (Header::Absent, None);
+    let (mut header, mut annotations) = (HeaderAction::Absent, None);
     let mut is_in_order = true;
     while let Some(section) = sections.next()? {
         section.check()?;
         is_in_order &= last.is_none_or(|last| last <= section.part);
         last = Some(section.part);
         match section.part {
-            Part::Header => {
-                header = Header::of(&section)?;
-                if matches!(header, Header::Empty) && section.start == 0 {
+            SectionKind::Header => {
+                header = HeaderAction::of(&section)?;
+                if matches!(header, HeaderAction::Empty) && section.start == 0 {
                     start = section.end;
                 }
             }
-            Part::MessageAnnotations => annotations = Some(section),
+            SectionKind::MessageAnnotations => annotations = Some(section),
             _ => {}
         }
     }
     let notes = match &annotations {
-        Some(section) => Notes::read(section.map()?)?,
-        None => Notes::default(),
+        Some(section) => PublishAnnotations::read(section.map()?)?,
+        None => PublishAnnotations::default(),
     };
     let key_missing = key.is_some() && notes.key != key;
-    let is_kept = is_in_order && !matches!(header, Header::OneHop);
+    let is_kept = is_in_order && !matches!(header, HeaderAction::OneHop);
     if is_kept && !notes.forged && !key_missing {
-        return Ok((Stored::Range(start..message.len()), notes));
+        return Ok((StoredMessage::Range(start..message.len()), notes));
     }
-    let annotations = match notes.forged || key_missing {
-        true => rewrite(annotations, key)?,
-        false => annotations.map_or_else(Vec::new, |own| message[own.start..own.end].to_vec()),
+    let annotations = if notes.forged || key_missing {
+        rewrite(annotations, key)?
+    } else {
+        annotations.map_or_else(Vec::new, |own| message[own.start..own.end].to_vec())
     };
-    Ok((Stored::Rewritten(ordered(message, &annotations)?), notes))
+    Ok((
+        StoredMessage::Rewritten(ordered(message, &annotations)?),
+        notes,
+    ))
 }
 
 /// What the stored form does with a header.
-enum Header {
+enum HeaderAction {
     Absent,
     /// It has no fields.
     Empty,
@@ -108,8 +115,8 @@ enum Header {
     OneHop,
 }
 
-impl Header {
-    fn of(section: &Section<'_>) -> Result<Self> {
+impl HeaderAction {
+    fn of(section: &MessageSection<'_>) -> Result<Self> {
         let mut fields = section.list()?;
         if fields.count() == 0 {
             return Ok(Self::Empty);
@@ -133,17 +140,17 @@ const LASTING_FIELDS: u32 = 3;
 fn ordered(message: &[u8], annotations: &[u8]) -> Result<Vec<u8>> {
     let mut out = Vec::with_capacity(message.len() + annotations.len());
     for part in ORDER {
-        if part == Part::MessageAnnotations {
+        if part == SectionKind::MessageAnnotations {
             out.extend_from_slice(annotations);
             continue;
         }
-        let mut sections = Sections::new(message);
+        let mut sections = MessageSections::new(message);
         while let Some(section) = sections.next()? {
             if section.part != part {
                 continue;
             }
             match section.part {
-                Part::Header => write_header(&mut out, &section)?,
+                SectionKind::Header => write_header(&mut out, &section)?,
                 _ => out.extend_from_slice(&message[section.start..section.end]),
             }
         }
@@ -151,19 +158,19 @@ fn ordered(message: &[u8], annotations: &[u8]) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-const ORDER: [Part; 9] = [
-    Part::Header,
-    Part::DeliveryAnnotations,
-    Part::MessageAnnotations,
-    Part::Properties,
-    Part::ApplicationProperties,
-    Part::Data,
-    Part::Sequence,
-    Part::Value,
-    Part::Footer,
+const ORDER: [SectionKind; 9] = [
+    SectionKind::Header,
+    SectionKind::DeliveryAnnotations,
+    SectionKind::MessageAnnotations,
+    SectionKind::Properties,
+    SectionKind::ApplicationProperties,
+    SectionKind::Data,
+    SectionKind::Sequence,
+    SectionKind::Value,
+    SectionKind::Footer,
 ];
 
-fn write_header(out: &mut Vec<u8>, section: &Section<'_>) -> Result<()> {
+fn write_header(out: &mut Vec<u8>, section: &MessageSection<'_>) -> Result<()> {
     let mut fields = section.list()?;
     if fields.count() == 0 {
         return Ok(());
@@ -180,7 +187,7 @@ fn write_header(out: &mut Vec<u8>, section: &Section<'_>) -> Result<()> {
 
 /// The sender's annotations without those reserved for the broker, and with the key
 /// of the publication.
-fn rewrite(annotations: Option<Section<'_>>, key: Option<&str>) -> Result<Vec<u8>> {
+fn rewrite(annotations: Option<MessageSection<'_>>, key: Option<&str>) -> Result<Vec<u8>> {
     let mut items = Vec::new();
     let mut pairs = 0;
     if let Some(key) = key {
@@ -190,7 +197,7 @@ fn rewrite(annotations: Option<Section<'_>>, key: Option<&str>) -> Result<Vec<u8
     }
     let mut old = match &annotations {
         Some(section) => section.map()?,
-        None => Items::EMPTY,
+        None => ItemReader::EMPTY,
     };
     loop {
         let before = old.bytes();
@@ -215,7 +222,7 @@ fn rewrite(annotations: Option<Section<'_>>, key: Option<&str>) -> Result<Vec<u8
 
 /// The position and time that the broker assigns to an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stamp {
+pub struct SystemProperties {
     pub sequence: i64,
     pub offset: i64,
     pub enqueued_ms: i64,
@@ -223,8 +230,8 @@ pub struct Stamp {
 
 /// The last event of the partition, as of a point in time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Tail {
-    pub last: Stamp,
+pub struct LastEnqueuedProperties {
+    pub last: SystemProperties,
     pub retrieved_ms: i64,
 }
 
@@ -232,14 +239,19 @@ pub struct Tail {
 pub const STAMP_BYTES: usize = 336;
 
 /// Appends the event in its delivered form.
-pub fn deliver(out: &mut Vec<u8>, stored: &[u8], stamp: &Stamp, tail: Option<&Tail>) -> Result<()> {
-    let front = Front::of(stored)?;
+pub fn deliver(
+    out: &mut Vec<u8>,
+    stored: &[u8],
+    stamp: &SystemProperties,
+    tail: Option<&LastEnqueuedProperties>,
+) -> Result<()> {
+    let front = LeadingSections::of(stored)?;
     out.extend_from_slice(front.header);
     match (tail, front.delivery) {
         (Some(tail), theirs) => {
             let theirs = match theirs {
                 Some(section) => section.map()?,
-                None => Items::EMPTY,
+                None => ItemReader::EMPTY,
             };
             write_tail(out, tail, theirs);
         }
@@ -248,7 +260,7 @@ pub fn deliver(out: &mut Vec<u8>, stored: &[u8], stamp: &Stamp, tail: Option<&Ta
     }
     let theirs = match front.message {
         Some(section) => section.map()?,
-        None => Items::EMPTY,
+        None => ItemReader::EMPTY,
     };
     out.extend_from_slice(&[code::DESCRIBED, code::ULONG_SMALL, 0x72, code::MAP_32]);
     let at = out.len();
@@ -263,14 +275,14 @@ pub fn deliver(out: &mut Vec<u8>, stored: &[u8], stamp: &Stamp, tail: Option<&Ta
 }
 
 /// The sections in front of a stored event's properties, and everything behind them.
-struct Front<'a> {
+struct LeadingSections<'a> {
     header: &'a [u8],
-    delivery: Option<Section<'a>>,
-    message: Option<Section<'a>>,
+    delivery: Option<MessageSection<'a>>,
+    message: Option<MessageSection<'a>>,
     rest: &'a [u8],
 }
 
-impl<'a> Front<'a> {
+impl<'a> LeadingSections<'a> {
     fn of(stored: &'a [u8]) -> Result<Self> {
         let mut front = Self {
             header: &[],
@@ -278,12 +290,12 @@ impl<'a> Front<'a> {
             message: None,
             rest: stored,
         };
-        let mut sections = Sections::new(stored);
+        let mut sections = MessageSections::new(stored);
         while let Some(section) = sections.next()? {
             match section.part {
-                Part::Header => front.header = &stored[..section.end],
-                Part::DeliveryAnnotations => front.delivery = Some(section),
-                Part::MessageAnnotations => front.message = Some(section),
+                SectionKind::Header => front.header = &stored[..section.end],
+                SectionKind::DeliveryAnnotations => front.delivery = Some(section),
+                SectionKind::MessageAnnotations => front.message = Some(section),
                 _ => break,
             }
             front.rest = &stored[section.end..];
@@ -292,7 +304,7 @@ impl<'a> Front<'a> {
     }
 }
 
-fn write_stamp(out: &mut Vec<u8>, stamp: &Stamp, names: [&str; 3]) {
+fn write_stamp(out: &mut Vec<u8>, stamp: &SystemProperties, names: [&str; 3]) {
     write::symbol(out, names[0]);
     // Always in full, so that the size depends on the offset only.
     out.push(code::LONG);
@@ -313,7 +325,7 @@ const RETRIEVED: &str = "runtime_info_retrieval_time_utc";
 
 /// Writes the broker's delivery annotations, and the sender's unless they have the
 /// same names.
-fn write_tail(out: &mut Vec<u8>, tail: &Tail, mut theirs: Items<'_>) {
+fn write_tail(out: &mut Vec<u8>, tail: &LastEnqueuedProperties, mut theirs: ItemReader<'_>) {
     let (mut kept, mut pairs) = (Vec::new(), 4);
     loop {
         let before = theirs.bytes();
@@ -359,22 +371,22 @@ fn write_decimal(out: &mut Vec<u8>, value: i64) {
 }
 
 /// The stamp of a delivered event, as a client reads it.
-pub fn read_stamp(delivered: &[u8]) -> Result<Option<Stamp>> {
-    let mut sections = Sections::new(delivered);
+pub fn read_stamp(delivered: &[u8]) -> Result<Option<SystemProperties>> {
+    let mut sections = MessageSections::new(delivered);
     while let Some(section) = sections.next()? {
-        if section.part != Part::MessageAnnotations {
+        if section.part != SectionKind::MessageAnnotations {
             continue;
         }
         let map = section.map()?;
         let (sequence, offset) = (map.find(SEQUENCE)?, map.find(OFFSET)?);
         let enqueued = map.find(ENQUEUED)?;
         if let (
-            Some(Value::Long(sequence)),
-            Some(Value::String(offset)),
-            Some(Value::Timestamp(enqueued_ms)),
+            Some(AmqpValue::Long(sequence)),
+            Some(AmqpValue::String(offset)),
+            Some(AmqpValue::Timestamp(enqueued_ms)),
         ) = (sequence, offset, enqueued)
         {
-            return Ok(offset.parse().ok().map(|offset| Stamp {
+            return Ok(offset.parse().ok().map(|offset| SystemProperties {
                 sequence,
                 offset,
                 enqueued_ms,

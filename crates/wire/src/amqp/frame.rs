@@ -3,19 +3,19 @@
 use bytes::{Bytes, BytesMut};
 use steadfast_core::limits;
 
-use super::error::{Malformed, Result};
+use super::error::{AmqpDecodeError, Result};
 
 /// The size of a protocol header, and of a frame's header without extension.
 pub const HEADER_BYTES: usize = 8;
 
 /// The protocol that a peer starts with its header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Protocol {
+pub enum ProtocolHeader {
     Amqp,
     Sasl,
 }
 
-impl Protocol {
+impl ProtocolHeader {
     /// The eight bytes of its header.
     pub const fn header(self) -> [u8; HEADER_BYTES] {
         match self {
@@ -27,9 +27,9 @@ impl Protocol {
 
 /// Takes a protocol header from the front, once it is complete. Invalid bytes are
 /// refused at the first wrong byte.
-pub fn take_protocol(buffer: &mut BytesMut) -> Result<Option<Protocol>> {
+pub fn take_protocol(buffer: &mut BytesMut) -> Result<Option<ProtocolHeader>> {
     let seen = buffer.len().min(HEADER_BYTES);
-    for protocol in [Protocol::Amqp, Protocol::Sasl] {
+    for protocol in [ProtocolHeader::Amqp, ProtocolHeader::Sasl] {
         if buffer[..seen] == protocol.header()[..seen] {
             if seen < HEADER_BYTES {
                 return Ok(None);
@@ -38,7 +38,7 @@ pub fn take_protocol(buffer: &mut BytesMut) -> Result<Option<Protocol>> {
             return Ok(Some(protocol));
         }
     }
-    Err(Malformed::new(
+    Err(AmqpDecodeError::new(
         "a protocol header of another protocol or version",
     ))
 }
@@ -73,7 +73,9 @@ pub fn take(buffer: &mut BytesMut) -> Result<Option<Frame>> {
         return Ok(None);
     };
     if size > limits::AMQP_FRAME_BYTES as usize {
-        return Err(Malformed::new("a frame over the size that was announced"));
+        return Err(AmqpDecodeError::new(
+            "a frame over the size that was announced",
+        ));
     }
     let Some(head) = buffer.first_chunk::<HEADER_BYTES>() else {
         return Ok(None);
@@ -82,11 +84,11 @@ pub fn take(buffer: &mut BytesMut) -> Result<Option<Frame>> {
     let kind = match head[5] {
         0 => Kind::Amqp,
         1 => Kind::Sasl,
-        _ => return Err(Malformed::new("a frame of an unknown type")),
+        _ => return Err(AmqpDecodeError::new("a frame of an unknown type")),
     };
     let channel = u16::from_be_bytes([head[6], head[7]]);
     if data < HEADER_BYTES || size < data {
-        return Err(Malformed::new("a frame's size"));
+        return Err(AmqpDecodeError::new("a frame's size"));
     }
     if buffer.len() < size {
         return Ok(None);

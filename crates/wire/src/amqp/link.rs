@@ -1,26 +1,26 @@
 //! Performatives of a link: attach and detach.
 
 use super::code::descriptor;
-use super::condition::{Problem, put_raw};
-use super::error::{Malformed, Result};
-use super::scan::Raw;
+use super::condition::{AmqpError, put_raw};
+use super::error::{AmqpDecodeError, Result};
+use super::scan::EncodedValue;
 use super::selector;
-use super::value::{Array, Items, Value};
+use super::value::{AmqpValue, Array, ItemReader};
 use super::write;
 
 /// The end of a link that writes a performative.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Role {
+pub enum LinkRole {
     Sender,
     Receiver,
 }
 
-impl Role {
-    pub(crate) fn read(fields: &mut Items<'_>) -> Result<Self> {
+impl LinkRole {
+    pub(crate) fn read(fields: &mut ItemReader<'_>) -> Result<Self> {
         Ok(match fields.next_bool()? {
             Some(true) => Self::Receiver,
             Some(false) => Self::Sender,
-            None => return Err(Malformed::new("a role")),
+            None => return Err(AmqpDecodeError::new("a role")),
         })
     }
 
@@ -42,23 +42,25 @@ impl Role {
 pub struct Attach<'a> {
     pub name: &'a str,
     pub handle: u32,
-    pub role: Role,
+    pub role: LinkRole,
     pub snd_settle: Option<u8>,
     pub rcv_settle: Option<u8>,
-    pub source: Raw<'a>,
-    pub target: Raw<'a>,
+    pub source: EncodedValue<'a>,
+    pub target: EncodedValue<'a>,
     pub initial_count: Option<u32>,
     pub max_message: Option<u64>,
-    pub offered: Raw<'a>,
-    pub desired: Raw<'a>,
-    pub properties: Raw<'a>,
+    pub offered: EncodedValue<'a>,
+    pub desired: EncodedValue<'a>,
+    pub properties: EncodedValue<'a>,
 }
 
 impl<'a> Attach<'a> {
-    pub(crate) fn read(mut fields: Items<'a>) -> Result<Self> {
-        let name = fields.next_text()?.ok_or(Malformed::new("a link's name"))?;
-        let handle = fields.next_u32()?.ok_or(Malformed::new("a handle"))?;
-        let role = Role::read(&mut fields)?;
+    pub(crate) fn read(mut fields: ItemReader<'a>) -> Result<Self> {
+        let name = fields
+            .next_text()?
+            .ok_or(AmqpDecodeError::new("a link's name"))?;
+        let handle = fields.next_u32()?.ok_or(AmqpDecodeError::new("a handle"))?;
+        let role = LinkRole::read(&mut fields)?;
         let snd_settle = settle_mode(&mut fields)?;
         let rcv_settle = settle_mode(&mut fields)?;
         let source = fields.next_raw()?;
@@ -75,7 +77,7 @@ impl<'a> Attach<'a> {
             source,
             target,
             initial_count: fields.next_u32()?,
-            max_message: fields.next_as(Value::as_u64)?,
+            max_message: fields.next_as(AmqpValue::as_u64)?,
             offered: fields.next_raw()?,
             desired: fields.next_raw()?,
             properties: fields.next_raw()?,
@@ -105,38 +107,38 @@ impl<'a> Attach<'a> {
     /// Whether the peer desires this capability.
     pub fn desires(&self, capability: &str) -> bool {
         match self.desired.value() {
-            Ok(Value::Array(array)) => Array::has(array, capability),
+            Ok(AmqpValue::Array(array)) => Array::has(array, capability),
             Ok(value) => value.as_text() == Some(capability),
             Err(_) => false,
         }
     }
 
     /// A property of the link.
-    pub fn property(&self, name: &str) -> Result<Option<Value<'a>>> {
+    pub fn property(&self, name: &str) -> Result<Option<AmqpValue<'a>>> {
         match self.properties.value()? {
-            Value::Map(items) => items.find(name),
-            Value::Null => Ok(None),
-            _ => Err(Malformed::new("a link's properties")),
+            AmqpValue::Map(items) => items.find(name),
+            AmqpValue::Null => Ok(None),
+            _ => Err(AmqpDecodeError::new("a link's properties")),
         }
     }
 }
 
-fn settle_mode(fields: &mut Items<'_>) -> Result<Option<u8>> {
+fn settle_mode(fields: &mut ItemReader<'_>) -> Result<Option<u8>> {
     match fields.next_u32()? {
         Some(mode @ 0..=2) => Ok(Some(mode as u8)),
-        Some(_) => Err(Malformed::new("a settle mode")),
+        Some(_) => Err(AmqpDecodeError::new("a settle mode")),
         None => Ok(None),
     }
 }
 
 /// The address of a source or target, if it has one.
-pub fn address<'a>(terminus: Raw<'a>) -> Result<Option<&'a str>> {
+pub fn address<'a>(terminus: EncodedValue<'a>) -> Result<Option<&'a str>> {
     match terminus_fields(terminus)? {
         Some(mut fields) => match fields.next()? {
-            Value::Null => Ok(None),
+            AmqpValue::Null => Ok(None),
             value => match value.as_text() {
                 Some(text) => Ok(Some(text)),
-                None => Err(Malformed::new("an address")),
+                None => Err(AmqpDecodeError::new("an address")),
             },
         },
         None => Ok(None),
@@ -144,33 +146,33 @@ pub fn address<'a>(terminus: Raw<'a>) -> Result<Option<&'a str>> {
 }
 
 /// The filter of a source: name and filter by turns.
-pub fn filter<'a>(source: Raw<'a>) -> Result<Items<'a>> {
+pub fn filter<'a>(source: EncodedValue<'a>) -> Result<ItemReader<'a>> {
     let Some(mut fields) = terminus_fields(source)? else {
-        return Ok(Items::EMPTY);
+        return Ok(ItemReader::EMPTY);
     };
     for _ in 0..FILTER_FIELD {
         fields.next_raw()?;
     }
     match fields.next()? {
-        Value::Map(filter) => Ok(filter),
-        Value::Null => Ok(Items::EMPTY),
-        _ => Err(Malformed::new("a filter")),
+        AmqpValue::Map(filter) => Ok(filter),
+        AmqpValue::Null => Ok(ItemReader::EMPTY),
+        _ => Err(AmqpDecodeError::new("a filter")),
     }
 }
 
-fn terminus_fields<'a>(terminus: Raw<'a>) -> Result<Option<Items<'a>>> {
+fn terminus_fields<'a>(terminus: EncodedValue<'a>) -> Result<Option<ItemReader<'a>>> {
     match terminus.value()? {
-        Value::Described(_, raw) => match raw.value()? {
-            Value::List(fields) => Ok(Some(fields)),
-            _ => Err(Malformed::new("a source or target")),
+        AmqpValue::Described(_, raw) => match raw.value()? {
+            AmqpValue::List(fields) => Ok(Some(fields)),
+            _ => Err(AmqpDecodeError::new("a source or target")),
         },
-        Value::Null => Ok(None),
-        _ => Err(Malformed::new("a source or target")),
+        AmqpValue::Null => Ok(None),
+        _ => Err(AmqpDecodeError::new("a source or target")),
     }
 }
 
 /// Writes a source with all its fields; `filter` must be null or a map.
-pub fn write_source(out: &mut Vec<u8>, address: Option<&str>, filter: Raw<'_>) {
+pub fn write_source(out: &mut Vec<u8>, address: Option<&str>, filter: EncodedValue<'_>) {
     write::descriptor(out, descriptor::SOURCE);
     write::list(out, 11, |out| {
         write::optional(out, address, write::string);
@@ -186,7 +188,7 @@ pub fn write_source(out: &mut Vec<u8>, address: Option<&str>, filter: Raw<'_>) {
 
 /// Writes a source as received, without filters that are not applied: the echoed
 /// filters are in force.
-pub fn write_known_filters(out: &mut Vec<u8>, source: Raw<'_>) {
+pub fn write_known_filters(out: &mut Vec<u8>, source: EncodedValue<'_>) {
     match known_filters(source) {
         Ok(Some(rewritten)) => out.extend_from_slice(&rewritten),
         _ => put_raw(out, source),
@@ -194,7 +196,7 @@ pub fn write_known_filters(out: &mut Vec<u8>, source: Raw<'_>) {
 }
 
 /// The source without unknown filters; `None` if it has none.
-fn known_filters(source: Raw<'_>) -> Result<Option<Vec<u8>>> {
+fn known_filters(source: EncodedValue<'_>) -> Result<Option<Vec<u8>>> {
     let (mut known, mut pairs, mut total) = (Vec::new(), 0, 0);
     let mut filters = filter(source)?;
     loop {
@@ -247,15 +249,15 @@ pub fn write_target(out: &mut Vec<u8>, address: Option<&str>) {
 pub struct Detach<'a> {
     pub handle: u32,
     pub closed: bool,
-    pub problem: Option<Problem<'a>>,
+    pub error: Option<AmqpError<'a>>,
 }
 
 impl<'a> Detach<'a> {
-    pub(crate) fn read(mut fields: Items<'a>) -> Result<Self> {
+    pub(crate) fn read(mut fields: ItemReader<'a>) -> Result<Self> {
         Ok(Self {
-            handle: fields.next_u32()?.ok_or(Malformed::new("a handle"))?,
+            handle: fields.next_u32()?.ok_or(AmqpDecodeError::new("a handle"))?,
             closed: fields.next_bool()?.unwrap_or(false),
-            problem: Problem::read_last(&mut fields)?,
+            error: AmqpError::read_last(&mut fields)?,
         })
     }
 
@@ -264,7 +266,7 @@ impl<'a> Detach<'a> {
         write::list(out, 3, |out| {
             write::uint(out, self.handle);
             write::boolean(out, self.closed);
-            Problem::write_optional(self.problem.as_ref(), out);
+            AmqpError::write_optional(self.error.as_ref(), out);
         });
     }
 }

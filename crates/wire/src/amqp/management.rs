@@ -8,13 +8,13 @@ pub const HUB: &str = "com.microsoft:eventhub";
 pub const PARTITION: &str = "com.microsoft:partition";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Hub<'a> {
+pub struct EventHubDescription<'a> {
     pub name: &'a str,
     pub created_ms: i64,
     pub partitions: u32,
 }
 
-impl Hub<'_> {
+impl EventHubDescription<'_> {
     pub fn write(&self, out: &mut Vec<u8>) {
         let ids: Vec<String> = (0..self.partitions).map(|id| id.to_string()).collect();
         write::map(out, 6, |out| {
@@ -35,7 +35,7 @@ impl Hub<'_> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Partition<'a> {
+pub struct PartitionDescription<'a> {
     pub hub: &'a str,
     pub partition: &'a str,
     pub first_sequence: i64,
@@ -46,7 +46,7 @@ pub struct Partition<'a> {
     pub empty: bool,
 }
 
-impl Partition<'_> {
+impl PartitionDescription<'_> {
     pub fn write(&self, out: &mut Vec<u8>) {
         write::map(out, 10, |out| {
             write::string(out, "name");

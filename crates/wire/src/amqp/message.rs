@@ -5,13 +5,13 @@
 //! the body, another the delivery annotations at the end.
 
 use super::code::{self, descriptor};
-use super::error::{Malformed, Result};
-use super::scan::{self, Raw};
-use super::value::{self, Items, Value};
+use super::error::{AmqpDecodeError, Result};
+use super::scan::{self, EncodedValue};
+use super::value::{self, AmqpValue, ItemReader};
 
 /// The kinds of sections, in their order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Part {
+pub enum SectionKind {
     Header,
     DeliveryAnnotations,
     MessageAnnotations,
@@ -23,7 +23,7 @@ pub enum Part {
     Footer,
 }
 
-impl Part {
+impl SectionKind {
     fn of(number: u64) -> Option<Self> {
         Some(match number {
             descriptor::HEADER => Self::Header,
@@ -54,36 +54,36 @@ impl Part {
 
 /// One section and its range.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Section<'a> {
-    pub part: Part,
+pub struct MessageSection<'a> {
+    pub part: SectionKind,
     pub start: usize,
     pub end: usize,
-    pub value: Raw<'a>,
+    pub value: EncodedValue<'a>,
 }
 
-impl<'a> Section<'a> {
+impl<'a> MessageSection<'a> {
     /// The pairs of a section that is a map.
-    pub fn map(&self) -> Result<Items<'a>> {
+    pub fn map(&self) -> Result<ItemReader<'a>> {
         match self.value.value()? {
-            Value::Map(items) => Ok(items),
-            _ => Err(Malformed::new("a section that should be a map")),
+            AmqpValue::Map(items) => Ok(items),
+            _ => Err(AmqpDecodeError::new("a section that should be a map")),
         }
     }
 
     /// The fields of a section that is a list.
-    pub fn list(&self) -> Result<Items<'a>> {
+    pub fn list(&self) -> Result<ItemReader<'a>> {
         match self.value.value()? {
-            Value::List(items) => Ok(items),
-            _ => Err(Malformed::new("a section that should be a list")),
+            AmqpValue::List(items) => Ok(items),
+            _ => Err(AmqpDecodeError::new("a section that should be a list")),
         }
     }
 
     /// The bytes of a data section; one of the clients writes null for no body.
     pub fn data(&self) -> Result<&'a [u8]> {
         match self.value.value()? {
-            Value::Binary(bytes) => Ok(bytes),
-            Value::Null => Ok(&[]),
-            _ => Err(Malformed::new("a data section that is not binary")),
+            AmqpValue::Binary(bytes) => Ok(bytes),
+            AmqpValue::Null => Ok(&[]),
+            _ => Err(AmqpDecodeError::new("a data section that is not binary")),
         }
     }
 
@@ -91,9 +91,9 @@ impl<'a> Section<'a> {
     /// parts, so storing a malformed one would stop every reader behind it.
     pub fn check(&self) -> Result<()> {
         match self.part {
-            Part::Data => self.data().map(drop),
-            Part::Sequence | Part::Value => Ok(()),
-            Part::Header | Part::Properties => {
+            SectionKind::Data => self.data().map(drop),
+            SectionKind::Sequence | SectionKind::Value => Ok(()),
+            SectionKind::Header | SectionKind::Properties => {
                 self.list()?;
                 value::check(self.value)
             }
@@ -107,14 +107,14 @@ impl<'a> Section<'a> {
 
 /// Iterates over the sections of a message.
 #[derive(Clone, Debug)]
-pub struct Sections<'a> {
+pub struct MessageSections<'a> {
     message: &'a [u8],
     at: usize,
     /// The kinds seen so far.
     seen: u16,
 }
 
-impl<'a> Sections<'a> {
+impl<'a> MessageSections<'a> {
     pub fn new(message: &'a [u8]) -> Self {
         Self {
             message,
@@ -124,27 +124,27 @@ impl<'a> Sections<'a> {
     }
 
     #[expect(clippy::should_implement_trait, reason = "a fallible iterator")]
-    pub fn next(&mut self) -> Result<Option<Section<'a>>> {
+    pub fn next(&mut self) -> Result<Option<MessageSection<'a>>> {
         let mut rest = &self.message[self.at..];
         if rest.is_empty() {
             return Ok(None);
         }
         if scan::take_byte(&mut rest)? != code::DESCRIBED {
-            return Err(Malformed::new("a section without a descriptor"));
+            return Err(AmqpDecodeError::new("a section without a descriptor"));
         }
         let number = scan::descriptor(&mut rest)?.number();
         let part = number
-            .and_then(Part::of)
-            .ok_or(Malformed::new("an unknown section"))?;
+            .and_then(SectionKind::of)
+            .ok_or(AmqpDecodeError::new("an unknown section"))?;
         let (own, excluded) = part.bits();
         if self.seen & excluded != 0 {
-            return Err(Malformed::new("a section that may not come again"));
+            return Err(AmqpDecodeError::new("a section that may not come again"));
         }
         let value = scan::skip(&mut rest)?;
         let start = self.at;
         self.at = self.message.len() - rest.len();
         self.seen |= own;
-        Ok(Some(Section {
+        Ok(Some(MessageSection {
             part,
             start,
             end: self.at,

@@ -3,11 +3,11 @@
 use super::code::descriptor;
 use super::connection::{Close, Open};
 use super::delivery::{Disposition, Transfer};
-use super::error::{Malformed, Result};
+use super::error::{AmqpDecodeError, Result};
 use super::link::{Attach, Detach};
 use super::scan;
 use super::session::{Begin, End, Flow};
-use super::value::{self, Items, Value};
+use super::value::{self, AmqpValue, ItemReader};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Performative<'a> {
@@ -37,7 +37,7 @@ pub fn read(body: &[u8]) -> Result<(Performative<'_>, usize)> {
         descriptor::DETACH => Performative::Detach(Detach::read(fields)?),
         descriptor::END => Performative::End(End::read(fields)?),
         descriptor::CLOSE => Performative::Close(Close::read(fields)?),
-        _ => return Err(Malformed::new("an unknown performative")),
+        _ => return Err(AmqpDecodeError::new("an unknown performative")),
     };
     Ok((performative, body.len() - rest.len()))
 }
@@ -59,13 +59,13 @@ impl Performative<'_> {
 }
 
 /// Takes a described list from the front.
-pub(crate) fn described_list<'a>(bytes: &mut &'a [u8]) -> Result<(u64, Items<'a>)> {
+pub(crate) fn described_list<'a>(bytes: &mut &'a [u8]) -> Result<(u64, ItemReader<'a>)> {
     if scan::take_byte(bytes)? != super::code::DESCRIBED {
-        return Err(Malformed::new("a performative"));
+        return Err(AmqpDecodeError::new("a performative"));
     }
     let number = scan::descriptor(bytes)?.number();
     match (number, value::read(bytes)?) {
-        (Some(number), Value::List(fields)) => Ok((number, fields)),
-        _ => Err(Malformed::new("a performative")),
+        (Some(number), AmqpValue::List(fields)) => Ok((number, fields)),
+        _ => Err(AmqpDecodeError::new("a performative")),
     }
 }

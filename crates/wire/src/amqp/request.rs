@@ -2,16 +2,16 @@
 
 use super::code::descriptor;
 use super::error::Result;
-use super::message::{Part, Sections};
-use super::scan::Raw;
-use super::value::{Items, Value};
+use super::message::{MessageSections, SectionKind};
+use super::scan::EncodedValue;
+use super::value::{AmqpValue, ItemReader};
 use super::write;
 
 /// The fields of a request that its node reads.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Request<'a> {
     /// Kept as received: the reply must repeat it with its type.
-    pub id: Raw<'a>,
+    pub id: EncodedValue<'a>,
     pub reply_to: Option<&'a str>,
     pub operation: Option<&'a str>,
     pub kind: Option<&'a str>,
@@ -26,7 +26,7 @@ pub struct Request<'a> {
 impl<'a> Request<'a> {
     pub fn read(message: &'a [u8]) -> Result<Self> {
         let mut request = Self {
-            id: Raw::NULL,
+            id: EncodedValue::NULL,
             reply_to: None,
             operation: None,
             kind: None,
@@ -35,19 +35,21 @@ impl<'a> Request<'a> {
             security_token: None,
             body: None,
         };
-        let mut sections = Sections::new(message);
+        let mut sections = MessageSections::new(message);
         while let Some(section) = sections.next()? {
             match section.part {
-                Part::Properties => request.properties(section.list()?)?,
-                Part::ApplicationProperties => request.wishes(section.map()?)?,
-                Part::Data | Part::Value => request.body = text(section.value.value()?),
+                SectionKind::Properties => request.properties(section.list()?)?,
+                SectionKind::ApplicationProperties => request.wishes(section.map()?)?,
+                SectionKind::Data | SectionKind::Value => {
+                    request.body = text(section.value.value()?)
+                }
                 _ => {}
             }
         }
         Ok(request)
     }
 
-    fn properties(&mut self, mut fields: Items<'a>) -> Result<()> {
+    fn properties(&mut self, mut fields: ItemReader<'a>) -> Result<()> {
         self.id = fields.next_raw()?;
         for _ in 0..3 {
             fields.next_raw()?;
@@ -56,7 +58,7 @@ impl<'a> Request<'a> {
         Ok(())
     }
 
-    fn wishes(&mut self, mut map: Items<'a>) -> Result<()> {
+    fn wishes(&mut self, mut map: ItemReader<'a>) -> Result<()> {
         while let Some((name, raw)) = map.next_pair()? {
             let field = match name.as_text() {
                 Some("operation") => &mut self.operation,
@@ -73,16 +75,16 @@ impl<'a> Request<'a> {
 }
 
 /// Clients send texts as strings, symbols or bytes.
-fn text(value: Value<'_>) -> Option<&str> {
+fn text(value: AmqpValue<'_>) -> Option<&str> {
     match value {
-        Value::Binary(bytes) => std::str::from_utf8(bytes).ok(),
+        AmqpValue::Binary(bytes) => std::str::from_utf8(bytes).ok(),
         other => other.as_text(),
     }
 }
 
 /// The status of a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Status<'a> {
+pub struct ResponseStatus<'a> {
     pub code: i32,
     pub description: &'a str,
     pub condition: Option<&'a str>,
@@ -91,8 +93,8 @@ pub struct Status<'a> {
 /// Appends a reply; `body` writes one value.
 pub fn write_reply(
     out: &mut Vec<u8>,
-    id: Raw<'_>,
-    status: &Status<'_>,
+    id: EncodedValue<'_>,
+    status: &ResponseStatus<'_>,
     body: impl FnOnce(&mut Vec<u8>),
 ) {
     write::descriptor(out, descriptor::PROPERTIES);

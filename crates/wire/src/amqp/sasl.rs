@@ -1,9 +1,9 @@
 //! The SASL layer: mechanisms, init, outcome.
 
 use super::code::descriptor;
-use super::error::{Malformed, Result};
+use super::error::{AmqpDecodeError, Result};
 use super::performative::described_list;
-use super::value::Value;
+use super::value::AmqpValue;
 use super::write;
 
 /// Mechanisms, in the order in which they are offered.
@@ -15,25 +15,27 @@ pub const REFUSED: u8 = 1;
 
 /// The mechanism that a client selects, and its response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Init<'a> {
+pub struct SaslInit<'a> {
     pub mechanism: &'a str,
     pub response: &'a [u8],
 }
 
 /// Reads the sasl-init frame.
-pub fn read_init(body: &[u8]) -> Result<Init<'_>> {
+pub fn read_init(body: &[u8]) -> Result<SaslInit<'_>> {
     let mut rest = body;
     let (number, mut fields) = described_list(&mut rest)?;
     if number != descriptor::INIT {
-        return Err(Malformed::new("not a sasl-init"));
+        return Err(AmqpDecodeError::new("not a sasl-init"));
     }
-    let mechanism = fields.next_text()?.ok_or(Malformed::new("a mechanism"))?;
+    let mechanism = fields
+        .next_text()?
+        .ok_or(AmqpDecodeError::new("a mechanism"))?;
     let response = match fields.next()? {
-        Value::Binary(response) => response,
-        Value::Null => &[],
-        _ => return Err(Malformed::new("an initial response")),
+        AmqpValue::Binary(response) => response,
+        AmqpValue::Null => &[],
+        _ => return Err(AmqpDecodeError::new("an initial response")),
     };
-    Ok(Init {
+    Ok(SaslInit {
         mechanism,
         response,
     })
@@ -54,7 +56,7 @@ pub fn write_mechanisms(out: &mut Vec<u8>) {
     });
 }
 
-pub fn write_init(out: &mut Vec<u8>, init: &Init<'_>) {
+pub fn write_init(out: &mut Vec<u8>, init: &SaslInit<'_>) {
     write::descriptor(out, descriptor::INIT);
     write::list(out, 3, |out| {
         write::symbol(out, init.mechanism);
@@ -77,8 +79,8 @@ pub fn read_outcome(body: &[u8]) -> Result<u8> {
     let (number, mut fields) = described_list(&mut rest)?;
     match (number, fields.next_u32()?) {
         (descriptor::OUTCOME, Some(code)) => {
-            u8::try_from(code).map_err(|_| Malformed::new("an outcome"))
+            u8::try_from(code).map_err(|_| AmqpDecodeError::new("an outcome"))
         }
-        _ => Err(Malformed::new("not a sasl-outcome")),
+        _ => Err(AmqpDecodeError::new("not a sasl-outcome")),
     }
 }

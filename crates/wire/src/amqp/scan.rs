@@ -3,7 +3,7 @@
 use steadfast_core::limits;
 
 use super::code;
-use super::error::{Malformed, Result};
+use super::error::{AmqpDecodeError, Result};
 
 /// The descriptor of a described value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,7 +11,7 @@ pub enum Descriptor<'a> {
     Code(u64),
     Symbol(&'a str),
     /// Any other value: applications may use any descriptor.
-    Other(Raw<'a>),
+    Other(EncodedValue<'a>),
 }
 
 impl Descriptor<'_> {
@@ -27,18 +27,18 @@ impl Descriptor<'_> {
 
 /// The bytes of exactly one value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Raw<'a>(&'a [u8]);
+pub struct EncodedValue<'a>(&'a [u8]);
 
-impl<'a> Raw<'a> {
+impl<'a> EncodedValue<'a> {
     /// The encoded null.
-    pub const NULL: Raw<'static> = Raw(&[code::NULL]);
+    pub const NULL: EncodedValue<'static> = EncodedValue(&[code::NULL]);
 
     /// Bytes that hold one value and nothing else.
     pub fn new(bytes: &'a [u8]) -> Result<Self> {
         let mut rest = bytes;
         let raw = skip(&mut rest)?;
         if !rest.is_empty() {
-            return Err(Malformed::new("bytes after a value"));
+            return Err(AmqpDecodeError::new("bytes after a value"));
         }
         Ok(raw)
     }
@@ -53,23 +53,23 @@ impl<'a> Raw<'a> {
 }
 
 /// Takes one value from the front without decoding it.
-pub fn skip<'a>(bytes: &mut &'a [u8]) -> Result<Raw<'a>> {
+pub fn skip<'a>(bytes: &mut &'a [u8]) -> Result<EncodedValue<'a>> {
     skip_at(bytes, 0)
 }
 
-fn skip_at<'a>(bytes: &mut &'a [u8], mut depth: usize) -> Result<Raw<'a>> {
+fn skip_at<'a>(bytes: &mut &'a [u8], mut depth: usize) -> Result<EncodedValue<'a>> {
     let start = *bytes;
     let mut constructor = take_byte(bytes)?;
     while constructor == code::DESCRIBED {
         depth += 1;
         if depth > limits::AMQP_DEPTH {
-            return Err(Malformed::new("too deeply nested"));
+            return Err(AmqpDecodeError::new("too deeply nested"));
         }
         descriptor_at(bytes, depth)?;
         constructor = take_byte(bytes)?;
     }
     payload(constructor, bytes)?;
-    Ok(Raw(&start[..start.len() - bytes.len()]))
+    Ok(EncodedValue(&start[..start.len() - bytes.len()]))
 }
 
 /// Reads a descriptor: the protocol's own are numbers and symbols, those of
@@ -105,13 +105,13 @@ pub(crate) fn payload<'a>(constructor: u8, bytes: &mut &'a [u8]) -> Result<&'a [
         0x9 => 16,
         0xa | 0xc | 0xe => take_byte(bytes)? as usize,
         0xb | 0xd | 0xf => u32::from_be_bytes(take_array(bytes)?) as usize,
-        _ => return Err(Malformed::new("an unknown constructor")),
+        _ => return Err(AmqpDecodeError::new("an unknown constructor")),
     };
     take(bytes, length)
 }
 
 pub(crate) fn text(bytes: &[u8]) -> Result<&str> {
-    std::str::from_utf8(bytes).map_err(|_| Malformed::new("text that is not UTF-8"))
+    std::str::from_utf8(bytes).map_err(|_| AmqpDecodeError::new("text that is not UTF-8"))
 }
 
 pub(crate) fn take<'a>(bytes: &mut &'a [u8], length: usize) -> Result<&'a [u8]> {
@@ -120,7 +120,7 @@ pub(crate) fn take<'a>(bytes: &mut &'a [u8], length: usize) -> Result<&'a [u8]> 
             *bytes = rest;
             Ok(front)
         }
-        None => Err(Malformed::new("a value that is cut short")),
+        None => Err(AmqpDecodeError::new("a value that is cut short")),
     }
 }
 
@@ -130,7 +130,7 @@ pub(crate) fn take_byte(bytes: &mut &[u8]) -> Result<u8> {
             *bytes = rest;
             Ok(first)
         }
-        None => Err(Malformed::new("a value that is cut short")),
+        None => Err(AmqpDecodeError::new("a value that is cut short")),
     }
 }
 
@@ -140,6 +140,6 @@ pub(crate) fn take_array<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N]> {
             *bytes = rest;
             Ok(*front)
         }
-        None => Err(Malformed::new("a value that is cut short")),
+        None => Err(AmqpDecodeError::new("a value that is cut short")),
     }
 }

@@ -1,16 +1,16 @@
 //! Start position of a reader, from a selector filter.
 
 use super::code::descriptor;
-use super::error::{Malformed, Result};
-use super::scan::Raw;
-use super::value::{Items, Value};
+use super::error::{AmqpDecodeError, Result};
+use super::scan::EncodedValue;
+use super::value::{AmqpValue, ItemReader};
 
 /// The name of the filter in a source.
 pub const NAME: &str = "apache.org:selector-filter:string";
 
 /// A position in a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Start {
+pub enum SelectorStart {
     Beginning,
     /// Events enqueued from now on.
     Latest,
@@ -30,24 +30,24 @@ pub enum Start {
 
 /// Finds the selector in a source's filter; without one a reader starts at the
 /// beginning.
-pub fn start(mut filter: Items<'_>) -> Result<Start> {
+pub fn start(mut filter: ItemReader<'_>) -> Result<SelectorStart> {
     while let Some((name, raw)) = filter.next_pair()? {
         if is_selector(&name, raw)? {
             let value = match raw.value()? {
-                Value::Described(_, raw) => raw.value()?,
+                AmqpValue::Described(_, raw) => raw.value()?,
                 other => other,
             };
-            let text = value.as_text().ok_or(Malformed::new("a selector"))?;
+            let text = value.as_text().ok_or(AmqpDecodeError::new("a selector"))?;
             return parse(text);
         }
     }
-    Ok(Start::Beginning)
+    Ok(SelectorStart::Beginning)
 }
 
 /// Whether an entry of a filter is the selector, by its name or its descriptor.
-pub(crate) fn is_selector(name: &Value<'_>, filter: Raw<'_>) -> Result<bool> {
+pub(crate) fn is_selector(name: &AmqpValue<'_>, filter: EncodedValue<'_>) -> Result<bool> {
     let kind = match filter.value()? {
-        Value::Described(kind, _) => kind.number(),
+        AmqpValue::Described(kind, _) => kind.number(),
         _ => None,
     };
     Ok(kind == Some(descriptor::SELECTOR) || name.as_text() == Some(NAME))
@@ -55,10 +55,10 @@ pub(crate) fn is_selector(name: &Value<'_>, filter: Raw<'_>) -> Result<bool> {
 
 /// Parses `amqp.annotation.x-opt-offset > '42'` and its variants. White space around
 /// the operator is optional, and so are the quotes.
-pub fn parse(text: &str) -> Result<Start> {
+pub fn parse(text: &str) -> Result<SelectorStart> {
     let (name, rest) = text
         .split_once('>')
-        .ok_or(Malformed::new("a selector's operator"))?;
+        .ok_or(AmqpDecodeError::new("a selector's operator"))?;
     let (inclusive, rest) = match rest.strip_prefix('=') {
         Some(rest) => (true, rest),
         None => (false, rest),
@@ -67,31 +67,31 @@ pub fn parse(text: &str) -> Result<Start> {
     let value = match value.strip_prefix('\'') {
         Some(open) => open
             .strip_suffix('\'')
-            .ok_or(Malformed::new("a selector's quotes"))?,
+            .ok_or(AmqpDecodeError::new("a selector's quotes"))?,
         None => value,
     };
     if value == "@latest" {
-        return Ok(Start::Latest);
+        return Ok(SelectorStart::Latest);
     }
     let number = value
         .parse()
-        .map_err(|_| Malformed::new("a selector's value"));
+        .map_err(|_| AmqpDecodeError::new("a selector's value"));
     match name.trim() {
         "amqp.annotation.x-opt-offset" => Ok(match number? {
-            ..0 => Start::Beginning,
-            offset => Start::Offset { offset, inclusive },
+            ..0 => SelectorStart::Beginning,
+            offset => SelectorStart::Offset { offset, inclusive },
         }),
         "amqp.annotation.x-opt-sequence-number" => Ok(match number? {
-            ..0 => Start::Beginning,
-            sequence => Start::Sequence {
+            ..0 => SelectorStart::Beginning,
+            sequence => SelectorStart::Sequence {
                 sequence,
                 inclusive,
             },
         }),
-        "amqp.annotation.x-opt-enqueued-time" => Ok(Start::Enqueued {
+        "amqp.annotation.x-opt-enqueued-time" => Ok(SelectorStart::Enqueued {
             ms: number?,
             inclusive,
         }),
-        _ => Err(Malformed::new("a selector of something unknown")),
+        _ => Err(AmqpDecodeError::new("a selector of something unknown")),
     }
 }

@@ -1,9 +1,9 @@
 //! Performatives of a session: begin, flow and end.
 
 use super::code::descriptor;
-use super::condition::Problem;
-use super::error::{Malformed, Result};
-use super::value::Items;
+use super::condition::AmqpError;
+use super::error::{AmqpDecodeError, Result};
+use super::value::ItemReader;
 use super::write;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,9 +16,11 @@ pub struct Begin {
 }
 
 impl Begin {
-    pub(crate) fn read(mut fields: Items<'_>) -> Result<Self> {
+    pub(crate) fn read(mut fields: ItemReader<'_>) -> Result<Self> {
         let remote_channel = match fields.next_u32()? {
-            Some(channel) => Some(u16::try_from(channel).map_err(|_| Malformed::new("a channel"))?),
+            Some(channel) => {
+                Some(u16::try_from(channel).map_err(|_| AmqpDecodeError::new("a channel"))?)
+            }
             None => None,
         };
         Ok(Self {
@@ -61,7 +63,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    pub(crate) fn read(mut fields: Items<'_>) -> Result<Self> {
+    pub(crate) fn read(mut fields: ItemReader<'_>) -> Result<Self> {
         Ok(Self {
             next_incoming: fields.next_u32()?,
             incoming_window: fields.next_u32()?.unwrap_or(0),
@@ -96,20 +98,20 @@ impl Flow {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct End<'a> {
-    pub problem: Option<Problem<'a>>,
+    pub error: Option<AmqpError<'a>>,
 }
 
 impl<'a> End<'a> {
-    pub(crate) fn read(mut fields: Items<'a>) -> Result<Self> {
+    pub(crate) fn read(mut fields: ItemReader<'a>) -> Result<Self> {
         Ok(Self {
-            problem: Problem::read_last(&mut fields)?,
+            error: AmqpError::read_last(&mut fields)?,
         })
     }
 
     pub fn write(&self, out: &mut Vec<u8>) {
         write::descriptor(out, descriptor::END);
         write::list(out, 1, |out| {
-            Problem::write_optional(self.problem.as_ref(), out);
+            AmqpError::write_optional(self.error.as_ref(), out);
         });
     }
 }

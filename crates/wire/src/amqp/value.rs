@@ -7,12 +7,12 @@
 use steadfast_core::limits;
 
 use super::code;
-use super::error::{Malformed, Result};
-use super::scan::{self, Descriptor, Raw, take_array, take_byte, text};
+use super::error::{AmqpDecodeError, Result};
+use super::scan::{self, Descriptor, EncodedValue, take_array, take_byte, text};
 
 /// A value of the type system.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Value<'a> {
+pub enum AmqpValue<'a> {
     Null,
     Bool(bool),
     Ubyte(u8),
@@ -36,14 +36,14 @@ pub enum Value<'a> {
     Binary(&'a [u8]),
     String(&'a str),
     Symbol(&'a str),
-    List(Items<'a>),
+    List(ItemReader<'a>),
     /// Alternating keys and values.
-    Map(Items<'a>),
+    Map(ItemReader<'a>),
     Array(Array<'a>),
-    Described(Descriptor<'a>, Raw<'a>),
+    Described(Descriptor<'a>, EncodedValue<'a>),
 }
 
-impl<'a> Value<'a> {
+impl<'a> AmqpValue<'a> {
     /// Any integer that fits.
     pub fn as_i64(&self) -> Option<i64> {
         Some(match *self {
@@ -89,19 +89,19 @@ impl<'a> Value<'a> {
     }
 }
 
-impl<'a> Raw<'a> {
-    pub fn value(self) -> Result<Value<'a>> {
+impl<'a> EncodedValue<'a> {
+    pub fn value(self) -> Result<AmqpValue<'a>> {
         let mut rest = self.bytes();
         read(&mut rest)
     }
 }
 
 /// Takes one value from the front.
-pub fn read<'a>(bytes: &mut &'a [u8]) -> Result<Value<'a>> {
+pub fn read<'a>(bytes: &mut &'a [u8]) -> Result<AmqpValue<'a>> {
     let constructor = take_byte(bytes)?;
     if constructor == code::DESCRIBED {
         let descriptor = scan::descriptor(bytes)?;
-        return Ok(Value::Described(descriptor, scan::skip(bytes)?));
+        return Ok(AmqpValue::Described(descriptor, scan::skip(bytes)?));
     }
     let payload = scan::payload(constructor, bytes)?;
     of(constructor, payload)
@@ -109,30 +109,30 @@ pub fn read<'a>(bytes: &mut &'a [u8]) -> Result<Value<'a>> {
 
 /// Walks a whole value: every constructor known, every size exact, every text valid
 /// UTF-8, no deeper than the limit.
-pub fn check(raw: Raw<'_>) -> Result<()> {
+pub fn check(raw: EncodedValue<'_>) -> Result<()> {
     check_at(raw.value()?, 0)
 }
 
-fn check_at(value: Value<'_>, depth: usize) -> Result<()> {
+fn check_at(value: AmqpValue<'_>, depth: usize) -> Result<()> {
     if depth > limits::AMQP_DEPTH {
-        return Err(Malformed::new("too deeply nested"));
+        return Err(AmqpDecodeError::new("too deeply nested"));
     }
     match value {
-        Value::List(items) => check_items(items, depth),
-        Value::Map(items) if items.count() % 2 == 1 => {
-            Err(Malformed::new("a map with half a pair"))
+        AmqpValue::List(items) => check_items(items, depth),
+        AmqpValue::Map(items) if items.count() % 2 == 1 => {
+            Err(AmqpDecodeError::new("a map with half a pair"))
         }
-        Value::Map(items) => check_items(items, depth),
-        Value::Array(array) => {
+        AmqpValue::Map(items) => check_items(items, depth),
+        AmqpValue::Array(array) => {
             let mut array = array;
             array.try_for_each(|item| check_at(item?, depth + 1))
         }
-        Value::Described(_, raw) => check_at(raw.value()?, depth + 1),
+        AmqpValue::Described(_, raw) => check_at(raw.value()?, depth + 1),
         _ => Ok(()),
     }
 }
 
-fn check_items(mut items: Items<'_>, depth: usize) -> Result<()> {
+fn check_items(mut items: ItemReader<'_>, depth: usize) -> Result<()> {
     for _ in 0..items.count() {
         check_at(items.next()?, depth + 1)?;
     }
@@ -140,62 +140,64 @@ fn check_items(mut items: Items<'_>, depth: usize) -> Result<()> {
 }
 
 /// Decodes the value of a constructor from the bytes after it.
-pub(crate) fn of(constructor: u8, payload: &[u8]) -> Result<Value<'_>> {
+pub(crate) fn of(constructor: u8, payload: &[u8]) -> Result<AmqpValue<'_>> {
     let mut bytes = payload;
     let bytes = &mut bytes;
     Ok(match constructor {
-        code::NULL => Value::Null,
-        code::TRUE => Value::Bool(true),
-        code::FALSE => Value::Bool(false),
-        code::UINT_0 => Value::Uint(0),
-        code::ULONG_0 => Value::Ulong(0),
-        code::LIST_0 => Value::List(Items::EMPTY),
-        code::UBYTE => Value::Ubyte(take_byte(bytes)?),
-        code::BYTE => Value::Byte(take_byte(bytes)? as i8),
-        code::UINT_SMALL => Value::Uint(take_byte(bytes)?.into()),
-        code::ULONG_SMALL => Value::Ulong(take_byte(bytes)?.into()),
-        code::INT_SMALL => Value::Int((take_byte(bytes)? as i8).into()),
-        code::LONG_SMALL => Value::Long((take_byte(bytes)? as i8).into()),
+        code::NULL => AmqpValue::Null,
+        code::TRUE => AmqpValue::Bool(true),
+        code::FALSE => AmqpValue::Bool(false),
+        code::UINT_0 => AmqpValue::Uint(0),
+        code::ULONG_0 => AmqpValue::Ulong(0),
+        code::LIST_0 => AmqpValue::List(ItemReader::EMPTY),
+        code::UBYTE => AmqpValue::Ubyte(take_byte(bytes)?),
+        code::BYTE => AmqpValue::Byte(take_byte(bytes)? as i8),
+        code::UINT_SMALL => AmqpValue::Uint(take_byte(bytes)?.into()),
+        code::ULONG_SMALL => AmqpValue::Ulong(take_byte(bytes)?.into()),
+        code::INT_SMALL => AmqpValue::Int((take_byte(bytes)? as i8).into()),
+        code::LONG_SMALL => AmqpValue::Long((take_byte(bytes)? as i8).into()),
         code::BOOL => match take_byte(bytes)? {
-            0 => Value::Bool(false),
-            1 => Value::Bool(true),
-            _ => return Err(Malformed::new("a boolean")),
+            0 => AmqpValue::Bool(false),
+            1 => AmqpValue::Bool(true),
+            _ => return Err(AmqpDecodeError::new("a boolean")),
         },
-        code::USHORT => Value::Ushort(u16::from_be_bytes(take_array(bytes)?)),
-        code::SHORT => Value::Short(i16::from_be_bytes(take_array(bytes)?)),
-        code::UINT => Value::Uint(u32::from_be_bytes(take_array(bytes)?)),
-        code::INT => Value::Int(i32::from_be_bytes(take_array(bytes)?)),
-        code::FLOAT => Value::Float(u32::from_be_bytes(take_array(bytes)?)),
-        code::CHAR => Value::Char(u32::from_be_bytes(take_array(bytes)?)),
-        code::ULONG => Value::Ulong(u64::from_be_bytes(take_array(bytes)?)),
-        code::LONG => Value::Long(i64::from_be_bytes(take_array(bytes)?)),
-        code::DOUBLE => Value::Double(u64::from_be_bytes(take_array(bytes)?)),
-        code::TIMESTAMP => Value::Timestamp(i64::from_be_bytes(take_array(bytes)?)),
-        code::DECIMAL_32 | code::DECIMAL_64 | code::DECIMAL_128 => Value::Decimal(payload),
-        code::UUID => Value::Uuid(take_array(bytes)?),
-        code::BINARY_8 | code::BINARY_32 => Value::Binary(payload),
-        code::STRING_8 | code::STRING_32 => Value::String(text(payload)?),
-        code::SYMBOL_8 | code::SYMBOL_32 => Value::Symbol(text(payload)?),
+        code::USHORT => AmqpValue::Ushort(u16::from_be_bytes(take_array(bytes)?)),
+        code::SHORT => AmqpValue::Short(i16::from_be_bytes(take_array(bytes)?)),
+        code::UINT => AmqpValue::Uint(u32::from_be_bytes(take_array(bytes)?)),
+        code::INT => AmqpValue::Int(i32::from_be_bytes(take_array(bytes)?)),
+        code::FLOAT => AmqpValue::Float(u32::from_be_bytes(take_array(bytes)?)),
+        code::CHAR => AmqpValue::Char(u32::from_be_bytes(take_array(bytes)?)),
+        code::ULONG => AmqpValue::Ulong(u64::from_be_bytes(take_array(bytes)?)),
+        code::LONG => AmqpValue::Long(i64::from_be_bytes(take_array(bytes)?)),
+        code::DOUBLE => AmqpValue::Double(u64::from_be_bytes(take_array(bytes)?)),
+        code::TIMESTAMP => AmqpValue::Timestamp(i64::from_be_bytes(take_array(bytes)?)),
+        code::DECIMAL_32 | code::DECIMAL_64 | code::DECIMAL_128 => AmqpValue::Decimal(payload),
+        code::UUID => AmqpValue::Uuid(take_array(bytes)?),
+        code::BINARY_8 | code::BINARY_32 => AmqpValue::Binary(payload),
+        code::STRING_8 | code::STRING_32 => AmqpValue::String(text(payload)?),
+        code::SYMBOL_8 | code::SYMBOL_32 => AmqpValue::Symbol(text(payload)?),
         code::LIST_8 | code::LIST_32 => {
-            Value::List(Items::of(constructor == code::LIST_8, payload)?)
+            AmqpValue::List(ItemReader::of(constructor == code::LIST_8, payload)?)
         }
-        code::MAP_8 | code::MAP_32 => Value::Map(Items::of(constructor == code::MAP_8, payload)?),
+        code::MAP_8 | code::MAP_32 => {
+            AmqpValue::Map(ItemReader::of(constructor == code::MAP_8, payload)?)
+        }
         code::ARRAY_8 | code::ARRAY_32 => {
-            Value::Array(Array::of(constructor == code::ARRAY_8, payload)?)
+            AmqpValue::Array(Array::of(constructor == code::ARRAY_8, payload)?)
         }
-        _ => return Err(Malformed::new("an unknown constructor")),
+        _ => return Err(AmqpDecodeError::new("an unknown constructor")),
     })
 }
 
 /// The remaining items of a list or map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Items<'a> {
+pub struct ItemReader<'a> {
     count: u32,
     bytes: &'a [u8],
 }
 
-impl<'a> Items<'a> {
-    pub const EMPTY: Items<'static> = Items {
+impl<'a> ItemReader<'a> {
+    pub const EMPTY: ItemReader<'static> = ItemReader {
         count: 0,
         bytes: &[],
     };
@@ -222,32 +224,32 @@ impl<'a> Items<'a> {
 
     /// The next item; null after the last, because writers omit trailing nulls.
     #[expect(clippy::should_implement_trait, reason = "it never ends")]
-    pub fn next(&mut self) -> Result<Value<'a>> {
+    pub fn next(&mut self) -> Result<AmqpValue<'a>> {
         if !self.step() {
-            return Ok(Value::Null);
+            return Ok(AmqpValue::Null);
         }
         read(&mut self.bytes)
     }
 
     /// The bytes of the next item, or of null.
-    pub fn next_raw(&mut self) -> Result<Raw<'a>> {
+    pub fn next_raw(&mut self) -> Result<EncodedValue<'a>> {
         if !self.step() {
-            return Ok(Raw::NULL);
+            return Ok(EncodedValue::NULL);
         }
         scan::skip(&mut self.bytes)
     }
 
     /// The next key and value of a map.
-    pub fn next_pair(&mut self) -> Result<Option<(Value<'a>, Raw<'a>)>> {
+    pub fn next_pair(&mut self) -> Result<Option<(AmqpValue<'a>, EncodedValue<'a>)>> {
         match self.count {
             0 => Ok(None),
-            1 => Err(Malformed::new("a map with half a pair")),
+            1 => Err(AmqpDecodeError::new("a map with half a pair")),
             _ => Ok(Some((self.next()?, self.next_raw()?))),
         }
     }
 
     /// The value of a map's text key.
-    pub fn find(mut self, key: &str) -> Result<Option<Value<'a>>> {
+    pub fn find(mut self, key: &str) -> Result<Option<AmqpValue<'a>>> {
         while let Some((name, raw)) = self.next_pair()? {
             if name.as_text() == Some(key) {
                 return raw.value().map(Some);
@@ -258,9 +260,10 @@ impl<'a> Items<'a> {
 
     /// Checks that no bytes remain after the last item.
     pub fn end(&self) -> Result<()> {
-        match self.count == 0 && self.bytes.is_empty() {
-            true => Ok(()),
-            false => Err(Malformed::new("a size that does not fit its items")),
+        if self.count == 0 && self.bytes.is_empty() {
+            Ok(())
+        } else {
+            Err(AmqpDecodeError::new("a size that does not fit its items"))
         }
     }
 
@@ -271,27 +274,27 @@ impl<'a> Items<'a> {
     }
 
     pub(crate) fn next_u32(&mut self) -> Result<Option<u32>> {
-        self.next_as(Value::as_u32)
+        self.next_as(AmqpValue::as_u32)
     }
 
     pub(crate) fn next_bool(&mut self) -> Result<Option<bool>> {
-        self.next_as(Value::as_bool)
+        self.next_as(AmqpValue::as_bool)
     }
 
     pub(crate) fn next_text(&mut self) -> Result<Option<&'a str>> {
-        self.next_as(Value::as_text)
+        self.next_as(AmqpValue::as_text)
     }
 
     /// A field of one type, or none; another type is an error.
     pub(crate) fn next_as<T>(
         &mut self,
-        take: impl Fn(&Value<'a>) -> Option<T>,
+        take: impl Fn(&AmqpValue<'a>) -> Option<T>,
     ) -> Result<Option<T>> {
         match self.next()? {
-            Value::Null => Ok(None),
+            AmqpValue::Null => Ok(None),
             value => match take(&value) {
                 Some(taken) => Ok(Some(taken)),
-                None => Err(Malformed::new("a field of another type")),
+                None => Err(AmqpDecodeError::new("a field of another type")),
             },
         }
     }
@@ -320,7 +323,7 @@ impl<'a> Array<'a> {
         while constructor == code::DESCRIBED {
             depth += 1;
             if depth > limits::AMQP_DEPTH {
-                return Err(Malformed::new("too deeply nested"));
+                return Err(AmqpDecodeError::new("too deeply nested"));
             }
             scan::descriptor(&mut bytes)?;
             constructor = take_byte(&mut bytes)?;
@@ -335,7 +338,7 @@ impl<'a> Array<'a> {
         if (empty && count > limits::AMQP_EMPTY_ELEMENTS)
             || (!empty && count as usize > bytes.len())
         {
-            return Err(Malformed::new("more elements than fit"));
+            return Err(AmqpDecodeError::new("more elements than fit"));
         }
         Ok(array)
     }
@@ -351,7 +354,7 @@ impl<'a> Array<'a> {
 }
 
 impl<'a> Iterator for Array<'a> {
-    type Item = Result<Value<'a>>;
+    type Item = Result<AmqpValue<'a>>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.count == 0 {

@@ -6,7 +6,7 @@ use super::xml::{HEAD, element};
 
 /// The blocks among which a listed block is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum BlockSource {
     /// The uncommitted blocks, then the committed ones.
     Latest,
     Committed,
@@ -15,10 +15,10 @@ pub enum Source {
 
 /// The text is not a valid block list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotBlockList;
+pub struct BlockListError;
 
 /// Parses `<BlockList><Latest>id</Latest>..</BlockList>`: sources and ids, in order.
-pub fn parse(text: &str) -> Result<Vec<(Source, String)>, NotBlockList> {
+pub fn parse(text: &str) -> Result<Vec<(BlockSource, String)>, BlockListError> {
     let mut rest = text.trim_start_matches('\u{feff}');
     let mut found = Vec::new();
     let mut is_inside = false;
@@ -27,27 +27,27 @@ pub fn parse(text: &str) -> Result<Vec<(Source, String)>, NotBlockList> {
             ("blocklist", false) if is_empty => return ended(rest).map(|()| found),
             ("blocklist", false) => is_inside = true,
             ("/blocklist", true) => return ended(rest).map(|()| found),
-            (_, true) if is_empty => return Err(NotBlockList),
+            (_, true) if is_empty => return Err(BlockListError),
             (name, true) => {
-                let source = source(name).ok_or(NotBlockList)?;
-                let (id, behind) = rest.split_once('<').ok_or(NotBlockList)?;
-                let (end, behind) = behind.split_once('>').ok_or(NotBlockList)?;
-                let end = end.trim_end().strip_prefix('/').ok_or(NotBlockList)?;
+                let source = source(name).ok_or(BlockListError)?;
+                let (id, behind) = rest.split_once('<').ok_or(BlockListError)?;
+                let (end, behind) = behind.split_once('>').ok_or(BlockListError)?;
+                let end = end.trim_end().strip_prefix('/').ok_or(BlockListError)?;
                 if !end.eq_ignore_ascii_case(name) || id.trim().is_empty() {
-                    return Err(NotBlockList);
+                    return Err(BlockListError);
                 }
                 found.push((source, id.trim().to_owned()));
                 rest = behind;
             }
-            _ => return Err(NotBlockList),
+            _ => return Err(BlockListError),
         }
     }
-    Err(NotBlockList)
+    Err(BlockListError)
 }
 
 /// The name of the next tag, and whether its element is empty; declarations and
 /// comments are skipped. Only white space is allowed between tags.
-fn next_tag<'a>(rest: &mut &'a str) -> Result<Option<(&'a str, bool)>, NotBlockList> {
+fn next_tag<'a>(rest: &mut &'a str) -> Result<Option<(&'a str, bool)>, BlockListError> {
     loop {
         let text = rest.trim_start();
         if text.is_empty() {
@@ -57,9 +57,9 @@ fn next_tag<'a>(rest: &mut &'a str) -> Result<Option<(&'a str, bool)>, NotBlockL
             comment if comment.starts_with("<!--") => ("-->", true),
             declaration if declaration.starts_with("<?") => ("?>", true),
             tag if tag.starts_with('<') => (">", false),
-            _ => return Err(NotBlockList),
+            _ => return Err(BlockListError),
         };
-        let (tag, behind) = text.split_once(end).ok_or(NotBlockList)?;
+        let (tag, behind) = text.split_once(end).ok_or(BlockListError)?;
         *rest = behind;
         if !is_skipped {
             let tag = tag.trim_start_matches('<').trim();
@@ -70,20 +70,20 @@ fn next_tag<'a>(rest: &mut &'a str) -> Result<Option<(&'a str, bool)>, NotBlockL
     }
 }
 
-fn source(name: &str) -> Option<Source> {
+fn source(name: &str) -> Option<BlockSource> {
     match name {
-        "latest" => Some(Source::Latest),
-        "committed" => Some(Source::Committed),
-        "uncommitted" => Some(Source::Uncommitted),
+        "latest" => Some(BlockSource::Latest),
+        "committed" => Some(BlockSource::Committed),
+        "uncommitted" => Some(BlockSource::Uncommitted),
         _ => None,
     }
 }
 
-fn ended(rest: &str) -> Result<(), NotBlockList> {
+fn ended(rest: &str) -> Result<(), BlockListError> {
     let mut rest = rest;
     match next_tag(&mut rest)? {
         None => Ok(()),
-        Some(_) => Err(NotBlockList),
+        Some(_) => Err(BlockListError),
     }
 }
 
@@ -119,14 +119,14 @@ mod tests {
     fn lists_of_all_clients_are_read() {
         // Azure.Storage.Blobs for .NET.
         let dotnet = "\u{feff}<BlockList><Latest>AAA=</Latest><Latest>AQA=</Latest></BlockList>";
-        let latest = |id: &str| (Source::Latest, id.to_owned());
+        let latest = |id: &str| (BlockSource::Latest, id.to_owned());
         assert_eq!(parse(dotnet).unwrap(), [latest("AAA="), latest("AQA=")]);
         // azure-storage-blob for Python.
         let python = "<?xml version='1.0' encoding='utf-8'?>\n<BlockList>\n \
                       <Committed>YQ==</Committed><Uncommitted>Yg==</Uncommitted></BlockList>\n";
         let wanted = [
-            (Source::Committed, "YQ==".to_owned()),
-            (Source::Uncommitted, "Yg==".to_owned()),
+            (BlockSource::Committed, "YQ==".to_owned()),
+            (BlockSource::Uncommitted, "Yg==".to_owned()),
         ];
         assert_eq!(parse(python).unwrap(), wanted);
         for empty in [
@@ -155,7 +155,7 @@ mod tests {
             "<BlockList></BlockList><BlockList></BlockList>",
             "<BlockList></BlockList>x",
         ] {
-            assert_eq!(parse(text), Err(NotBlockList), "{text}");
+            assert_eq!(parse(text), Err(BlockListError), "{text}");
         }
     }
 

@@ -7,7 +7,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::place::Place;
+use super::path::BlobPath;
 use crate::signature;
 
 /// The oldest supported version.
@@ -19,7 +19,7 @@ const WITH_SCOPE: &str = "2020-12-06";
 
 /// The resources that a signature covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum SasScope {
     /// Containers and blobs of the account, as far as its resource types allow.
     Account {
         has_containers: bool,
@@ -33,8 +33,8 @@ pub enum Scope {
 
 /// A parsed SAS, not yet verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sas {
-    pub scope: Scope,
+pub struct BlobSas {
+    pub scope: SasScope,
     /// One letter per permission.
     pub permissions: String,
     /// Times as received; `None` if absent.
@@ -50,11 +50,14 @@ pub struct Sas {
 
 /// The reason why a query holds no SAS that can be verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotSas(pub &'static str);
+pub struct BlobSasError(pub &'static str);
 
-impl Sas {
+impl BlobSas {
     /// Parses the SAS in a query; `None` if there is none. It is not verified yet.
-    pub fn parse(parameters: &[(String, String)], place: &Place) -> Result<Option<Self>, NotSas> {
+    pub fn parse(
+        parameters: &[(String, String)],
+        place: &BlobPath,
+    ) -> Result<Option<Self>, BlobSasError> {
         let find = |name: &str| {
             let mut pairs = parameters.iter();
             let found = pairs.find(|(own, _)| own.eq_ignore_ascii_case(name));
@@ -63,7 +66,7 @@ impl Sas {
         let Some(signature) = find("sig") else {
             return Ok(None);
         };
-        let bad = |why| Err(NotSas(why));
+        let bad = |why| Err(BlobSasError(why));
         let Ok(signature) = STANDARD.decode(signature) else {
             return bad("'sig' is not base64");
         };
@@ -82,7 +85,7 @@ impl Sas {
                 if !text("ss").contains(['b', 'B']) {
                     return bad("it is not for blobs ('ss')");
                 }
-                let scope = Scope::Account {
+                let scope = SasScope::Account {
                     has_containers: types.contains(['c', 'C']),
                     has_objects: types.contains(['o', 'O']),
                 };
@@ -118,20 +121,25 @@ impl Sas {
 }
 
 /// The resource of a service SAS: its scope, and its name as signed.
-fn resource(kind: &str, place: &Place) -> Result<(Scope, String), NotSas> {
-    let Place {
+fn resource(kind: &str, place: &BlobPath) -> Result<(SasScope, String), BlobSasError> {
+    let BlobPath {
         account,
         container: Some(container),
         blob,
     } = place
     else {
-        return Err(NotSas("it is for a container or blob"));
+        return Err(BlobSasError("it is for a container or blob"));
     };
     match (kind.to_ascii_lowercase().as_str(), blob) {
-        ("c", _) => Ok((Scope::Container, format!("/blob/{account}/{container}"))),
-        ("b", Some(blob)) => Ok((Scope::Blob, format!("/blob/{account}/{container}/{blob}"))),
-        ("b", None) => Err(NotSas("it is for a blob, and the request for a container")),
-        _ => Err(NotSas("'sr' is neither 'c' nor 'b'")),
+        ("c", _) => Ok((SasScope::Container, format!("/blob/{account}/{container}"))),
+        ("b", Some(blob)) => Ok((
+            SasScope::Blob,
+            format!("/blob/{account}/{container}/{blob}"),
+        )),
+        ("b", None) => Err(BlobSasError(
+            "it is for a blob, and the request for a container",
+        )),
+        _ => Err(BlobSasError("'sr' is neither 'c' nor 'b'")),
     }
 }
 
@@ -162,14 +170,14 @@ fn of_service<'a>(text: &impl Fn(&str) -> &'a str, version: &str, resource: &str
 
 #[cfg(test)]
 mod tests {
-    use super::super::place::parameters;
+    use super::super::path::parameters;
     use super::*;
 
     const KEY: &str =
         "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
-    fn sas(query: &str, path: &str) -> Result<Option<Sas>, NotSas> {
-        Sas::parse(&parameters(query).unwrap(), &Place::parse(path).unwrap())
+    fn sas(query: &str, path: &str) -> Result<Option<BlobSas>, BlobSasError> {
+        BlobSas::parse(&parameters(query).unwrap(), &BlobPath::parse(path).unwrap())
     }
 
     /// Made by azure-storage-blob 12.31.1.
@@ -180,20 +188,20 @@ mod tests {
                 "se=2030-01-01T00%3A00%3A00Z&sp=rw&sv=2026-10-06&sr=b\
                  &sig=oz9JOTmeUMqEVWcr%2B5RCWZ/BlQ27OeFhOfE30Ap83zs%3D",
                 "/dev/box/a/%C3%BC%20b",
-                Scope::Blob,
+                SasScope::Blob,
             ),
             (
                 "st=2026-01-01T00%3A00%3A00Z&se=2030-01-01T00%3A00%3A00Z&sp=rl\
                  &sip=10.0.0.1-10.0.0.9&spr=https&sv=2026-10-06&sr=c\
                  &sig=scsWGy/5DMuoXuhcfWjlx4oyJ2L32sOrcqrAoolhZiI%3D",
                 "/dev/box/whatever",
-                Scope::Container,
+                SasScope::Container,
             ),
             (
                 "se=2030-01-01T00%3A00%3A00Z&sp=rwdlc&sv=2026-10-06&ss=b&srt=co\
                  &sig=bmzeXGt/MxpsBwcVAGKyDAqB4%2BCbtzYdac8vxUsj7E4%3D",
                 "/dev",
-                Scope::Account {
+                SasScope::Account {
                     has_containers: true,
                     has_objects: true,
                 },
@@ -241,9 +249,12 @@ mod tests {
         let rest = "sig=YQ%3D%3D&sv=2020-12-06&se=2030-01-01";
         let found = sas(&format!("{rest}&sr=B&spr=HTTPS"), "/a/c/b");
         let found = found.unwrap().unwrap();
-        assert_eq!((found.scope, found.needs_encryption), (Scope::Blob, true));
+        assert_eq!(
+            (found.scope, found.needs_encryption),
+            (SasScope::Blob, true)
+        );
         let account = sas(&format!("{rest}&ss=B&srt=CO"), "/a").unwrap().unwrap();
-        let all = Scope::Account {
+        let all = SasScope::Account {
             has_containers: true,
             has_objects: true,
         };
@@ -257,7 +268,7 @@ mod tests {
         {
             let query = format!("sig=YQ%3D%3D&sv=2020-12-06&se=2030-01-01&ss=b&srt={types}");
             let scope = sas(&query, "/a/c/b").unwrap().unwrap().scope;
-            let expected = Scope::Account {
+            let expected = SasScope::Account {
                 has_containers,
                 has_objects,
             };

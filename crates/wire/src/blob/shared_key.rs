@@ -50,23 +50,24 @@ pub struct SharedKey {
 
 /// The text is not a valid `SharedKey` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotSharedKey;
+pub struct SharedKeyError;
 
 impl SharedKey {
     /// Parses the value of `Authorization`.
-    pub fn parse(header: &str) -> Result<Self, NotSharedKey> {
-        let (scheme, claim) = header.trim().split_once(' ').ok_or(NotSharedKey)?;
+    pub fn parse(header: &str) -> Result<Self, SharedKeyError> {
+        let (scheme, claim) = header.trim().split_once(' ').ok_or(SharedKeyError)?;
         if !scheme.eq_ignore_ascii_case(SCHEME) {
-            return Err(NotSharedKey);
+            return Err(SharedKeyError);
         }
-        let (account, signature) = claim.trim().split_once(':').ok_or(NotSharedKey)?;
-        let signature = STANDARD.decode(signature).map_err(|_| NotSharedKey)?;
-        match account.is_empty() {
-            true => Err(NotSharedKey),
-            false => Ok(Self {
+        let (account, signature) = claim.trim().split_once(':').ok_or(SharedKeyError)?;
+        let signature = STANDARD.decode(signature).map_err(|_| SharedKeyError)?;
+        if account.is_empty() {
+            Err(SharedKeyError)
+        } else {
+            Ok(Self {
                 account: account.to_owned(),
                 signature,
-            }),
+            })
         }
     }
 
@@ -122,9 +123,10 @@ fn text(account: &str, request: &Request<'_>, order: fn(&str, &str) -> Ordering)
     sorted.sort();
     let mut last: Option<&str> = None;
     for (name, value) in &sorted {
-        match last == Some(name) {
-            true => text.extend([",", value]),
-            false => text.extend(["\n", name, ":", value]),
+        if last == Some(name) {
+            text.extend([",", value])
+        } else {
+            text.extend(["\n", name, ":", value])
         }
         last = Some(name);
     }
@@ -229,7 +231,7 @@ mod tests {
             "SharedKey :YQ==",
             "SharedKey a:?",
         ] {
-            assert_eq!(SharedKey::parse(text), Err(NotSharedKey), "{text}");
+            assert_eq!(SharedKey::parse(text), Err(SharedKeyError), "{text}");
         }
     }
 }

@@ -6,7 +6,7 @@ pub(super) const HEAD: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?>";
 
 /// One blob in a list.
 #[derive(Clone, Copy, Debug)]
-pub struct Item<'a> {
+pub struct BlobItem<'a> {
     pub name: &'a str,
     /// Elements and their values, in the order in which they are shown.
     pub properties: &'a [(&'a str, String)],
@@ -16,7 +16,7 @@ pub struct Item<'a> {
 
 /// The parameters of a list request.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct ListBlobsRequest<'a> {
     pub endpoint: &'a str,
     pub container: &'a str,
     pub prefix: &'a str,
@@ -28,13 +28,13 @@ pub struct Asked<'a> {
 
 /// A list of blobs, built item by item.
 #[derive(Debug)]
-pub struct Listing {
+pub struct BlobListing {
     text: String,
 }
 
-impl Listing {
+impl BlobListing {
     /// An empty list.
-    pub fn new(asked: &Asked<'_>) -> Self {
+    pub fn new(asked: &ListBlobsRequest<'_>) -> Self {
         let mut text = String::from(HEAD);
         text.push_str("<EnumerationResults ServiceEndpoint=\"");
         escape(&mut text, asked.endpoint);
@@ -53,7 +53,7 @@ impl Listing {
     }
 
     /// Adds a blob.
-    pub fn push(&mut self, item: &Item<'_>) {
+    pub fn push(&mut self, item: &BlobItem<'_>) {
         let text = &mut self.text;
         text.push_str("<Blob>");
         element(text, "Name", item.name);
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn empty_values_are_empty_elements_and_texts_are_escaped() {
-        let mut listing = Listing::new(&Asked {
+        let mut listing = BlobListing::new(&ListBlobsRequest {
             endpoint: "http://h/a",
             container: "c",
             prefix: "",
@@ -150,7 +150,7 @@ mod tests {
             ("ownerid".to_owned(), String::new()),
             ("x".to_owned(), "<&>".to_owned()),
         ];
-        listing.push(&Item {
+        listing.push(&BlobItem {
             name: "a\"b",
             properties: &[("Etag", "0x1".to_owned())],
             metadata: Some(&metadata),

@@ -7,7 +7,7 @@ use super::event::{
     EntityUnlockSentEvent, HistoryEvent,
 };
 use super::shared::{OrchestrationInstance, OrchestrationStatus, TaskFailureDetails, TraceContext};
-use super::well_known::Timestamp;
+use super::well_known::ProtoTimestamp;
 
 /// One action of an orchestrator.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -77,7 +77,7 @@ pub struct CreateSubOrchestrationAction {
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct CreateTimerAction {
     #[prost(message, optional, tag = "1")]
-    pub fire_at: Option<Timestamp>,
+    pub fire_at: Option<ProtoTimestamp>,
 }
 
 #[derive(Clone, PartialEq, Eq, prost::Message)]

@@ -2,7 +2,7 @@
 
 use super::event::HistoryEvent;
 use super::shared::{OrchestrationInstance, TaskFailureDetails, TraceContext};
-use super::well_known::Timestamp;
+use super::well_known::ProtoTimestamp;
 
 /// Operations for a worker. Without a state the entity does not exist yet.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -60,9 +60,9 @@ pub struct OperationResultSuccess {
     #[prost(message, optional, tag = "1")]
     pub result: Option<String>,
     #[prost(message, optional, tag = "2")]
-    pub start_time_utc: Option<Timestamp>,
+    pub start_time_utc: Option<ProtoTimestamp>,
     #[prost(message, optional, tag = "3")]
-    pub end_time_utc: Option<Timestamp>,
+    pub end_time_utc: Option<ProtoTimestamp>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -70,9 +70,9 @@ pub struct OperationResultFailure {
     #[prost(message, optional, tag = "1")]
     pub failure_details: Option<TaskFailureDetails>,
     #[prost(message, optional, tag = "2")]
-    pub start_time_utc: Option<Timestamp>,
+    pub start_time_utc: Option<ProtoTimestamp>,
     #[prost(message, optional, tag = "3")]
-    pub end_time_utc: Option<Timestamp>,
+    pub end_time_utc: Option<ProtoTimestamp>,
 }
 
 /// The caller of an operation, as a worker echoes it.
@@ -115,9 +115,9 @@ pub struct SendSignalAction {
     #[prost(message, optional, tag = "3")]
     pub input: Option<String>,
     #[prost(message, optional, tag = "4")]
-    pub scheduled_time: Option<Timestamp>,
+    pub scheduled_time: Option<ProtoTimestamp>,
     #[prost(message, optional, tag = "5")]
-    pub request_time: Option<Timestamp>,
+    pub request_time: Option<ProtoTimestamp>,
     #[prost(message, optional, tag = "6")]
     pub parent_trace_context: Option<TraceContext>,
 }
@@ -133,9 +133,9 @@ pub struct StartNewOrchestrationAction {
     #[prost(message, optional, tag = "4")]
     pub input: Option<String>,
     #[prost(message, optional, tag = "5")]
-    pub scheduled_time: Option<Timestamp>,
+    pub scheduled_time: Option<ProtoTimestamp>,
     #[prost(message, optional, tag = "6")]
-    pub request_time: Option<Timestamp>,
+    pub request_time: Option<ProtoTimestamp>,
     #[prost(message, optional, tag = "7")]
     pub parent_trace_context: Option<TraceContext>,
 }
@@ -151,11 +151,11 @@ pub struct SignalEntityRequest {
     #[prost(string, tag = "4")]
     pub request_id: String,
     #[prost(message, optional, tag = "5")]
-    pub scheduled_time: Option<Timestamp>,
+    pub scheduled_time: Option<ProtoTimestamp>,
     #[prost(message, optional, tag = "6")]
     pub parent_trace_context: Option<TraceContext>,
     #[prost(message, optional, tag = "7")]
-    pub request_time: Option<Timestamp>,
+    pub request_time: Option<ProtoTimestamp>,
 }
 
 /// The result of a client's call. This method is a Steadfast extension: SDKs do not
@@ -189,7 +189,7 @@ pub struct EntityMetadata {
     #[prost(string, tag = "1")]
     pub instance_id: String,
     #[prost(message, optional, tag = "2")]
-    pub last_modified_time: Option<Timestamp>,
+    pub last_modified_time: Option<ProtoTimestamp>,
     #[prost(int32, tag = "3")]
     pub backlog_queue_size: i32,
     #[prost(message, optional, tag = "4")]
@@ -209,9 +209,9 @@ pub struct EntityQuery {
     #[prost(message, optional, tag = "1")]
     pub instance_id_starts_with: Option<String>,
     #[prost(message, optional, tag = "2")]
-    pub last_modified_from: Option<Timestamp>,
+    pub last_modified_from: Option<ProtoTimestamp>,
     #[prost(message, optional, tag = "3")]
-    pub last_modified_to: Option<Timestamp>,
+    pub last_modified_to: Option<ProtoTimestamp>,
     #[prost(bool, tag = "4")]
     pub include_state: bool,
     #[prost(bool, tag = "5")]

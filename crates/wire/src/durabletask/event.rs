@@ -6,7 +6,7 @@ use super::shared::{
     Empty, OrchestrationInstance, OrchestrationStatus, ParentInstanceInfo, TaskFailureDetails,
     TraceContext,
 };
-use super::well_known::Timestamp;
+use super::well_known::ProtoTimestamp;
 
 /// One event of a history. Its time is always set, because workers read it unchecked.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -14,7 +14,7 @@ pub struct HistoryEvent {
     #[prost(int32, tag = "1")]
     pub event_id: i32,
     #[prost(message, optional, tag = "2")]
-    pub timestamp: Option<Timestamp>,
+    pub timestamp: Option<ProtoTimestamp>,
     #[prost(
         oneof = "event_type::EventType",
         tags = "3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30"
@@ -97,7 +97,7 @@ pub struct ExecutionStartedEvent {
     #[prost(message, optional, tag = "5")]
     pub parent_instance: Option<ParentInstanceInfo>,
     #[prost(message, optional, tag = "6")]
-    pub scheduled_start_timestamp: Option<Timestamp>,
+    pub scheduled_start_timestamp: Option<ProtoTimestamp>,
     #[prost(message, optional, tag = "7")]
     pub parent_trace_context: Option<TraceContext>,
     #[prost(message, optional, tag = "8")]
@@ -175,13 +175,13 @@ pub struct SubOrchestrationInstanceCreatedEvent {
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct TimerCreatedEvent {
     #[prost(message, optional, tag = "1")]
-    pub fire_at: Option<Timestamp>,
+    pub fire_at: Option<ProtoTimestamp>,
 }
 
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct TimerFiredEvent {
     #[prost(message, optional, tag = "1")]
-    pub fire_at: Option<Timestamp>,
+    pub fire_at: Option<ProtoTimestamp>,
     #[prost(int32, tag = "2")]
     pub timer_id: i32,
 }
@@ -218,7 +218,7 @@ pub struct EntityOperationSignaledEvent {
     #[prost(string, tag = "2")]
     pub operation: String,
     #[prost(message, optional, tag = "3")]
-    pub scheduled_time: Option<Timestamp>,
+    pub scheduled_time: Option<ProtoTimestamp>,
     #[prost(message, optional, tag = "4")]
     pub input: Option<String>,
     #[prost(message, optional, tag = "5")]
@@ -232,7 +232,7 @@ pub struct EntityOperationCalledEvent {
     #[prost(string, tag = "2")]
     pub operation: String,
     #[prost(message, optional, tag = "3")]
-    pub scheduled_time: Option<Timestamp>,
+    pub scheduled_time: Option<ProtoTimestamp>,
     #[prost(message, optional, tag = "4")]
     pub input: Option<String>,
     #[prost(message, optional, tag = "5")]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::shared::{OrchestrationStatus, TaskFailureDetails, TraceContext};
-use super::well_known::{Duration, Timestamp};
+use super::well_known::{ProtoDuration, ProtoTimestamp};
 
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct CreateInstanceRequest {
@@ -16,7 +16,7 @@ pub struct CreateInstanceRequest {
     #[prost(message, optional, tag = "4")]
     pub input: Option<String>,
     #[prost(message, optional, tag = "5")]
-    pub scheduled_start_timestamp: Option<Timestamp>,
+    pub scheduled_start_timestamp: Option<ProtoTimestamp>,
     #[prost(message, optional, tag = "6")]
     pub orchestration_id_reuse_policy: Option<OrchestrationIdReusePolicy>,
     #[prost(message, optional, tag = "7")]
@@ -26,7 +26,7 @@ pub struct CreateInstanceRequest {
     #[prost(message, optional, tag = "9")]
     pub parent_trace_context: Option<TraceContext>,
     #[prost(message, optional, tag = "10")]
-    pub request_time: Option<Timestamp>,
+    pub request_time: Option<ProtoTimestamp>,
 }
 
 #[derive(Clone, PartialEq, Eq, prost::Message)]
@@ -81,11 +81,11 @@ pub struct OrchestrationState {
     #[prost(enumeration = "OrchestrationStatus", tag = "4")]
     pub orchestration_status: i32,
     #[prost(message, optional, tag = "5")]
-    pub scheduled_start_timestamp: Option<Timestamp>,
+    pub scheduled_start_timestamp: Option<ProtoTimestamp>,
     #[prost(message, optional, tag = "6")]
-    pub created_timestamp: Option<Timestamp>,
+    pub created_timestamp: Option<ProtoTimestamp>,
     #[prost(message, optional, tag = "7")]
-    pub last_updated_timestamp: Option<Timestamp>,
+    pub last_updated_timestamp: Option<ProtoTimestamp>,
     #[prost(message, optional, tag = "8")]
     pub input: Option<String>,
     #[prost(message, optional, tag = "9")]
@@ -97,7 +97,7 @@ pub struct OrchestrationState {
     #[prost(message, optional, tag = "12")]
     pub execution_id: Option<String>,
     #[prost(message, optional, tag = "13")]
-    pub completed_timestamp: Option<Timestamp>,
+    pub completed_timestamp: Option<ProtoTimestamp>,
     #[prost(message, optional, tag = "14")]
     pub parent_instance_id: Option<String>,
     #[prost(btree_map = "string, string", tag = "15")]
@@ -158,9 +158,9 @@ pub struct InstanceQuery {
     #[prost(enumeration = "OrchestrationStatus", repeated, tag = "1")]
     pub runtime_status: Vec<i32>,
     #[prost(message, optional, tag = "2")]
-    pub created_time_from: Option<Timestamp>,
+    pub created_time_from: Option<ProtoTimestamp>,
     #[prost(message, optional, tag = "3")]
-    pub created_time_to: Option<Timestamp>,
+    pub created_time_to: Option<ProtoTimestamp>,
     #[prost(message, repeated, tag = "4")]
     pub task_hub_names: Vec<String>,
     #[prost(int32, tag = "5")]
@@ -186,9 +186,9 @@ pub struct ListInstanceIdsRequest {
     #[prost(enumeration = "OrchestrationStatus", repeated, tag = "1")]
     pub runtime_status: Vec<i32>,
     #[prost(message, optional, tag = "2")]
-    pub completed_time_from: Option<Timestamp>,
+    pub completed_time_from: Option<ProtoTimestamp>,
     #[prost(message, optional, tag = "3")]
-    pub completed_time_to: Option<Timestamp>,
+    pub completed_time_to: Option<ProtoTimestamp>,
     #[prost(int32, tag = "4")]
     pub page_size: i32,
     #[prost(message, optional, tag = "5")]
@@ -232,13 +232,13 @@ pub mod purge_request {
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct PurgeInstanceFilter {
     #[prost(message, optional, tag = "1")]
-    pub created_time_from: Option<Timestamp>,
+    pub created_time_from: Option<ProtoTimestamp>,
     #[prost(message, optional, tag = "2")]
-    pub created_time_to: Option<Timestamp>,
+    pub created_time_to: Option<ProtoTimestamp>,
     #[prost(enumeration = "OrchestrationStatus", repeated, tag = "3")]
     pub runtime_status: Vec<i32>,
     #[prost(message, optional, tag = "4")]
-    pub timeout: Option<Duration>,
+    pub timeout: Option<ProtoDuration>,
 }
 
 #[derive(Clone, PartialEq, Eq, prost::Message)]

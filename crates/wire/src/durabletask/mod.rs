@@ -47,10 +47,11 @@ pub use shared::{
     Empty, OrchestrationInstance, OrchestrationStatus, OrchestrationTraceContext,
     ParentInstanceInfo, TaskFailureDetails, TraceContext, WorkerCapability,
 };
-pub use well_known::{Duration, ListValue, Struct, Timestamp, Value, value_kind};
+pub use well_known::{ListValue, ProtoDuration, ProtoTimestamp, ProtoValue, Struct, value_kind};
 pub use work::{
     AbandonRequest, ActivityRequest, ActivityResponse, CompleteTasksRequest, CompleteTasksResponse,
-    CompletedTask, GetWorkItemsRequest, HistoryChunk, NameFilter, OrchestratorEntityParameters,
-    OrchestratorRequest, OrchestratorResponse, RememberedPast, StreamInstanceHistoryRequest,
-    TaskAnswer, VersionFilter, WorkItem, WorkItemFilters, completed_task, work_item_request,
+    CompletedTask, CompletedTaskStatus, GetWorkItemsRequest, HistoryChunk, NameFilter,
+    OrchestratorEntityParameters, OrchestratorRequest, OrchestratorResponse, RememberedPast,
+    StreamInstanceHistoryRequest, VersionFilter, WorkItem, WorkItemFilters, completed_task,
+    work_item_request,
 };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::well_known::{Timestamp, Value};
+use super::well_known::{ProtoTimestamp, ProtoValue};
 
 /// Any message without fields.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
@@ -47,7 +47,7 @@ pub struct OrchestrationTraceContext {
     #[prost(message, optional, tag = "1")]
     pub span_id: Option<String>,
     #[prost(message, optional, tag = "2")]
-    pub span_start_time: Option<Timestamp>,
+    pub span_start_time: Option<ProtoTimestamp>,
 }
 
 /// The failure of a task in a worker.
@@ -64,7 +64,7 @@ pub struct TaskFailureDetails {
     #[prost(bool, tag = "5")]
     pub is_non_retriable: bool,
     #[prost(btree_map = "string, message", tag = "6")]
-    pub properties: BTreeMap<String, Value>,
+    pub properties: BTreeMap<String, ProtoValue>,
 }
 
 /// The states of an instance.

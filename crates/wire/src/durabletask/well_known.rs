@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// A point in time, since 1970.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub struct Timestamp {
+pub struct ProtoTimestamp {
     #[prost(int64, tag = "1")]
     pub seconds: i64,
     #[prost(int32, tag = "2")]
@@ -13,7 +13,7 @@ pub struct Timestamp {
 
 /// A span of time.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub struct Duration {
+pub struct ProtoDuration {
     #[prost(int64, tag = "1")]
     pub seconds: i64,
     #[prost(int32, tag = "2")]
@@ -22,12 +22,12 @@ pub struct Duration {
 
 /// Any JSON value.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Value {
+pub struct ProtoValue {
     #[prost(oneof = "value_kind::Kind", tags = "1, 2, 3, 4, 5, 6")]
     pub kind: Option<value_kind::Kind>,
 }
 
-/// The kinds of [`Value`].
+/// The kinds of [`ProtoValue`].
 pub mod value_kind {
     use super::{ListValue, Struct};
 
@@ -53,12 +53,12 @@ pub mod value_kind {
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Struct {
     #[prost(btree_map = "string, message", tag = "1")]
-    pub fields: BTreeMap<String, Value>,
+    pub fields: BTreeMap<String, ProtoValue>,
 }
 
 /// A JSON array.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ListValue {
     #[prost(message, repeated, tag = "1")]
-    pub values: Vec<Value>,
+    pub values: Vec<ProtoValue>,
 }

@@ -9,7 +9,7 @@ use super::shared::{
     Empty, OrchestrationInstance, OrchestrationTraceContext, TaskFailureDetails, TraceContext,
     WorkerCapability,
 };
-use super::well_known::{Duration, Timestamp, Value};
+use super::well_known::{ProtoDuration, ProtoTimestamp, ProtoValue};
 
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct GetWorkItemsRequest {
@@ -127,7 +127,7 @@ pub struct OrchestratorRequest {
     #[prost(bool, tag = "6")]
     pub requires_history_streaming: bool,
     #[prost(btree_map = "string, message", tag = "7")]
-    pub properties: BTreeMap<String, Value>,
+    pub properties: BTreeMap<String, ProtoValue>,
     #[prost(message, optional, tag = "8")]
     pub orchestration_trace_context: Option<OrchestrationTraceContext>,
     /// A Steadfast extension: replaces the history for workers that cache it.
@@ -142,13 +142,13 @@ pub struct RememberedPast {
     pub events: u64,
     /// The time of the last turn.
     #[prost(message, optional, tag = "2")]
-    pub turn: Option<Timestamp>,
+    pub turn: Option<ProtoTimestamp>,
 }
 
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct OrchestratorEntityParameters {
     #[prost(message, optional, tag = "1")]
-    pub entity_message_reorder_window: Option<Duration>,
+    pub entity_message_reorder_window: Option<ProtoDuration>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -207,12 +207,12 @@ pub mod completed_task {
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct CompleteTasksResponse {
     #[prost(message, repeated, tag = "1")]
-    pub answers: Vec<TaskAnswer>,
+    pub answers: Vec<CompletedTaskStatus>,
 }
 
 /// A gRPC status.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct TaskAnswer {
+pub struct CompletedTaskStatus {
     #[prost(int32, tag = "1")]
     pub code: i32,
     #[prost(string, tag = "2")]

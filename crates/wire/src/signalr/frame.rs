@@ -5,7 +5,7 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::error::{Malformed, Result};
+use super::error::{Result, SignalRDecodeError};
 use super::protocol::Protocol;
 
 /// Ends a JSON message, and every handshake.
@@ -89,9 +89,10 @@ impl Splitter {
     }
 
     fn unread(&self) -> &[u8] {
-        match self.partial.is_empty() {
-            true => &self.current,
-            false => &self.partial,
+        if self.partial.is_empty() {
+            &self.current
+        } else {
+            &self.partial
         }
     }
 
@@ -137,18 +138,19 @@ pub fn cut_first(protocol: Protocol, bytes: &mut Bytes) -> Bytes {
 }
 
 /// A message over the size limit.
-pub const TOO_LONG: Malformed = Malformed::new("the message is longer than allowed");
+pub const TOO_LONG: SignalRDecodeError =
+    SignalRDecodeError::new("the message is longer than allowed");
 
 /// The message without its framing.
 pub fn body(protocol: Protocol, message: &Bytes) -> Result<Bytes> {
     match protocol {
         Protocol::Json => match message.split_last() {
             Some((&SEPARATOR, body)) => Ok(message.slice_ref(body)),
-            _ => Err(Malformed::new("a record without its end")),
+            _ => Err(SignalRDecodeError::new("a record without its end")),
         },
         Protocol::MessagePack | Protocol::Blazor => match length(message)? {
             Some((head, body)) if head + body == message.len() => Ok(message.slice(head..)),
-            _ => Err(Malformed::new("a message of another length")),
+            _ => Err(SignalRDecodeError::new("a message of another length")),
         },
     }
 }
@@ -160,14 +162,15 @@ pub fn length(bytes: &[u8]) -> Result<Option<(usize, usize)>> {
         value |= u64::from(byte & 0x7f) << (7 * place);
         if byte & 0x80 == 0 {
             if value > 0x7fff_ffff {
-                return Err(Malformed::new("a length beyond 2 GiB"));
+                return Err(SignalRDecodeError::new("a length beyond 2 GiB"));
             }
             return Ok(Some((place + 1, value as usize)));
         }
     }
-    match bytes.len() < LENGTH_BYTES {
-        true => Ok(None),
-        false => Err(Malformed::new("a length of more than five bytes")),
+    if bytes.len() < LENGTH_BYTES {
+        Ok(None)
+    } else {
+        Err(SignalRDecodeError::new("a length of more than five bytes"))
     }
 }
 

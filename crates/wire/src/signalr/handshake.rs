@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::error::{Malformed, Result};
+use super::error::{Result, SignalRDecodeError};
 use super::frame::SEPARATOR;
 
 /// The maximum length of a handshake.
@@ -10,16 +10,16 @@ pub const HANDSHAKE_BYTES: usize = 4096;
 
 /// The handshake request of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct Handshake {
+pub struct HandshakeRequest {
     pub protocol: String,
     pub version: i64,
 }
 
-impl Handshake {
+impl HandshakeRequest {
     /// Parses a record, with or without its separator.
     pub fn parse(record: &[u8]) -> Result<Self> {
         let body = record.strip_suffix(&[SEPARATOR]).unwrap_or(record);
-        serde_json::from_slice(body).map_err(|_| Malformed::new("the handshake"))
+        serde_json::from_slice(body).map_err(|_| SignalRDecodeError::new("the handshake"))
     }
 
     /// The request as a client writes it.
@@ -45,12 +45,12 @@ pub fn refused(why: &str) -> Vec<u8> {
 /// The error of a response, if any.
 pub fn answer(record: &[u8]) -> Result<Option<String>> {
     #[derive(Deserialize)]
-    struct Answer {
+    struct HandshakeResponse {
         error: Option<String>,
     }
     let body = record.strip_suffix(&[SEPARATOR]).unwrap_or(record);
-    let answer: Answer =
-        serde_json::from_slice(body).map_err(|_| Malformed::new("the answer to a handshake"))?;
+    let answer: HandshakeResponse = serde_json::from_slice(body)
+        .map_err(|_| SignalRDecodeError::new("the answer to a handshake"))?;
     Ok(answer.error)
 }
 
@@ -60,15 +60,15 @@ mod tests {
 
     #[test]
     fn a_handshake_is_read_as_it_is_written() {
-        let own = Handshake {
+        let own = HandshakeRequest {
             protocol: "messagepack".to_owned(),
             version: 1,
         };
         let bytes = own.write();
         assert_eq!(bytes, b"{\"protocol\":\"messagepack\",\"version\":1}\x1e");
-        assert_eq!(Handshake::parse(&bytes), Ok(own));
-        assert!(Handshake::parse(b"{\"protocol\":\"json\"}\x1e").is_err());
-        assert!(Handshake::parse(b"\x1e").is_err());
+        assert_eq!(HandshakeRequest::parse(&bytes), Ok(own));
+        assert!(HandshakeRequest::parse(b"{\"protocol\":\"json\"}\x1e").is_err());
+        assert!(HandshakeRequest::parse(b"\x1e").is_err());
     }
 
     #[test]

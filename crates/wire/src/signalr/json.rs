@@ -7,13 +7,13 @@ use serde::de::{Error as _, IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::error::{Malformed, Result};
+use super::error::{Result, SignalRDecodeError};
 use super::message::{ARGUMENTS, Invocation, Message, Outcome, kind};
 
 /// All fields of all messages.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Fields<'a> {
+struct JsonFields<'a> {
     r#type: i64,
     #[serde(default)]
     invocation_id: Option<String>,
@@ -37,29 +37,34 @@ struct Fields<'a> {
 }
 
 pub(super) fn read(body: &Bytes) -> Result<Message> {
-    let wrong = |_| Malformed::new("the JSON of a hub message");
-    let fields: Fields<'_> = serde_json::from_slice(body).map_err(wrong)?;
+    let wrong = |_| SignalRDecodeError::new("the JSON of a hub message");
+    let fields: JsonFields<'_> = serde_json::from_slice(body).map_err(wrong)?;
     let raw = |value: &RawValue| body.slice_ref(value.get().as_bytes());
-    let id = |id: Option<String>| id.ok_or(Malformed::new("a message without invocationId"));
+    let id =
+        |id: Option<String>| id.ok_or(SignalRDecodeError::new("a message without invocationId"));
     Ok(match fields.r#type {
         own @ (kind::INVOCATION | kind::STREAM_INVOCATION) => Message::Invocation(Invocation {
             is_stream: own == kind::STREAM_INVOCATION,
             id: fields.invocation_id,
             target: fields
                 .target
-                .ok_or(Malformed::new("a call without target"))?,
+                .ok_or(SignalRDecodeError::new("a call without target"))?,
             arguments: fields.arguments.into_iter().map(raw).collect(),
             streams: fields.stream_ids,
         }),
         kind::ITEM => Message::Item {
             id: id(fields.invocation_id)?,
-            item: raw(fields.item.ok_or(Malformed::new("an item without value"))?),
+            item: raw(fields
+                .item
+                .ok_or(SignalRDecodeError::new("an item without value"))?),
         },
         kind::COMPLETION => Message::Completion {
             id: id(fields.invocation_id)?,
             outcome: match (fields.error, fields.result) {
                 (Some(_), Some(_)) => {
-                    return Err(Malformed::new("a completion with result and error"));
+                    return Err(SignalRDecodeError::new(
+                        "a completion with result and error",
+                    ));
                 }
                 (Some(error), None) => Outcome::Error(error),
                 (None, Some(result)) => Outcome::Value(raw(result)),
@@ -83,18 +88,18 @@ pub(super) fn read(body: &Bytes) -> Result<Message> {
 pub(super) fn look(body: &Bytes) -> Result<(i64, Option<String>)> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Look {
+    struct MessageType {
         r#type: i64,
         #[serde(default)]
         invocation_id: Option<String>,
     }
-    let wrong = |_| Malformed::new("the JSON of a hub message");
-    let look: Look = serde_json::from_slice(body).map_err(wrong)?;
+    let wrong = |_| SignalRDecodeError::new("the JSON of a hub message");
+    let look: MessageType = serde_json::from_slice(body).map_err(wrong)?;
     Ok((look.r#type, look.invocation_id))
 }
 
 fn number(number: Option<u64>) -> Result<u64> {
-    number.ok_or(Malformed::new("a message without sequenceId"))
+    number.ok_or(SignalRDecodeError::new("a message without sequenceId"))
 }
 
 fn present<'de, D>(deserializer: D) -> std::result::Result<Option<&'de RawValue>, D::Error>
@@ -108,29 +113,31 @@ fn some_raws<'de, D>(deserializer: D) -> std::result::Result<Vec<&'de RawValue>,
 where
     D: Deserializer<'de>,
 {
-    deserializer.deserialize_seq(Several(Vec::new()))
+    deserializer.deserialize_seq(BoundedVisitor(Vec::new()))
 }
 
 fn some_texts<'de, D>(deserializer: D) -> std::result::Result<Vec<String>, D::Error>
 where
     D: Deserializer<'de>,
 {
-    let texts = Option::<Bounded<String>>::deserialize(deserializer)?;
+    let texts = Option::<BoundedVec<String>>::deserialize(deserializer)?;
     Ok(texts.map(|texts| texts.0).unwrap_or_default())
 }
 
-struct Bounded<T>(Vec<T>);
+struct BoundedVec<T>(Vec<T>);
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Bounded<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for BoundedVec<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        deserializer.deserialize_seq(Several(Vec::new())).map(Self)
+        deserializer
+            .deserialize_seq(BoundedVisitor(Vec::new()))
+            .map(Self)
     }
 }
 
 /// A list with a bounded number of values.
-struct Several<T>(Vec<T>);
+struct BoundedVisitor<T>(Vec<T>);
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for Several<T> {
+impl<'de, T: Deserialize<'de>> Visitor<'de> for BoundedVisitor<T> {
     type Value = Vec<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

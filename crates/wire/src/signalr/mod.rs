@@ -15,5 +15,5 @@ pub mod read;
 pub mod service;
 pub mod write;
 
-pub use error::{Malformed, Result};
+pub use error::{Result, SignalRDecodeError};
 pub use protocol::Protocol;

@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 
-use super::error::{Malformed, Result};
+use super::error::{Result, SignalRDecodeError};
 use super::message::{ARGUMENTS, Invocation, Message, Outcome, kind};
-use super::pack::Reader;
+use super::pack::PackReader;
 
 pub(super) fn read(body: &Bytes) -> Result<Message> {
-    let mut reader = Reader::new(body);
+    let mut reader = PackReader::new(body);
     let count = reader.array()?;
     let own = reader.int()?;
     if matches!(own, kind::PING | kind::CLOSE | kind::ACK | kind::SEQUENCE) {
@@ -20,7 +20,7 @@ pub(super) fn read(body: &Bytes) -> Result<Message> {
     let id = reader.text()?;
     let known = || {
         let id = id.map(str::to_owned);
-        id.ok_or(Malformed::new("a message without invocation id"))
+        id.ok_or(SignalRDecodeError::new("a message without invocation id"))
     };
     let raw = |range| body.slice(range);
     Ok(match own {
@@ -34,7 +34,7 @@ pub(super) fn read(body: &Bytes) -> Result<Message> {
                 1 => Outcome::Error(reader.text()?.unwrap_or_default().to_owned()),
                 2 => Outcome::Void,
                 3 => Outcome::Value(raw(reader.skip()?)),
-                _ => return Err(Malformed::new("an unknown kind of completion")),
+                _ => return Err(SignalRDecodeError::new("an unknown kind of completion")),
             },
         },
         kind::CANCEL => Message::Cancel { id: known()? },
@@ -43,28 +43,30 @@ pub(super) fn read(body: &Bytes) -> Result<Message> {
             is_stream: own == kind::STREAM_INVOCATION,
             target: reader
                 .text()?
-                .ok_or(Malformed::new("a call without target"))?
+                .ok_or(SignalRDecodeError::new("a call without target"))?
                 .to_owned(),
             arguments: several(&mut reader, |reader| reader.skip().map(raw))?,
             // The JavaScript client leaves them out.
-            streams: match count > 5 {
-                true => several(&mut reader, |reader| {
+            streams: if count > 5 {
+                several(&mut reader, |reader| {
                     Ok(reader.text()?.unwrap_or_default().to_owned())
-                })?,
-                false => Vec::new(),
+                })?
+            } else {
+                Vec::new()
             },
         }),
     })
 }
 
 /// Messages without headers.
-fn read_bare(own: i64, count: usize, reader: &mut Reader<'_>) -> Result<Message> {
+fn read_bare(own: i64, count: usize, reader: &mut PackReader<'_>) -> Result<Message> {
     Ok(match own {
         kind::PING => Message::Ping,
         kind::CLOSE => Message::Close {
-            error: match count > 1 {
-                true => reader.text()?.map(str::to_owned),
-                false => None,
+            error: if count > 1 {
+                reader.text()?.map(str::to_owned)
+            } else {
+                None
             },
             allow_reconnect: count > 2 && reader.bool()?,
         },
@@ -74,7 +76,7 @@ fn read_bare(own: i64, count: usize, reader: &mut Reader<'_>) -> Result<Message>
 }
 
 pub(super) fn look(body: &Bytes) -> Result<(i64, Option<String>)> {
-    let mut reader = Reader::new(body);
+    let mut reader = PackReader::new(body);
     reader.array()?;
     let own = reader.int()?;
     if !kind::is_counted(own) {
@@ -84,17 +86,17 @@ pub(super) fn look(body: &Bytes) -> Result<(i64, Option<String>)> {
     Ok((own, reader.text()?.map(str::to_owned)))
 }
 
-fn skip_headers(reader: &mut Reader<'_>) -> Result<()> {
+fn skip_headers(reader: &mut PackReader<'_>) -> Result<()> {
     reader.skip().map(drop)
 }
 
 fn several<T>(
-    reader: &mut Reader<'_>,
-    mut read: impl FnMut(&mut Reader<'_>) -> Result<T>,
+    reader: &mut PackReader<'_>,
+    mut read: impl FnMut(&mut PackReader<'_>) -> Result<T>,
 ) -> Result<Vec<T>> {
     let count = reader.array_or_nil()?;
     if count > ARGUMENTS {
-        return Err(Malformed::new("too many values"));
+        return Err(SignalRDecodeError::new("too many values"));
     }
     let mut all = Vec::new();
     for _ in 0..count {

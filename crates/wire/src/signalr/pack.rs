@@ -5,20 +5,20 @@
 
 use std::ops::Range;
 
-use super::error::{Malformed, Result};
+use super::error::{Result, SignalRDecodeError};
 
 /// Reads values one after another.
 #[derive(Clone, Debug)]
-pub struct Reader<'a> {
+pub struct PackReader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 /// The input ends inside a value.
-const SHORT: Malformed = Malformed::new("MessagePack that ends too early");
+const SHORT: SignalRDecodeError = SignalRDecodeError::new("MessagePack that ends too early");
 
 /// The decoded first bytes of a value.
-enum Head {
+enum PackMarker {
     Nil,
     Bool(bool),
     /// The range covers all integers of the format.
@@ -32,7 +32,7 @@ enum Head {
     Map(usize),
 }
 
-impl<'a> Reader<'a> {
+impl<'a> PackReader<'a> {
     /// Reads from the beginning of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
@@ -46,73 +46,76 @@ impl<'a> Reader<'a> {
     /// The number of elements of an array that begins here.
     pub fn array(&mut self) -> Result<usize> {
         match self.head()? {
-            Head::Array(count) => Ok(count),
-            _ => Err(Malformed::new("not an array")),
+            PackMarker::Array(count) => Ok(count),
+            _ => Err(SignalRDecodeError::new("not an array")),
         }
     }
 
     /// An array, or nil, which counts as an empty one.
     pub fn array_or_nil(&mut self) -> Result<usize> {
         match self.head()? {
-            Head::Array(count) => Ok(count),
-            Head::Nil => Ok(0),
-            _ => Err(Malformed::new("not an array")),
+            PackMarker::Array(count) => Ok(count),
+            PackMarker::Nil => Ok(0),
+            _ => Err(SignalRDecodeError::new("not an array")),
         }
     }
 
     /// The number of pairs of a map that begins here; nil counts as an empty one.
     pub fn map(&mut self) -> Result<usize> {
         match self.head()? {
-            Head::Map(count) => Ok(count),
-            Head::Nil => Ok(0),
-            _ => Err(Malformed::new("not a map")),
+            PackMarker::Map(count) => Ok(count),
+            PackMarker::Nil => Ok(0),
+            _ => Err(SignalRDecodeError::new("not a map")),
         }
     }
 
     /// A whole number of any width.
     pub fn int(&mut self) -> Result<i64> {
         match self.head()? {
-            Head::Int(value) => i64::try_from(value).map_err(|_| Malformed::new("a large number")),
-            _ => Err(Malformed::new("not a number")),
+            PackMarker::Int(value) => {
+                i64::try_from(value).map_err(|_| SignalRDecodeError::new("a large number"))
+            }
+            _ => Err(SignalRDecodeError::new("not a number")),
         }
     }
 
     /// A whole number that is not negative.
     pub fn uint(&mut self) -> Result<u64> {
         match self.head()? {
-            Head::Int(value) => {
-                u64::try_from(value).map_err(|_| Malformed::new("a negative number"))
+            PackMarker::Int(value) => {
+                u64::try_from(value).map_err(|_| SignalRDecodeError::new("a negative number"))
             }
-            _ => Err(Malformed::new("not a number")),
+            _ => Err(SignalRDecodeError::new("not a number")),
         }
     }
 
     /// A boolean.
     pub fn bool(&mut self) -> Result<bool> {
         match self.head()? {
-            Head::Bool(value) => Ok(value),
-            _ => Err(Malformed::new("neither true nor false")),
+            PackMarker::Bool(value) => Ok(value),
+            _ => Err(SignalRDecodeError::new("neither true nor false")),
         }
     }
 
     /// A text, or nil.
     pub fn text(&mut self) -> Result<Option<&'a str>> {
         match self.head()? {
-            Head::Nil => Ok(None),
-            Head::Text(length) => {
+            PackMarker::Nil => Ok(None),
+            PackMarker::Text(length) => {
                 let text = std::str::from_utf8(self.take(length)?);
-                text.map(Some).map_err(|_| Malformed::new("not UTF-8"))
+                text.map(Some)
+                    .map_err(|_| SignalRDecodeError::new("not UTF-8"))
             }
-            _ => Err(Malformed::new("not a text")),
+            _ => Err(SignalRDecodeError::new("not a text")),
         }
     }
 
     /// Bytes; a text is accepted as its bytes.
     pub fn bin(&mut self) -> Result<&'a [u8]> {
         match self.head()? {
-            Head::Bin(length) | Head::Text(length) => self.take(length),
-            Head::Nil => Ok(&[]),
-            _ => Err(Malformed::new("not bytes")),
+            PackMarker::Bin(length) | PackMarker::Text(length) => self.take(length),
+            PackMarker::Nil => Ok(&[]),
+            _ => Err(SignalRDecodeError::new("not bytes")),
         }
     }
 
@@ -130,12 +133,12 @@ impl<'a> Reader<'a> {
         while left > 0 {
             left -= 1;
             match self.head()? {
-                Head::Nil | Head::Bool(_) | Head::Int(_) | Head::Float => {}
-                Head::Text(length) | Head::Bin(length) | Head::Ext(length) => {
+                PackMarker::Nil | PackMarker::Bool(_) | PackMarker::Int(_) | PackMarker::Float => {}
+                PackMarker::Text(length) | PackMarker::Bin(length) | PackMarker::Ext(length) => {
                     self.take(length)?;
                 }
-                Head::Array(count) => left += count as u64,
-                Head::Map(count) => left += 2 * count as u64,
+                PackMarker::Array(count) => left += count as u64,
+                PackMarker::Map(count) => left += 2 * count as u64,
             }
             // Every value has at least one byte, so larger counts are invalid.
             if left > (self.bytes.len() - self.at) as u64 {
@@ -145,42 +148,46 @@ impl<'a> Reader<'a> {
         Ok(start..self.at)
     }
 
-    fn head(&mut self) -> Result<Head> {
+    fn head(&mut self) -> Result<PackMarker> {
         let first = self.take(1)?[0];
         Ok(match first {
-            0x00..=0x7f => Head::Int(i128::from(first)),
-            0xe0..=0xff => Head::Int(i128::from(first as i8)),
-            0x80..=0x8f => Head::Map(usize::from(first & 0x0f)),
-            0x90..=0x9f => Head::Array(usize::from(first & 0x0f)),
-            0xa0..=0xbf => Head::Text(usize::from(first & 0x1f)),
-            0xc0 => Head::Nil,
-            0xc2 => Head::Bool(false),
-            0xc3 => Head::Bool(true),
-            0xc4 => Head::Bin(self.number(1)? as usize),
-            0xc5 => Head::Bin(self.number(2)? as usize),
-            0xc6 => Head::Bin(self.number(4)? as usize),
-            0xc7 => Head::Ext(self.number(1)? as usize + 1),
-            0xc8 => Head::Ext(self.number(2)? as usize + 1),
-            0xc9 => Head::Ext(self.number(4)? as usize + 1),
-            0xca => self.take(4).map(|_| Head::Float)?,
-            0xcb => self.take(8).map(|_| Head::Float)?,
-            0xcc => Head::Int(self.number(1)?.into()),
-            0xcd => Head::Int(self.number(2)?.into()),
-            0xce => Head::Int(self.number(4)?.into()),
-            0xcf => Head::Int(self.number(8)?.into()),
-            0xd0 => Head::Int((self.number(1)? as u8 as i8).into()),
-            0xd1 => Head::Int((self.number(2)? as u16 as i16).into()),
-            0xd2 => Head::Int((self.number(4)? as u32 as i32).into()),
-            0xd3 => Head::Int((self.number(8)? as i64).into()),
-            0xd4..=0xd8 => Head::Ext((1 << (first - 0xd4)) + 1),
-            0xd9 => Head::Text(self.number(1)? as usize),
-            0xda => Head::Text(self.number(2)? as usize),
-            0xdb => Head::Text(self.number(4)? as usize),
-            0xdc => Head::Array(self.number(2)? as usize),
-            0xdd => Head::Array(self.number(4)? as usize),
-            0xde => Head::Map(self.number(2)? as usize),
-            0xdf => Head::Map(self.number(4)? as usize),
-            0xc1 => return Err(Malformed::new("a byte that MessagePack does not use")),
+            0x00..=0x7f => PackMarker::Int(i128::from(first)),
+            0xe0..=0xff => PackMarker::Int(i128::from(first as i8)),
+            0x80..=0x8f => PackMarker::Map(usize::from(first & 0x0f)),
+            0x90..=0x9f => PackMarker::Array(usize::from(first & 0x0f)),
+            0xa0..=0xbf => PackMarker::Text(usize::from(first & 0x1f)),
+            0xc0 => PackMarker::Nil,
+            0xc2 => PackMarker::Bool(false),
+            0xc3 => PackMarker::Bool(true),
+            0xc4 => PackMarker::Bin(self.number(1)? as usize),
+            0xc5 => PackMarker::Bin(self.number(2)? as usize),
+            0xc6 => PackMarker::Bin(self.number(4)? as usize),
+            0xc7 => PackMarker::Ext(self.number(1)? as usize + 1),
+            0xc8 => PackMarker::Ext(self.number(2)? as usize + 1),
+            0xc9 => PackMarker::Ext(self.number(4)? as usize + 1),
+            0xca => self.take(4).map(|_| PackMarker::Float)?,
+            0xcb => self.take(8).map(|_| PackMarker::Float)?,
+            0xcc => PackMarker::Int(self.number(1)?.into()),
+            0xcd => PackMarker::Int(self.number(2)?.into()),
+            0xce => PackMarker::Int(self.number(4)?.into()),
+            0xcf => PackMarker::Int(self.number(8)?.into()),
+            0xd0 => PackMarker::Int((self.number(1)? as u8 as i8).into()),
+            0xd1 => PackMarker::Int((self.number(2)? as u16 as i16).into()),
+            0xd2 => PackMarker::Int((self.number(4)? as u32 as i32).into()),
+            0xd3 => PackMarker::Int((self.number(8)? as i64).into()),
+            0xd4..=0xd8 => PackMarker::Ext((1 << (first - 0xd4)) + 1),
+            0xd9 => PackMarker::Text(self.number(1)? as usize),
+            0xda => PackMarker::Text(self.number(2)? as usize),
+            0xdb => PackMarker::Text(self.number(4)? as usize),
+            0xdc => PackMarker::Array(self.number(2)? as usize),
+            0xdd => PackMarker::Array(self.number(4)? as usize),
+            0xde => PackMarker::Map(self.number(2)? as usize),
+            0xdf => PackMarker::Map(self.number(4)? as usize),
+            0xc1 => {
+                return Err(SignalRDecodeError::new(
+                    "a byte that MessagePack does not use",
+                ));
+            }
         })
     }
 
@@ -319,11 +326,14 @@ mod tests {
         ] {
             let mut out = Vec::new();
             uint(&mut out, value);
-            assert_eq!(Reader::new(&out).uint(), Ok(value));
+            assert_eq!(PackReader::new(&out).uint(), Ok(value));
         }
-        assert_eq!(Reader::new(&[0xff]).int(), Ok(-1));
-        assert_eq!(Reader::new(&[0xd1, 0xff, 0x00]).int(), Ok(-256));
-        assert_eq!(Reader::new(&[0xd3, 0, 0, 0, 0, 0, 0, 0, 5]).int(), Ok(5));
+        assert_eq!(PackReader::new(&[0xff]).int(), Ok(-1));
+        assert_eq!(PackReader::new(&[0xd1, 0xff, 0x00]).int(), Ok(-256));
+        assert_eq!(
+            PackReader::new(&[0xd3, 0, 0, 0, 0, 0, 0, 0, 5]).int(),
+            Ok(5)
+        );
     }
 
     #[test]
@@ -333,7 +343,7 @@ mod tests {
             0x94, 0xc0, 0x81, 0x01, 0x92, 0xc3, 0xa2, b'a', b'b', 0xd4, 0x05, 0x00, 0xca, 0x3f,
             0xc0, 0, 0, 0x07,
         ];
-        let mut reader = Reader::new(&bytes);
+        let mut reader = PackReader::new(&bytes);
         assert_eq!(reader.skip(), Ok(0..bytes.len() - 1));
         assert_eq!(reader.int(), Ok(7));
         assert!(reader.is_at_end());
@@ -342,8 +352,8 @@ mod tests {
     #[test]
     fn an_array_that_claims_more_than_there_is_ends_early() {
         let bytes = [0xdd, 0xff, 0xff, 0xff, 0xff, 0xc0];
-        assert!(Reader::new(&bytes).skip().is_err());
+        assert!(PackReader::new(&bytes).skip().is_err());
         let deep = [0x91; 100_000];
-        assert!(Reader::new(&deep).skip().is_err());
+        assert!(PackReader::new(&deep).skip().is_err());
     }
 }

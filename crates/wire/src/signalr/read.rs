@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::error::{Malformed, Result};
+use super::error::{Result, SignalRDecodeError};
 use super::message::Message;
 use super::protocol::Protocol;
 use super::{frame, json, msgpack};
@@ -13,7 +13,7 @@ pub fn message(protocol: Protocol, message: &Bytes) -> Result<Message> {
     match protocol {
         Protocol::Json => json::read(&body),
         Protocol::MessagePack => msgpack::read(&body),
-        Protocol::Blazor => Err(Malformed::new("blazorpack is only passed on")),
+        Protocol::Blazor => Err(SignalRDecodeError::new("blazorpack is only passed on")),
     }
 }
 

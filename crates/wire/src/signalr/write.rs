@@ -167,9 +167,10 @@ fn head(count: usize, own: i64) -> Vec<u8> {
 
 /// Clients treat an empty error as success.
 fn said(error: &str) -> &str {
-    match error.is_empty() {
-        true => "The call failed.",
-        false => error,
+    if error.is_empty() {
+        "The call failed."
+    } else {
+        error
     }
 }
 

@@ -257,7 +257,7 @@ async fn latest_sees_what_comes(server: &Server, client: &ProducerClient) -> Out
         1,
     );
     let mut reading = Box::pin(reading);
-    // Nobody tells when the reader is there, so events are sent until one came.
+    // There is no signal that the reader is attached: send until it receives an event.
     loop {
         let pause = tokio::time::sleep(Duration::from_millis(200));
         tokio::select! {

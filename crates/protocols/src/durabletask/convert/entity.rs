@@ -1,17 +1,17 @@
 //! Converts entities, their metadata and batch results.
 
-use steadfast_durable::{BatchResult, EntityAction, EntityView, Failure, Operation};
+use steadfast_durable::{BatchResult, EntityAction, EntityOperation, EntityView, FailureDetails};
 use steadfast_wire::durabletask as wire;
 use steadfast_wire::durabletask::operation_action_type::OperationActionType;
 use steadfast_wire::durabletask::operation_result_type::ResultType;
 
-use super::failure::failure_taken;
-use super::malformed::Malformed;
-use super::taken::{task, trace_taken};
+use super::decode::{decode_trace, task};
+use super::error::ConvertError;
+use super::failure::decode_failure;
 use super::time::{moment, timestamp};
 
 /// Encodes an entity.
-pub(crate) fn entity_shown(view: EntityView) -> wire::EntityMetadata {
+pub(crate) fn encode_entity(view: EntityView) -> wire::EntityMetadata {
     wire::EntityMetadata {
         instance_id: view.entity,
         last_modified_time: Some(timestamp(view.modified)),
@@ -24,12 +24,12 @@ pub(crate) fn entity_shown(view: EntityView) -> wire::EntityMetadata {
 /// Decodes the result of a batch. If it is malformed, the whole batch fails.
 pub(crate) fn batch_result(result: wire::EntityBatchResult) -> BatchResult {
     taken(result).unwrap_or_else(|malformed| BatchResult {
-        failure: Some(Failure::lasting("InvalidResult", malformed.0)),
+        failure: Some(FailureDetails::lasting("InvalidResult", malformed.0)),
         ..BatchResult::default()
     })
 }
 
-fn taken(result: wire::EntityBatchResult) -> Result<BatchResult, Malformed> {
+fn taken(result: wire::EntityBatchResult) -> Result<BatchResult, ConvertError> {
     let results = result.results.into_iter().map(operation_result);
     let actions = result.actions.into_iter().map(operation_action);
     Ok(BatchResult {
@@ -37,36 +37,38 @@ fn taken(result: wire::EntityBatchResult) -> Result<BatchResult, Malformed> {
         actions: actions.collect::<Result<_, _>>()?,
         // The engine fails the operation whose state or result is too long.
         state: result.entity_state,
-        failure: result.failure_details.map(failure_taken),
+        failure: result.failure_details.map(decode_failure),
         needs_state: result.requires_state,
     })
 }
 
 fn operation_result(
     result: wire::OperationResult,
-) -> Result<Result<Option<String>, Failure>, Malformed> {
+) -> Result<Result<Option<String>, FailureDetails>, ConvertError> {
     match result.result_type {
         Some(ResultType::Success(done)) => Ok(Ok(done.result)),
         Some(ResultType::Failure(failed)) => {
-            let details = failed.failure_details.map(failure_taken);
+            let details = failed.failure_details.map(decode_failure);
             Ok(Err(details.unwrap_or_default()))
         }
-        None => Err(Malformed::new(
+        None => Err(ConvertError::new(
             "an operation has neither result nor failure",
         )),
     }
 }
 
-fn operation_action(action: wire::OperationAction) -> Result<EntityAction, Malformed> {
+fn operation_action(action: wire::OperationAction) -> Result<EntityAction, ConvertError> {
     match action.operation_action_type {
-        Some(OperationActionType::SendSignal(signal)) => Ok(EntityAction::Signal(Operation {
-            name: signal.name,
-            input: signal.input,
-            scheduled: signal.scheduled_time.map(moment).transpose()?,
-            target: signal.instance_id,
-            trace: signal.parent_trace_context.map(trace_taken),
-            ..Operation::default()
-        })),
+        Some(OperationActionType::SendSignal(signal)) => {
+            Ok(EntityAction::Signal(EntityOperation {
+                name: signal.name,
+                input: signal.input,
+                scheduled: signal.scheduled_time.map(moment).transpose()?,
+                target: signal.instance_id,
+                trace: signal.parent_trace_context.map(decode_trace),
+                ..EntityOperation::default()
+            }))
+        }
         Some(OperationActionType::StartNewOrchestration(start)) => Ok(EntityAction::Start {
             instance: start.instance_id,
             task: task(
@@ -78,6 +80,6 @@ fn operation_action(action: wire::OperationAction) -> Result<EntityAction, Malfo
             )?,
             scheduled: start.scheduled_time.map(moment).transpose()?,
         }),
-        None => Err(Malformed::new("an action is of no kind that is known")),
+        None => Err(ConvertError::new("an action is of no kind that is known")),
     }
 }

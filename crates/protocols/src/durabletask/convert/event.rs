@@ -1,16 +1,19 @@
 //! Encodes the events of a history.
 
-use steadfast_durable::{Event, LockRequest, Operation, Parent, Start, Trace, Unlock, What};
+use steadfast_durable::{
+    EntityOperation, EventKind, ExecutionStart, InstanceEvent, LockRequest, Parent, Trace,
+    UnlockRequest,
+};
 use steadfast_wire::durabletask as wire;
 use steadfast_wire::durabletask::event_type::EventType;
 
-use super::failure::failure_sent;
+use super::failure::encode_failure;
 use super::legacy;
 use super::time::timestamp;
 use super::view::status;
 
 /// Encodes an event.
-pub(crate) fn event_sent(event: &Event) -> wire::HistoryEvent {
+pub(crate) fn encode_event(event: &InstanceEvent) -> wire::HistoryEvent {
     wire::HistoryEvent {
         event_id: event.id,
         timestamp: Some(timestamp(event.at)),
@@ -18,69 +21,71 @@ pub(crate) fn event_sent(event: &Event) -> wire::HistoryEvent {
     }
 }
 
-fn what_sent(what: &What) -> EventType {
+fn what_sent(what: &EventKind) -> EventType {
     let note = |input: &Option<String>| wire::NoteEvent {
         input: input.clone(),
     };
     match what {
-        What::Started(start) => EventType::ExecutionStarted(started(start)),
-        What::Completed {
+        EventKind::Started(start) => EventType::ExecutionStarted(started(start)),
+        EventKind::Completed {
             status: ended,
             result,
             failure,
         } => EventType::ExecutionCompleted(wire::ExecutionCompletedEvent {
             orchestration_status: status(*ended).into(),
             result: result.clone(),
-            failure_details: failure.as_ref().map(failure_sent),
+            failure_details: failure.as_ref().map(encode_failure),
         }),
-        What::Terminated {
+        EventKind::Terminated {
             input,
             is_recursive,
         } => EventType::ExecutionTerminated(wire::ExecutionTerminatedEvent {
             input: input.clone(),
             recurse: *is_recursive,
         }),
-        What::TaskScheduled(task) => EventType::TaskScheduled(wire::TaskScheduledEvent {
+        EventKind::TaskScheduled(task) => EventType::TaskScheduled(wire::TaskScheduledEvent {
             name: task.name.clone(),
             version: task.version.clone(),
             input: task.input.clone(),
-            parent_trace_context: task.trace.as_ref().map(trace_sent),
+            parent_trace_context: task.trace.as_ref().map(encode_trace),
             tags: task.tags.clone(),
         }),
-        What::TaskCompleted { task, result } => EventType::TaskCompleted(completed(*task, result)),
-        What::TaskFailed { task, failure } => EventType::TaskFailed(wire::TaskFailedEvent {
+        EventKind::TaskCompleted { task, result } => {
+            EventType::TaskCompleted(completed(*task, result))
+        }
+        EventKind::TaskFailed { task, failure } => EventType::TaskFailed(wire::TaskFailedEvent {
             task_scheduled_id: *task,
-            failure_details: Some(failure_sent(failure)),
+            failure_details: Some(encode_failure(failure)),
         }),
-        What::ChildCreated { instance, task } => {
+        EventKind::ChildCreated { instance, task } => {
             EventType::SubOrchestrationInstanceCreated(wire::SubOrchestrationInstanceCreatedEvent {
                 instance_id: instance.clone(),
                 name: task.name.clone(),
                 version: task.version.clone(),
                 input: task.input.clone(),
-                parent_trace_context: task.trace.as_ref().map(trace_sent),
+                parent_trace_context: task.trace.as_ref().map(encode_trace),
                 tags: task.tags.clone(),
             })
         }
-        What::ChildCompleted { task, result } => {
+        EventKind::ChildCompleted { task, result } => {
             EventType::SubOrchestrationInstanceCompleted(completed(*task, result))
         }
-        What::ChildFailed { task, failure } => {
+        EventKind::ChildFailed { task, failure } => {
             EventType::SubOrchestrationInstanceFailed(wire::TaskFailedEvent {
                 task_scheduled_id: *task,
-                failure_details: Some(failure_sent(failure)),
+                failure_details: Some(encode_failure(failure)),
             })
         }
-        What::TimerCreated(at) => EventType::TimerCreated(wire::TimerCreatedEvent {
+        EventKind::TimerCreated(at) => EventType::TimerCreated(wire::TimerCreatedEvent {
             fire_at: Some(timestamp(*at)),
         }),
-        What::TimerFired { timer, fire_at } => EventType::TimerFired(wire::TimerFiredEvent {
+        EventKind::TimerFired { timer, fire_at } => EventType::TimerFired(wire::TimerFiredEvent {
             fire_at: Some(timestamp(*fire_at)),
             timer_id: *timer,
         }),
-        What::TurnStarted => EventType::OrchestratorStarted(wire::Empty {}),
-        What::TurnCompleted => EventType::OrchestratorCompleted(wire::Empty {}),
-        What::EventSent {
+        EventKind::TurnStarted => EventType::OrchestratorStarted(wire::Empty {}),
+        EventKind::TurnCompleted => EventType::OrchestratorCompleted(wire::Empty {}),
+        EventKind::EventSent {
             instance,
             name,
             input,
@@ -89,77 +94,79 @@ fn what_sent(what: &What) -> EventType {
             name: name.clone(),
             input: input.clone(),
         }),
-        What::EventRaised { name, input } => EventType::EventRaised(wire::EventRaisedEvent {
+        EventKind::EventRaised { name, input } => EventType::EventRaised(wire::EventRaisedEvent {
             name: name.clone(),
             input: input.clone(),
         }),
-        What::Suspended(reason) => EventType::ExecutionSuspended(note(reason)),
-        What::Resumed(reason) => EventType::ExecutionResumed(note(reason)),
-        What::Generic(data) => EventType::Generic(note(data)),
-        What::Rewound(reason) => EventType::ExecutionRewound(wire::ExecutionRewoundEvent {
+        EventKind::Suspended(reason) => EventType::ExecutionSuspended(note(reason)),
+        EventKind::Resumed(reason) => EventType::ExecutionResumed(note(reason)),
+        EventKind::Generic(data) => EventType::Generic(note(data)),
+        EventKind::Rewound(reason) => EventType::ExecutionRewound(wire::ExecutionRewoundEvent {
             reason: reason.clone(),
             ..wire::ExecutionRewoundEvent::default()
         }),
-        What::EntitySignaled(_)
-        | What::EntityCalled(_)
-        | What::EntityCompleted { .. }
-        | What::EntityFailed { .. }
-        | What::LockRequested(_)
-        | What::LockGranted { .. }
-        | What::UnlockSent(_) => entity_sent(what),
+        EventKind::EntitySignaled(_)
+        | EventKind::EntityCalled(_)
+        | EventKind::EntityCompleted { .. }
+        | EventKind::EntityFailed { .. }
+        | EventKind::LockRequested(_)
+        | EventKind::LockGranted { .. }
+        | EventKind::UnlockSent(_) => entity_sent(what),
     }
 }
 
 /// Encodes an entity event in the style of the worker that sent the request.
-fn entity_sent(what: &What) -> EventType {
+fn entity_sent(what: &EventKind) -> EventType {
     match what {
-        What::EntitySignaled(operation) | What::EntityCalled(operation)
+        EventKind::EntitySignaled(operation) | EventKind::EntityCalled(operation)
             if operation.legacy.is_some() =>
         {
             legacy::sent(&operation.target, operation.legacy.as_ref())
         }
-        What::EntitySignaled(operation) => EventType::EntityOperationSignaled(signaled(operation)),
-        What::EntityCalled(operation) => EventType::EntityOperationCalled(called(operation)),
-        What::EntityCompleted {
+        EventKind::EntitySignaled(operation) => {
+            EventType::EntityOperationSignaled(signaled(operation))
+        }
+        EventKind::EntityCalled(operation) => EventType::EntityOperationCalled(called(operation)),
+        EventKind::EntityCompleted {
             request,
             output,
             is_legacy: true,
         } => legacy::completed(request, output.as_deref()),
-        What::EntityCompleted {
+        EventKind::EntityCompleted {
             request, output, ..
         } => EventType::EntityOperationCompleted(wire::EntityOperationCompletedEvent {
             request_id: request.clone(),
             output: output.clone(),
         }),
-        What::EntityFailed {
+        EventKind::EntityFailed {
             request,
             failure,
             is_legacy: true,
         } => legacy::failed(request, failure),
-        What::EntityFailed {
+        EventKind::EntityFailed {
             request, failure, ..
         } => EventType::EntityOperationFailed(wire::EntityOperationFailedEvent {
             request_id: request.clone(),
-            failure_details: Some(failure_sent(failure)),
+            failure_details: Some(encode_failure(failure)),
         }),
-        What::LockRequested(lock) if lock.legacy.is_some() => {
+        EventKind::LockRequested(lock) if lock.legacy.is_some() => {
             let first = lock.set.first().map_or("", String::as_str);
             legacy::sent(first, lock.legacy.as_ref())
         }
-        What::LockRequested(lock) => EventType::EntityLockRequested(locked(lock)),
-        What::LockGranted {
+        EventKind::LockRequested(lock) => EventType::EntityLockRequested(locked(lock)),
+        EventKind::LockGranted {
             section,
             is_legacy: true,
         } => legacy::granted(section),
-        What::LockGranted { section, .. } => {
+        EventKind::LockGranted { section, .. } => {
             EventType::EntityLockGranted(wire::EntityLockGrantedEvent {
                 critical_section_id: section.clone(),
             })
         }
-        What::UnlockSent(unlock) if unlock.legacy.is_some() => {
+        EventKind::UnlockSent(unlock) if unlock.legacy.is_some() => {
             legacy::sent(&unlock.target, unlock.legacy.as_ref())
         }
-        What::UnlockSent(unlock) => EventType::EntityUnlockSent(unlocked(unlock)),
+        EventKind::UnlockSent(unlock) => EventType::EntityUnlockSent(unlocked(unlock)),
         _ => unreachable!("the caller passes entity events only"),
     }
 }
@@ -171,7 +178,7 @@ fn completed(task: i32, result: &Option<String>) -> wire::TaskCompletedEvent {
     }
 }
 
-fn started(start: &Start) -> wire::ExecutionStartedEvent {
+fn started(start: &ExecutionStart) -> wire::ExecutionStartedEvent {
     wire::ExecutionStartedEvent {
         name: start.task.name.clone(),
         version: start.task.version.clone(),
@@ -182,7 +189,7 @@ fn started(start: &Start) -> wire::ExecutionStartedEvent {
         }),
         parent_instance: start.parent.as_ref().map(parent_sent),
         scheduled_start_timestamp: start.scheduled.map(timestamp),
-        parent_trace_context: start.task.trace.as_ref().map(trace_sent),
+        parent_trace_context: start.task.trace.as_ref().map(encode_trace),
         orchestration_span_id: None,
         tags: start.task.tags.clone(),
     }
@@ -201,7 +208,7 @@ fn parent_sent(parent: &Parent) -> wire::ParentInstanceInfo {
 }
 
 /// Encodes a trace context.
-pub(crate) fn trace_sent(trace: &Trace) -> wire::TraceContext {
+pub(crate) fn encode_trace(trace: &Trace) -> wire::TraceContext {
     wire::TraceContext {
         trace_parent: trace.parent.clone(),
         span_id: trace.span.clone(),
@@ -220,7 +227,7 @@ pub(super) fn locked(lock: &LockRequest) -> wire::EntityLockRequestedEvent {
 }
 
 /// Encodes the release of a lock as a history event.
-pub(super) fn unlocked(unlock: &Unlock) -> wire::EntityUnlockSentEvent {
+pub(super) fn unlocked(unlock: &UnlockRequest) -> wire::EntityUnlockSentEvent {
     wire::EntityUnlockSentEvent {
         critical_section_id: unlock.section.clone(),
         parent_instance_id: unlock.parent.clone(),
@@ -229,7 +236,7 @@ pub(super) fn unlocked(unlock: &Unlock) -> wire::EntityUnlockSentEvent {
 }
 
 /// Encodes a signal as a history event.
-pub(super) fn signaled(operation: &Operation) -> wire::EntityOperationSignaledEvent {
+pub(super) fn signaled(operation: &EntityOperation) -> wire::EntityOperationSignaledEvent {
     wire::EntityOperationSignaledEvent {
         request_id: operation.request.clone(),
         operation: operation.name.clone(),
@@ -240,7 +247,7 @@ pub(super) fn signaled(operation: &Operation) -> wire::EntityOperationSignaledEv
 }
 
 /// Encodes a call as a history event.
-pub(super) fn called(operation: &Operation) -> wire::EntityOperationCalledEvent {
+pub(super) fn called(operation: &EntityOperation) -> wire::EntityOperationCalledEvent {
     wire::EntityOperationCalledEvent {
         request_id: operation.request.clone(),
         operation: operation.name.clone(),

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Number, Value as Json};
 use steadfast_core::limits;
-use steadfast_durable::Failure;
+use steadfast_durable::FailureDetails;
 use steadfast_wire::durabletask as wire;
 use steadfast_wire::durabletask::value_kind::Kind;
 
 /// Encodes a failure.
-pub(crate) fn failure_sent(failure: &Failure) -> wire::TaskFailureDetails {
+pub(crate) fn encode_failure(failure: &FailureDetails) -> wire::TaskFailureDetails {
     let properties = failure.properties.iter();
     wire::TaskFailureDetails {
         error_type: failure.kind.clone(),
         error_message: failure.message.clone(),
         stack_trace: failure.stack.clone(),
-        inner_failure: failure.inner.first().map(failure_sent).map(Box::new),
+        inner_failure: failure.inner.first().map(encode_failure).map(Box::new),
         is_non_retriable: failure.is_final,
         properties: properties
             .map(|(name, text)| (name.clone(), value_sent(text)))
@@ -24,14 +24,14 @@ pub(crate) fn failure_sent(failure: &Failure) -> wire::TaskFailureDetails {
 }
 
 /// Decodes a worker's failure. Inner failures are kept to a depth that can be stored.
-pub(crate) fn failure_taken(failure: wire::TaskFailureDetails) -> Failure {
+pub(crate) fn decode_failure(failure: wire::TaskFailureDetails) -> FailureDetails {
     taken(failure, limits::FAILURE_DEPTH)
 }
 
-fn taken(failure: wire::TaskFailureDetails, depth: usize) -> Failure {
+fn taken(failure: wire::TaskFailureDetails, depth: usize) -> FailureDetails {
     let inner = failure.inner_failure.filter(|_| depth > 0);
     let properties = failure.properties.into_iter();
-    Failure {
+    FailureDetails {
         kind: failure.error_type,
         message: failure.error_message,
         stack: failure.stack_trace,
@@ -47,12 +47,12 @@ fn taken(failure: wire::TaskFailureDetails, depth: usize) -> Failure {
 }
 
 /// A JSON text as a value. Invalid JSON becomes a string.
-fn value_sent(text: &str) -> wire::Value {
+fn value_sent(text: &str) -> wire::ProtoValue {
     let read = serde_json::from_str(text);
     value(read.unwrap_or_else(|_| Json::String(text.to_owned())))
 }
 
-fn value(json: Json) -> wire::Value {
+fn value(json: Json) -> wire::ProtoValue {
     let kind = match json {
         Json::Null => Kind::Null(0),
         Json::Bool(is) => Kind::Bool(is),
@@ -68,10 +68,10 @@ fn value(json: Json) -> wire::Value {
                 .collect(),
         }),
     };
-    wire::Value { kind: Some(kind) }
+    wire::ProtoValue { kind: Some(kind) }
 }
 
-fn json(value: wire::Value) -> Json {
+fn json(value: wire::ProtoValue) -> Json {
     match value.kind {
         None | Some(Kind::Null(_)) => Json::Null,
         Some(Kind::Bool(is)) => Json::Bool(is),
@@ -82,7 +82,7 @@ fn json(value: wire::Value) -> Json {
     }
 }
 
-fn object(fields: BTreeMap<String, wire::Value>) -> Map<String, Json> {
+fn object(fields: BTreeMap<String, wire::ProtoValue>) -> Map<String, Json> {
     let fields = fields.into_iter();
     fields.map(|(name, value)| (name, json(value))).collect()
 }
@@ -93,27 +93,27 @@ mod tests {
 
     #[test]
     fn a_failure_comes_back_as_it_was() {
-        let failure = Failure {
+        let failure = FailureDetails {
             kind: "ValueError".into(),
             message: "no".into(),
             stack: Some(String::new()),
             is_final: true,
             properties: [("a".into(), r#"{"b":[1.5,null,true,"x",{}]}"#.into())].into(),
-            inner: vec![Failure::new("OSError", "disk")],
+            inner: vec![FailureDetails::new("OSError", "disk")],
         };
-        assert_eq!(failure_taken(failure_sent(&failure)), failure);
+        assert_eq!(decode_failure(encode_failure(&failure)), failure);
     }
 
     #[test]
     fn causes_are_kept_to_a_depth() {
-        let mut failure = Failure::new("a", "b");
+        let mut failure = FailureDetails::new("a", "b");
         for _ in 0..80 {
-            failure = Failure {
+            failure = FailureDetails {
                 inner: vec![failure],
-                ..Failure::new("a", "b")
+                ..FailureDetails::new("a", "b")
             };
         }
-        let mut kept = &failure_taken(failure_sent(&failure));
+        let mut kept = &decode_failure(encode_failure(&failure));
         let mut depth = 0;
         while let Some(inner) = kept.inner.first() {
             (kept, depth) = (inner, depth + 1);

@@ -6,12 +6,14 @@
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use steadfast_durable::{Deed, Failure, Legacy, LockRequest, Moment, Operation, Unlock};
+use steadfast_durable::{
+    ActionKind, EntityOperation, FailureDetails, LegacyMessage, LockRequest, Moment, UnlockRequest,
+};
 use steadfast_jobs::iso::parse_time;
 use steadfast_wire::durabletask as wire;
 use steadfast_wire::durabletask::event_type::EventType;
 
-use super::malformed::{Malformed, payload};
+use super::error::{ConvertError, payload};
 
 /// The result of a granted lock.
 const GRANTED: &str = "Lock Acquisition Completed";
@@ -29,34 +31,38 @@ struct Request {
     #[serde(rename = "parentExecution")]
     parent_execution: Option<String>,
     due: Option<String>,
-    lockset: Option<Vec<Entity>>,
+    lockset: Option<Vec<LegacyEntity>>,
     #[serde(default)]
     pos: i32,
 }
 
 #[derive(Deserialize)]
-struct Entity {
+struct LegacyEntity {
     name: String,
     key: String,
 }
 
 #[derive(Deserialize)]
-struct Release {
+struct LegacyRelease {
     parent: Option<String>,
     id: String,
 }
 
 /// Decodes an event to an entity.
-pub(super) fn deed(entity: String, name: &str, data: Option<String>) -> Result<Deed, Malformed> {
+pub(super) fn deed(
+    entity: String,
+    name: &str,
+    data: Option<String>,
+) -> Result<ActionKind, ConvertError> {
     let data = payload("the message", data)?;
     let text = data.clone().unwrap_or_default();
-    let legacy = Some(Legacy {
+    let legacy = Some(LegacyMessage {
         name: name.to_owned(),
         data,
     });
     if name == "release" {
-        let Release { parent, id } = read(&text)?;
-        return Ok(Deed::Unlock(Unlock {
+        let LegacyRelease { parent, id } = read(&text)?;
+        return Ok(ActionKind::Unlock(UnlockRequest {
             section: id,
             target: entity,
             parent,
@@ -71,7 +77,7 @@ pub(super) fn deed(entity: String, name: &str, data: Option<String>) -> Result<D
                 "an entity does not know the message '{}'",
                 name.escape_debug()
             );
-            return Err(Malformed::new(why));
+            return Err(ConvertError::new(why));
         }
     };
     let request: Request = read(&text)?;
@@ -79,7 +85,7 @@ pub(super) fn deed(entity: String, name: &str, data: Option<String>) -> Result<D
     let scheduled = due.map(time).transpose()?;
     if request.lockset.is_some() || request.op.is_none() {
         let set = request.lockset.unwrap_or_default().into_iter();
-        return Ok(Deed::Lock(LockRequest {
+        return Ok(ActionKind::Lock(LockRequest {
             section: request.id,
             set: set
                 .map(|entity| format!("@{}@{}", entity.name, entity.key))
@@ -89,7 +95,7 @@ pub(super) fn deed(entity: String, name: &str, data: Option<String>) -> Result<D
             legacy,
         }));
     }
-    let operation = Operation {
+    let operation = EntityOperation {
         request: request.id,
         name: request.op.unwrap_or_default(),
         input: request.input,
@@ -100,25 +106,26 @@ pub(super) fn deed(entity: String, name: &str, data: Option<String>) -> Result<D
         legacy,
         trace: None,
     };
-    Ok(match request.signal {
-        true => Deed::Signal(operation),
-        false => Deed::Call(operation),
+    Ok(if request.signal {
+        ActionKind::Signal(operation)
+    } else {
+        ActionKind::Call(operation)
     })
 }
 
-fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Malformed> {
+fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, ConvertError> {
     serde_json::from_str(text)
-        .map_err(|error| Malformed::new(format!("a message to an entity: {error}")))
+        .map_err(|error| ConvertError::new(format!("a message to an entity: {error}")))
 }
 
-fn time(text: &str) -> Result<Moment, Malformed> {
+fn time(text: &str) -> Result<Moment, ConvertError> {
     let time = parse_time(text);
-    let time = time.ok_or_else(|| Malformed::new("a message to an entity: 'due' is no time"))?;
+    let time = time.ok_or_else(|| ConvertError::new("a message to an entity: 'due' is no time"))?;
     Ok(time.into())
 }
 
 /// Encodes a message as its sender wrote it.
-pub(super) fn sent(target: &str, legacy: Option<&Legacy>) -> EventType {
+pub(super) fn sent(target: &str, legacy: Option<&LegacyMessage>) -> EventType {
     let legacy = legacy.cloned().unwrap_or_default();
     EventType::EventSent(wire::EventSentEvent {
         instance_id: target.to_owned(),
@@ -133,7 +140,7 @@ pub(super) fn completed(request: &str, output: Option<&str>) -> EventType {
 }
 
 /// The response to a failed call.
-pub(super) fn failed(request: &str, failure: &Failure) -> EventType {
+pub(super) fn failed(request: &str, failure: &FailureDetails) -> EventType {
     let answer = json!({
         "result": failure.message,
         "exceptionType": failure.kind,
@@ -154,7 +161,7 @@ fn raised(request: &str, answer: &Value) -> EventType {
     })
 }
 
-fn details(failure: &Failure) -> Value {
+fn details(failure: &FailureDetails) -> Value {
     let property = |text: &String| {
         let read = serde_json::from_str(text);
         read.unwrap_or_else(|_| Value::String(text.clone()))
@@ -179,7 +186,7 @@ mod tests {
 
     const GUID: &str = "0f8fad5b-d9cb-469f-a165-70867728950e";
 
-    fn parsed(name: &str, data: &Value) -> Result<Deed, Malformed> {
+    fn parsed(name: &str, data: &Value) -> Result<ActionKind, ConvertError> {
         deed("@counter@A".into(), name, Some(data.to_string()))
     }
 
@@ -187,7 +194,7 @@ mod tests {
     fn calls_signals_locks_and_releases_are_told_apart() {
         let call = json!({"op": "get", "id": GUID, "parent": "p", "parentExecution": "e",
             "$type": "x", "Timestamp": "2026-01-01T00:00:00Z"});
-        let Ok(Deed::Call(call)) = parsed("op", &call) else {
+        let Ok(ActionKind::Call(call)) = parsed("op", &call) else {
             panic!("no call")
         };
         assert_eq!(
@@ -198,17 +205,17 @@ mod tests {
         assert_eq!(call.legacy.unwrap().name, "op");
         let signal = json!({"op": "add", "signal": true, "input": "1", "id": GUID});
         let later = "op@2026-01-31T12:00:00.1234567Z";
-        let Ok(Deed::Signal(signal)) = parsed(later, &signal) else {
+        let Ok(ActionKind::Signal(signal)) = parsed(later, &signal) else {
             panic!("no signal")
         };
         assert_eq!(signal.scheduled.map(|at| at.seconds), Some(1_769_860_800));
         let lock = json!({"op": null, "id": GUID, "parent": "p",
             "lockset": [{"name": "counter", "key": "A"}, {"name": "counter", "key": "@B"}]});
-        let Ok(Deed::Lock(lock)) = parsed("op", &lock) else {
+        let Ok(ActionKind::Lock(lock)) = parsed("op", &lock) else {
             panic!("no lock")
         };
         assert_eq!(lock.set, ["@counter@A", "@counter@@B"]);
-        let Ok(Deed::Unlock(unlock)) = parsed("release", &json!({"parent": "p", "id": GUID}))
+        let Ok(ActionKind::Unlock(unlock)) = parsed("release", &json!({"parent": "p", "id": GUID}))
         else {
             panic!("no release")
         };
@@ -235,7 +242,7 @@ mod tests {
         };
         assert_eq!(raised.name, GUID);
         assert_eq!(raised.input.as_deref(), Some(r#"{"result":"5"}"#));
-        let failure = Failure::new("ValueError", "no");
+        let failure = FailureDetails::new("ValueError", "no");
         let EventType::EventRaised(raised) = failed(GUID, &failure) else {
             panic!("no event")
         };

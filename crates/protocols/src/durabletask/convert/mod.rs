@@ -1,29 +1,29 @@
 //! Converts between protocol messages and engine types.
 //!
 //! Strings keep the difference between absent and empty. An invalid message is a
-//! [`Malformed`], never a guess.
+//! [`ConvertError`], never a guess.
 
 mod action;
+mod decode;
+mod decode_remote;
+mod encode;
 mod entity;
+mod error;
 mod event;
 mod failure;
 mod legacy;
-mod malformed;
-mod received;
-mod sent;
-mod taken;
 mod time;
 mod view;
 mod work;
 
 pub(super) use action::action;
-pub(super) use entity::{batch_result, entity_shown};
-pub(super) use event::{event_sent, trace_sent};
-pub(super) use failure::{failure_sent, failure_taken};
-pub(super) use malformed::{Malformed, payload};
-pub(super) use received::{entity_received, overview_received, work_received};
-pub(super) use sent::{actions_sent, batch_result_sent};
-pub(super) use taken::task;
+pub(super) use decode::task;
+pub(super) use decode_remote::{decode_entity, decode_overview, decode_work};
+pub(super) use encode::{encode_actions, encode_batch_result};
+pub(super) use entity::{batch_result, encode_entity};
+pub(super) use error::{ConvertError, payload};
+pub(super) use event::{encode_event, encode_trace};
+pub(super) use failure::{decode_failure, encode_failure};
 pub(super) use time::{moment, span_of_time, timestamp};
-pub(super) use view::{overview_shown, status, statuses};
-pub(super) use work::{can, item_sent, span, terms, token_taken};
+pub(super) use view::{decode_statuses, encode_overview, status};
+pub(super) use work::{can, decode_token, encode_item, span, terms};

@@ -1,52 +1,54 @@
 //! Converts instance status and overview for clients.
 
-use steadfast_durable::{Overview, Status};
+use steadfast_durable::{InstanceStatus, InstanceView};
 use steadfast_wire::durabletask as wire;
 use steadfast_wire::durabletask::OrchestrationStatus;
 
-use super::failure::failure_sent;
-use super::malformed::Malformed;
+use super::error::ConvertError;
+use super::failure::encode_failure;
 use super::time::timestamp;
 
 /// Encodes a status.
-pub(crate) fn status(status: Status) -> OrchestrationStatus {
+pub(crate) fn status(status: InstanceStatus) -> OrchestrationStatus {
     match status {
-        Status::Pending => OrchestrationStatus::Pending,
-        Status::Running => OrchestrationStatus::Running,
-        Status::Suspended => OrchestrationStatus::Suspended,
-        Status::Completed => OrchestrationStatus::Completed,
-        Status::Failed => OrchestrationStatus::Failed,
-        Status::Terminated => OrchestrationStatus::Terminated,
-        Status::Canceled => OrchestrationStatus::Canceled,
+        InstanceStatus::Pending => OrchestrationStatus::Pending,
+        InstanceStatus::Running => OrchestrationStatus::Running,
+        InstanceStatus::Suspended => OrchestrationStatus::Suspended,
+        InstanceStatus::Completed => OrchestrationStatus::Completed,
+        InstanceStatus::Failed => OrchestrationStatus::Failed,
+        InstanceStatus::Terminated => OrchestrationStatus::Terminated,
+        InstanceStatus::Canceled => OrchestrationStatus::Canceled,
     }
 }
 
 /// Decodes a status; `None` is `CONTINUED_AS_NEW`, which no instance has.
-pub(super) fn status_taken(number: i32) -> Result<Option<Status>, Malformed> {
+pub(super) fn decode_status(number: i32) -> Result<Option<InstanceStatus>, ConvertError> {
     let status = OrchestrationStatus::try_from(number)
-        .map_err(|_| Malformed::new(format!("there is no state {number}")))?;
+        .map_err(|_| ConvertError::new(format!("there is no state {number}")))?;
     Ok(match status {
-        OrchestrationStatus::Pending => Some(Status::Pending),
-        OrchestrationStatus::Running => Some(Status::Running),
-        OrchestrationStatus::Suspended => Some(Status::Suspended),
-        OrchestrationStatus::Completed => Some(Status::Completed),
-        OrchestrationStatus::Failed => Some(Status::Failed),
-        OrchestrationStatus::Terminated => Some(Status::Terminated),
-        OrchestrationStatus::Canceled => Some(Status::Canceled),
+        OrchestrationStatus::Pending => Some(InstanceStatus::Pending),
+        OrchestrationStatus::Running => Some(InstanceStatus::Running),
+        OrchestrationStatus::Suspended => Some(InstanceStatus::Suspended),
+        OrchestrationStatus::Completed => Some(InstanceStatus::Completed),
+        OrchestrationStatus::Failed => Some(InstanceStatus::Failed),
+        OrchestrationStatus::Terminated => Some(InstanceStatus::Terminated),
+        OrchestrationStatus::Canceled => Some(InstanceStatus::Canceled),
         OrchestrationStatus::ContinuedAsNew => None,
     })
 }
 
 /// Decodes a status filter. `None` if no instance can match it.
-pub(crate) fn statuses(numbers: &[i32]) -> Result<Option<Vec<Status>>, Malformed> {
-    let named = numbers.iter().map(|number| status_taken(*number));
+pub(crate) fn decode_statuses(
+    numbers: &[i32],
+) -> Result<Option<Vec<InstanceStatus>>, ConvertError> {
+    let named = numbers.iter().map(|number| decode_status(*number));
     let named: Vec<_> = named.collect::<Result<_, _>>()?;
     let known: Vec<_> = named.into_iter().flatten().collect();
     Ok((numbers.is_empty() || !known.is_empty()).then_some(known))
 }
 
 /// Encodes an instance.
-pub(crate) fn overview_shown(overview: Overview) -> wire::OrchestrationState {
+pub(crate) fn encode_overview(overview: InstanceView) -> wire::OrchestrationState {
     wire::OrchestrationState {
         instance_id: overview.instance,
         name: overview.name,
@@ -58,7 +60,7 @@ pub(crate) fn overview_shown(overview: Overview) -> wire::OrchestrationState {
         input: overview.input,
         output: overview.output,
         custom_status: overview.custom_status,
-        failure_details: overview.failure.as_ref().map(failure_sent),
+        failure_details: overview.failure.as_ref().map(encode_failure),
         execution_id: Some(overview.execution),
         completed_timestamp: overview.completed.map(timestamp),
         parent_instance_id: overview.parent.map(|parent| parent.instance),

@@ -2,39 +2,39 @@
 
 use steadfast_core::clock::Timestamp;
 use steadfast_durable::{
-    ActivityWork, BatchWork, Filter, Filters, Item, NO_ACTION, Requested, Span, Terms, TurnWork,
-    Work,
+    ActivityWork, BatchWork, NO_ACTION, OrchestrationSpan, QueuedOperation, TurnWork, WorkDelivery,
+    WorkFilter, WorkFilters, WorkPayload, WorkerOptions,
 };
 use steadfast_wire::durabletask as wire;
 use steadfast_wire::durabletask::event_type::EventType;
 use steadfast_wire::durabletask::work_item_request::Request;
 
-use super::event::{called, event_sent, signaled, trace_sent};
-use super::malformed::Malformed;
+use super::error::ConvertError;
+use super::event::{called, encode_event, encode_trace, signaled};
 use super::time::{moment, timestamp};
 
 /// Decodes the terms under which a worker takes work.
-pub(crate) fn terms(name: String, request: wire::GetWorkItemsRequest) -> Terms {
+pub(crate) fn terms(name: String, request: wire::GetWorkItemsRequest) -> WorkerOptions {
     let window = |asked: i32| usize::try_from(asked).unwrap_or_default();
     let named = |filters: Vec<wire::VersionFilter>| {
         let filters = filters.into_iter();
         filters
-            .map(|filter| Filter {
+            .map(|filter| WorkFilter {
                 name: filter.name,
                 versions: filter.versions,
             })
             .collect()
     };
-    Terms {
+    WorkerOptions {
         name,
         turns: window(request.max_concurrent_orchestration_work_items),
         activities: window(request.max_concurrent_activity_work_items),
         batches: window(request.max_concurrent_entity_work_items),
-        is_mindful: can(&request, wire::WorkerCapability::RememberedHistory),
+        caches_instances: can(&request, wire::WorkerCapability::RememberedHistory),
         filters: request
             .work_item_filters
             .filter(|filters| !is_void(filters))
-            .map(|filters| Filters {
+            .map(|filters| WorkFilters {
                 orchestrations: named(filters.orchestrations),
                 activities: named(filters.activities),
                 entities: filters
@@ -64,11 +64,15 @@ pub(crate) fn can(request: &wire::GetWorkItemsRequest, what: wire::WorkerCapabil
 }
 
 /// Encodes a work item. With `is_past_left_out` the worker fetches the history itself.
-pub(crate) fn item_sent(item: &Item, now: Timestamp, is_past_left_out: bool) -> wire::WorkItem {
+pub(crate) fn encode_item(
+    item: &WorkDelivery,
+    now: Timestamp,
+    is_past_left_out: bool,
+) -> wire::WorkItem {
     let request = match &item.work {
-        Work::Turn(turn) => Request::Orchestrator(turn_sent(turn, is_past_left_out)),
-        Work::Activity(activity) => Request::Activity(activity_sent(activity)),
-        Work::Batch(batch) => Request::Entity(batch_sent(batch, now)),
+        WorkPayload::Turn(turn) => Request::Orchestrator(turn_sent(turn, is_past_left_out)),
+        WorkPayload::Activity(activity) => Request::Activity(activity_sent(activity)),
+        WorkPayload::Batch(batch) => Request::Entity(batch_sent(batch, now)),
     };
     wire::WorkItem {
         request: Some(request),
@@ -77,32 +81,33 @@ pub(crate) fn item_sent(item: &Item, now: Timestamp, is_past_left_out: bool) -> 
 }
 
 /// The result of a batch does not name its entity, so the token includes it.
-fn token_sent(item: &Item) -> String {
+fn token_sent(item: &WorkDelivery) -> String {
     match &item.work {
-        Work::Batch(batch) => format!("{} {}", item.token, batch.entity),
+        WorkPayload::Batch(batch) => format!("{} {}", item.token, batch.entity),
         _ => item.token.clone(),
     }
 }
 
 /// Splits a returned token into the token and the entity of a batch.
-pub(crate) fn token_taken(token: &str) -> (&str, &str) {
+pub(crate) fn decode_token(token: &str) -> (&str, &str) {
     token.split_once(' ').unwrap_or((token, ""))
 }
 
 fn turn_sent(turn: &TurnWork, is_past_left_out: bool) -> wire::OrchestratorRequest {
     let past = turn.past.iter().flat_map(|events| events.iter());
-    let past: Vec<_> = match is_past_left_out {
-        true => Vec::new(),
-        false => past.map(event_sent).collect(),
+    let past: Vec<_> = if is_past_left_out {
+        Vec::new()
+    } else {
+        past.map(encode_event).collect()
     };
     wire::OrchestratorRequest {
         instance_id: turn.instance.clone(),
         execution_id: Some(turn.execution.clone()),
         past_events: past,
-        new_events: turn.new.iter().map(event_sent).collect(),
+        new_events: turn.new.iter().map(encode_event).collect(),
         // Entity messages arrive in order, so workers must not sort them.
         entity_parameters: Some(wire::OrchestratorEntityParameters {
-            entity_message_reorder_window: Some(wire::Duration::default()),
+            entity_message_reorder_window: Some(wire::ProtoDuration::default()),
         }),
         requires_history_streaming: is_past_left_out,
         properties: std::collections::BTreeMap::new(),
@@ -124,7 +129,7 @@ fn activity_sent(activity: &ActivityWork) -> wire::ActivityRequest {
             execution_id: Some(activity.execution.clone()),
         }),
         task_id: activity.id,
-        parent_trace_context: activity.task.trace.as_ref().map(trace_sent),
+        parent_trace_context: activity.task.trace.as_ref().map(encode_trace),
         tags: activity.task.tags.clone(),
     }
 }
@@ -139,15 +144,16 @@ fn batch_sent(batch: &BatchWork, now: Timestamp) -> wire::EntityRequest {
     }
 }
 
-fn operation_sent(asked: &Requested, now: Timestamp) -> wire::HistoryEvent {
+fn operation_sent(asked: &QueuedOperation, now: Timestamp) -> wire::HistoryEvent {
     let operation = &asked.operation;
-    let kind = match asked.is_signal {
-        true => EventType::EntityOperationSignaled(signaled(operation)),
+    let kind = if asked.is_signal {
+        EventType::EntityOperationSignaled(signaled(operation))
+    } else {
         // Some workers require the name of the caller.
-        false => EventType::EntityOperationCalled(wire::EntityOperationCalledEvent {
+        EventType::EntityOperationCalled(wire::EntityOperationCalledEvent {
             parent_instance_id: Some(operation.parent.clone().unwrap_or_default()),
             ..called(operation)
-        }),
+        })
     };
     wire::HistoryEvent {
         event_id: NO_ACTION,
@@ -156,7 +162,7 @@ fn operation_sent(asked: &Requested, now: Timestamp) -> wire::HistoryEvent {
     }
 }
 
-fn span_sent(span: &Span) -> wire::OrchestrationTraceContext {
+fn span_sent(span: &OrchestrationSpan) -> wire::OrchestrationTraceContext {
     wire::OrchestrationTraceContext {
         span_id: span.id.clone(),
         span_start_time: span.started.map(timestamp),
@@ -164,8 +170,10 @@ fn span_sent(span: &Span) -> wire::OrchestrationTraceContext {
 }
 
 /// Decodes the span that a worker asks to store.
-pub(crate) fn span(span: wire::OrchestrationTraceContext) -> Result<Span, Malformed> {
-    Ok(Span {
+pub(crate) fn span(
+    span: wire::OrchestrationTraceContext,
+) -> Result<OrchestrationSpan, ConvertError> {
+    Ok(OrchestrationSpan {
         id: span.span_id,
         started: span.span_start_time.map(moment).transpose()?,
     })

@@ -39,7 +39,7 @@ const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
 
 /// A channel to a task hub. Clones share one connection.
 #[derive(Clone)]
-pub(super) struct Channel {
+pub(super) struct TaskHubChannel {
     inner: Arc<Inner>,
 }
 
@@ -50,7 +50,7 @@ struct Inner {
     connection: Mutex<Option<SendRequest<tonic::body::Body>>>,
 }
 
-impl Channel {
+impl TaskHubChannel {
     /// A channel that connects on first use. A worker gives its name.
     pub(super) fn new(target: Target, worker: Option<&str>) -> Result<Self, Status> {
         let text = |text: &str| {
@@ -112,8 +112,8 @@ impl Channel {
         request
     }
 
-    async fn grpc(&self) -> Result<Grpc<Pipe>, Status> {
-        let pipe = Pipe(self.connection().await?);
+    async fn grpc(&self) -> Result<Grpc<GrpcTransport>, Status> {
+        let pipe = GrpcTransport(self.connection().await?);
         let origin = self.inner.target.origin.clone();
         let mut grpc = Grpc::with_origin(pipe, origin)
             .max_decoding_message_size(limits::GRPC_MESSAGE_BYTES)
@@ -153,9 +153,9 @@ fn unreachable(target: &Target, error: &(dyn std::error::Error + 'static)) -> St
     Status::unavailable(format!("{} cannot be reached: {text}", target.origin))
 }
 
-type Failed = Box<dyn std::error::Error + Send + Sync>;
+type DialError = Box<dyn std::error::Error + Send + Sync>;
 
-async fn dial(target: &Target) -> Result<SendRequest<tonic::body::Body>, Failed> {
+async fn dial(target: &Target) -> Result<SendRequest<tonic::body::Body>, DialError> {
     let stream = TcpStream::connect((target.host(), target.port())).await?;
     stream.set_nodelay(true)?;
     if !target.is_encrypted() {
@@ -166,7 +166,7 @@ async fn dial(target: &Target) -> Result<SendRequest<tonic::body::Body>, Failed>
     shake_hands(connector.connect(name, stream).await?).await
 }
 
-fn encryption(target: &Target) -> Result<ClientConfig, Failed> {
+fn encryption(target: &Target) -> Result<ClientConfig, DialError> {
     let provider = Arc::new(ring::default_provider());
     let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()?;
@@ -189,7 +189,7 @@ fn encryption(target: &Target) -> Result<ClientConfig, Failed> {
     Ok(config)
 }
 
-async fn shake_hands<S>(stream: S) -> Result<SendRequest<tonic::body::Body>, Failed>
+async fn shake_hands<S>(stream: S) -> Result<SendRequest<tonic::body::Body>, DialError>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -211,9 +211,9 @@ where
 }
 
 /// A connection as a tonic transport.
-struct Pipe(SendRequest<tonic::body::Body>);
+struct GrpcTransport(SendRequest<tonic::body::Body>);
 
-impl tower::Service<Request<tonic::body::Body>> for Pipe {
+impl tower::Service<Request<tonic::body::Body>> for GrpcTransport {
     type Response = Response<Incoming>;
     type Error = hyper::Error;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;

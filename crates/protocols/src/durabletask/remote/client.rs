@@ -1,40 +1,40 @@
 //! A Rust client of a remote task hub.
 
-use steadfast_durable::native::{BoxFuture, Caller};
+use steadfast_durable::native::{BoxFuture, EntityCaller};
 use steadfast_durable::{
-    EntityQuery, EntityView, Failure, InstanceQuery, NewInstance, Operation, Overview, Page,
-    Result, Reuse,
+    EntityListQuery, EntityOperation, EntityView, FailureDetails, InstanceListQuery, InstanceView,
+    NewInstance, Result, ResultPage, ReusePolicy,
 };
 use steadfast_wire::durabletask as wire;
 use tonic::Code;
 use uuid::Uuid;
 
-use super::channel::Channel;
-use super::outcome::{Pauses, is_passing, no, odd};
+use super::channel::TaskHubChannel;
+use super::error::{Backoff, bad_response, from_status, is_transient};
 use super::target::Target;
 use crate::durabletask::convert::{
-    entity_received, failure_taken, overview_received, status, timestamp, trace_sent,
+    decode_entity, decode_failure, decode_overview, encode_trace, status, timestamp,
 };
 
 /// A client of a remote task hub. Clones share one connection, which is opened on first
 /// use and reopened when it is lost.
 #[derive(Clone)]
-pub struct Client {
-    channel: Channel,
+pub struct TaskHubClient {
+    channel: TaskHubChannel,
 }
 
 /// The attempts for a request that is safe to retry.
 const ATTEMPTS: u32 = 10;
 
-impl Client {
+impl TaskHubClient {
     /// A client of the task hub that a connection string names:
     /// `Endpoint=http://localhost:4001;TaskHub=default`, with `AccessKey=..` if the
     /// server requires one, and with `Certificates=ca.pem` if a private authority has
     /// issued its certificate.
     pub fn connect(connection: &str) -> Result<Self> {
-        let channel = Channel::new(Target::parse(connection)?, None);
+        let channel = TaskHubChannel::new(Target::parse(connection)?, None);
         Ok(Self {
-            channel: channel.map_err(no)?,
+            channel: channel.map_err(from_status)?,
         })
     }
 
@@ -44,13 +44,13 @@ impl Client {
         Q: prost::Message + Clone + Send + Sync + 'static,
         A: prost::Message + Default + Send + Sync + 'static,
     {
-        let mut pauses = Pauses::new();
+        let mut pauses = Backoff::new();
         let mut attempt = 0;
         loop {
             attempt += 1;
             match self.channel.one(method, message.clone()).await {
-                Err(status) if is_passing(&status) && attempt < ATTEMPTS => pauses.rest().await,
-                answer => return answer.map_err(no),
+                Err(status) if is_transient(&status) && attempt < ATTEMPTS => pauses.rest().await,
+                answer => return answer.map_err(from_status),
             }
         }
     }
@@ -76,7 +76,7 @@ impl Client {
             // The execution id makes a retry idempotent.
             execution_id: Some(new.execution.unwrap_or_else(fresh)),
             tags: task.tags,
-            parent_trace_context: task.trace.as_ref().map(trace_sent),
+            parent_trace_context: task.trace.as_ref().map(encode_trace),
             request_time: None,
         };
         let made: wire::CreateInstanceResponse = self.surely("StartInstance", request).await?;
@@ -84,7 +84,7 @@ impl Client {
     }
 
     /// An instance as it was last committed; `None` if there is none.
-    pub async fn get(&self, instance: &str, has_payloads: bool) -> Result<Option<Overview>> {
+    pub async fn get(&self, instance: &str, has_payloads: bool) -> Result<Option<InstanceView>> {
         let request = wire::GetInstanceRequest {
             instance_id: instance.to_owned(),
             get_inputs_and_outputs: has_payloads,
@@ -93,13 +93,13 @@ impl Client {
     }
 
     /// Waits until an instance has begun.
-    pub async fn started(&self, instance: &str, has_payloads: bool) -> Result<Overview> {
+    pub async fn started(&self, instance: &str, has_payloads: bool) -> Result<InstanceView> {
         self.wait("WaitForInstanceStart", instance, has_payloads)
             .await
     }
 
     /// Waits until an instance has ended.
-    pub async fn ended(&self, instance: &str, has_payloads: bool) -> Result<Overview> {
+    pub async fn ended(&self, instance: &str, has_payloads: bool) -> Result<InstanceView> {
         self.wait("WaitForInstanceCompletion", instance, has_payloads)
             .await
     }
@@ -110,8 +110,8 @@ impl Client {
         method: &'static str,
         instance: &str,
         has_payloads: bool,
-    ) -> Result<Overview> {
-        let mut pauses = Pauses::new();
+    ) -> Result<InstanceView> {
+        let mut pauses = Backoff::new();
         loop {
             let request = wire::GetInstanceRequest {
                 instance_id: instance.to_owned(),
@@ -122,8 +122,8 @@ impl Client {
                     Some(found) => return Ok(found),
                     None => pauses.rest().await,
                 },
-                Err(status) if is_passing(&status) => pauses.rest().await,
-                Err(status) => return Err(no(status)),
+                Err(status) if is_transient(&status) => pauses.rest().await,
+                Err(status) => return Err(from_status(status)),
             }
         }
     }
@@ -136,7 +136,7 @@ impl Client {
             input,
         };
         let sent = self.channel.one("RaiseEvent", request).await;
-        sent.map(|_: wire::Empty| ()).map_err(no)
+        sent.map(|_: wire::Empty| ()).map_err(from_status)
     }
 
     /// Ends an instance.
@@ -201,7 +201,7 @@ impl Client {
     }
 
     /// One page of the instances that match a query.
-    pub async fn list(&self, query: &InstanceQuery) -> Result<Page<Overview>> {
+    pub async fn list(&self, query: &InstanceListQuery) -> Result<ResultPage<InstanceView>> {
         let statuses = query.statuses.iter();
         let request = wire::InstanceQuery {
             runtime_status: statuses.map(|own| status(*own).into()).collect(),
@@ -217,16 +217,18 @@ impl Client {
             query: Some(request),
         };
         let page: wire::QueryInstancesResponse = self.surely("QueryInstances", request).await?;
-        let items = page.orchestration_state.into_iter().map(overview_received);
-        Ok(Page {
-            items: items.collect::<std::result::Result<_, _>>().map_err(odd)?,
+        let items = page.orchestration_state.into_iter().map(decode_overview);
+        Ok(ResultPage {
+            items: items
+                .collect::<std::result::Result<_, _>>()
+                .map_err(bad_response)?,
             next: page.continuation_token,
         })
     }
 
     /// Sends an operation to an entity and waits until it is durable. A repeated request
     /// is deduplicated for ten minutes.
-    pub async fn signal(&self, operation: Operation) -> Result<()> {
+    pub async fn signal(&self, operation: EntityOperation) -> Result<()> {
         self.tell("SignalEntity", requested(operation)).await
     }
 
@@ -234,12 +236,12 @@ impl Client {
     /// orchestration. A repeated request is deduplicated for ten minutes.
     pub async fn call(
         &self,
-        operation: Operation,
-    ) -> Result<std::result::Result<Option<String>, Failure>> {
+        operation: EntityOperation,
+    ) -> Result<std::result::Result<Option<String>, FailureDetails>> {
         let answer = self.surely("CallEntity", requested(operation)).await;
         let answer: wire::CallEntityResponse = answer?;
         Ok(match answer.failure_details {
-            Some(failure) => Err(failure_taken(failure)),
+            Some(failure) => Err(decode_failure(failure)),
             None => Ok(answer.output),
         })
     }
@@ -252,11 +254,11 @@ impl Client {
         };
         let found: wire::GetEntityResponse = self.surely("GetEntity", request).await?;
         let found = found.entity.filter(|_| found.exists);
-        found.map(entity_received).transpose().map_err(odd)
+        found.map(decode_entity).transpose().map_err(bad_response)
     }
 
     /// One page of the entities that match a query.
-    pub async fn entities(&self, query: &EntityQuery) -> Result<Page<EntityView>> {
+    pub async fn entities(&self, query: &EntityListQuery) -> Result<ResultPage<EntityView>> {
         let limit = i32::try_from(query.limit).unwrap_or(i32::MAX);
         let request = wire::EntityQuery {
             instance_id_starts_with: Some(query.prefix.clone()).filter(|text| !text.is_empty()),
@@ -271,9 +273,11 @@ impl Client {
             query: Some(request),
         };
         let page: wire::QueryEntitiesResponse = self.surely("QueryEntities", request).await?;
-        let items = page.entities.into_iter().map(entity_received);
-        Ok(Page {
-            items: items.collect::<std::result::Result<_, _>>().map_err(odd)?,
+        let items = page.entities.into_iter().map(decode_entity);
+        Ok(ResultPage {
+            items: items
+                .collect::<std::result::Result<_, _>>()
+                .map_err(bad_response)?,
             next: page.continuation_token,
         })
     }
@@ -284,27 +288,27 @@ impl Client {
         match answer {
             Ok(wire::Empty {}) => Ok(()),
             Err(status) if status.code() == Code::Unimplemented => Ok(()),
-            Err(status) => Err(no(status)),
+            Err(status) => Err(from_status(status)),
         }
     }
 }
 
-fn shown(answer: wire::GetInstanceResponse) -> Result<Option<Overview>> {
+fn shown(answer: wire::GetInstanceResponse) -> Result<Option<InstanceView>> {
     let found = answer.orchestration_state.filter(|_| answer.exists);
-    found.map(overview_received).transpose().map_err(odd)
+    found.map(decode_overview).transpose().map_err(bad_response)
 }
 
 /// The reuse action for an existing instance. `Replace` has no action on the wire.
-fn action(reuse: Reuse) -> wire::CreateOrchestrationAction {
+fn action(reuse: ReusePolicy) -> wire::CreateOrchestrationAction {
     match reuse {
-        Reuse::Replace => wire::CreateOrchestrationAction::Error,
-        Reuse::Ignore => wire::CreateOrchestrationAction::Ignore,
-        Reuse::Terminate => wire::CreateOrchestrationAction::Terminate,
+        ReusePolicy::Replace => wire::CreateOrchestrationAction::Error,
+        ReusePolicy::Ignore => wire::CreateOrchestrationAction::Ignore,
+        ReusePolicy::Terminate => wire::CreateOrchestrationAction::Terminate,
     }
 }
 
 /// An idempotent request.
-fn requested(operation: Operation) -> wire::SignalEntityRequest {
+fn requested(operation: EntityOperation) -> wire::SignalEntityRequest {
     let request = Some(operation.request).filter(|id| !id.is_empty());
     wire::SignalEntityRequest {
         instance_id: operation.target,
@@ -312,24 +316,24 @@ fn requested(operation: Operation) -> wire::SignalEntityRequest {
         input: operation.input,
         request_id: request.unwrap_or_else(|| Uuid::new_v4().to_string()),
         scheduled_time: operation.scheduled.map(timestamp),
-        parent_trace_context: operation.trace.as_ref().map(trace_sent),
+        parent_trace_context: operation.trace.as_ref().map(encode_trace),
         request_time: None,
     }
 }
 
-impl Caller for Client {
+impl EntityCaller for TaskHubClient {
     fn call_entity(
         &self,
-        operation: Operation,
-    ) -> BoxFuture<'static, std::result::Result<Option<String>, Failure>> {
+        operation: EntityOperation,
+    ) -> BoxFuture<'static, std::result::Result<Option<String>, FailureDetails>> {
         let client = self.clone();
         Box::pin(async move { client.call(operation).await? })
     }
 
     fn signal_entity(
         &self,
-        operation: Operation,
-    ) -> BoxFuture<'static, std::result::Result<(), Failure>> {
+        operation: EntityOperation,
+    ) -> BoxFuture<'static, std::result::Result<(), FailureDetails>> {
         let client = self.clone();
         Box::pin(async move { Ok(client.signal(operation).await?) })
     }

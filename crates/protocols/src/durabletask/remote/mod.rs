@@ -6,10 +6,10 @@
 mod channel;
 mod chunks;
 mod client;
-mod outcome;
+mod error;
 mod results;
 mod target;
 mod worker;
 
-pub use client::Client;
-pub use worker::{Worker, WorkerBuilder};
+pub use client::TaskHubClient;
+pub use worker::{TaskHubWorker, WorkerBuilder};

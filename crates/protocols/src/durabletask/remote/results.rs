@@ -15,7 +15,7 @@ use steadfast_wire::durabletask::completed_task::Result as Completed;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tonic::{Code, Status};
 
-use super::channel::Channel;
+use super::channel::TaskHubChannel;
 
 /// Calls in flight; further results wait and are batched.
 const CALLS: usize = 4;
@@ -25,24 +25,24 @@ const SLOW: Duration = Duration::from_millis(50);
 const WAITING: usize = 1024;
 const CALL_BYTES: usize = 1024 * 1024;
 
-type Answer = Result<(), Status>;
+type Outcome = Result<(), Status>;
 
 /// Queues results. Clones share the queue.
 #[derive(Clone)]
-pub(super) struct Results {
-    queue: mpsc::Sender<Waiting>,
+pub(super) struct ResultQueue {
+    queue: mpsc::Sender<PendingResult>,
 }
 
-struct Waiting {
+struct PendingResult {
     result: Completed,
-    answer: oneshot::Sender<Answer>,
+    answer: oneshot::Sender<Outcome>,
 }
 
-impl Results {
+impl ResultQueue {
     /// Starts the sender, which ends when all clones are dropped.
-    pub(super) fn new(channel: Channel) -> Self {
+    pub(super) fn new(channel: TaskHubChannel) -> Self {
         let (queue, waiting) = mpsc::channel(WAITING);
-        let post = Post {
+        let post = ResultSender {
             channel,
             takes_one: AtomicBool::new(false),
         };
@@ -51,16 +51,16 @@ impl Results {
     }
 
     /// Sends a result and returns the server's status.
-    pub(super) async fn bring(&self, result: Completed) -> Answer {
+    pub(super) async fn submit(&self, result: Completed) -> Outcome {
         let (answer, answered) = oneshot::channel();
         let gone = || Status::unavailable("the worker ends");
-        let waiting = Waiting { result, answer };
+        let waiting = PendingResult { result, answer };
         self.queue.send(waiting).await.map_err(|_| gone())?;
         answered.await.map_err(|_| gone())?
     }
 }
 
-async fn send(mut waiting: mpsc::Receiver<Waiting>, post: Arc<Post>) {
+async fn send(mut waiting: mpsc::Receiver<PendingResult>, post: Arc<ResultSender>) {
     let calls = Arc::new(Semaphore::new(CALLS));
     let mut next = None;
     loop {
@@ -111,15 +111,15 @@ async fn send(mut waiting: mpsc::Receiver<Waiting>, post: Arc<Post>) {
 }
 
 /// Sends results to the server.
-struct Post {
-    channel: Channel,
+struct ResultSender {
+    channel: TaskHubChannel,
     /// Whether the server does not support batched calls.
     takes_one: AtomicBool,
 }
 
-impl Post {
+impl ResultSender {
     /// Sends results and returns the status of each.
-    async fn send(&self, results: Vec<Completed>) -> Vec<Answer> {
+    async fn send(&self, results: Vec<Completed>) -> Vec<Outcome> {
         if results.len() > 1 && !self.takes_one.load(Ordering::Relaxed) {
             let status = match self.together(&results).await {
                 Ok(answers) => return answers,
@@ -137,7 +137,7 @@ impl Post {
         join_all(results.into_iter().map(|result| self.alone(result))).await
     }
 
-    async fn together(&self, results: &[Completed]) -> Result<Vec<Answer>, Status> {
+    async fn together(&self, results: &[Completed]) -> Result<Vec<Outcome>, Status> {
         let task = |result: &Completed| wire::CompletedTask {
             result: Some(result.clone()),
         };
@@ -149,14 +149,14 @@ impl Post {
         if answers.len() != results.len() {
             return Err(Status::internal("results and statuses differ in number"));
         }
-        let answer = |answer: wire::TaskAnswer| match Code::from(answer.code) {
+        let answer = |answer: wire::CompletedTaskStatus| match Code::from(answer.code) {
             Code::Ok => Ok(()),
             code => Err(Status::new(code, answer.message)),
         };
         Ok(answers.into_iter().map(answer).collect())
     }
 
-    async fn alone(&self, result: Completed) -> Answer {
+    async fn alone(&self, result: Completed) -> Outcome {
         let channel = &self.channel;
         let answer = match result {
             Completed::Orchestrator(turn) => channel.one("CompleteOrchestratorTask", turn).await,
@@ -177,11 +177,11 @@ mod tests {
 
     use super::super::target::Target;
     use super::*;
-    use crate::durabletask::refused;
-    use crate::grpc::{one, refuse};
+    use crate::durabletask::status;
+    use crate::grpc::{refuse, unary};
 
     /// A server that accepts activities once its gate is opened.
-    struct Server {
+    struct ResultServer {
         takes_many: bool,
         /// The number of results per call.
         calls: Mutex<Vec<usize>>,
@@ -189,7 +189,7 @@ mod tests {
     }
 
     async fn handle(
-        State(server): State<Arc<Server>>,
+        State(server): State<Arc<ResultServer>>,
         Path(method): Path<String>,
         request: Request,
     ) -> Response {
@@ -198,30 +198,30 @@ mod tests {
         let own = Arc::clone(&server);
         match method.as_str() {
             "CompleteActivityTask" => {
-                one(request, move |_: wire::ActivityResponse| {
+                unary(request, move |_: wire::ActivityResponse| {
                     own.calls.lock().push(1);
                     Box::pin(async { Ok(wire::Empty {}) })
                 })
                 .await
             }
             "CompleteTasks" if server.takes_many => {
-                one(request, move |request: wire::CompleteTasksRequest| {
+                unary(request, move |request: wire::CompleteTasksRequest| {
                     own.calls.lock().push(request.tasks.len());
                     let answers = request.tasks.iter().map(answered).collect();
                     Box::pin(async { Ok(wire::CompleteTasksResponse { answers }) })
                 })
                 .await
             }
-            other => refuse(refused::unknown(other)),
+            other => refuse(status::unknown(other)),
         }
     }
 
     /// Refuses a result that says "no".
-    fn answered(task: &wire::CompletedTask) -> wire::TaskAnswer {
+    fn answered(task: &wire::CompletedTask) -> wire::CompletedTaskStatus {
         let is_no = matches!(&task.result, Some(Completed::Activity(activity))
             if activity.result.as_deref() == Some("no"));
         let code = if is_no { Code::NotFound } else { Code::Ok };
-        wire::TaskAnswer {
+        wire::CompletedTaskStatus {
             code: code.into(),
             message: String::new(),
         }
@@ -229,7 +229,7 @@ mod tests {
 
     /// Sends results to a server; returns the status of each and the sizes of the calls.
     async fn brought(takes_many: bool, results: &[&str]) -> (Vec<Code>, Vec<usize>) {
-        let server = Arc::new(Server {
+        let server = Arc::new(ResultServer {
             takes_many,
             calls: Mutex::default(),
             gate: Semaphore::new(0),
@@ -241,9 +241,9 @@ mod tests {
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move { axum::serve(listener, routes).await });
         let target = Target::parse(&format!("http://{address}")).unwrap();
-        let own = Results::new(Channel::new(target, None).unwrap());
+        let own = ResultQueue::new(TaskHubChannel::new(target, None).unwrap());
         let results = results.iter().map(|result| {
-            own.bring(Completed::Activity(wire::ActivityResponse {
+            own.submit(Completed::Activity(wire::ActivityResponse {
                 result: Some((*result).to_owned()),
                 ..wire::ActivityResponse::default()
             }))

@@ -52,9 +52,10 @@ impl Target {
 
     fn new(endpoint: &str, hub: &str) -> Result<Self> {
         let endpoint = endpoint.trim_end_matches('/');
-        let whole = match endpoint.contains("://") {
-            true => endpoint.to_owned(),
-            false => format!("http://{endpoint}"),
+        let whole = if endpoint.contains("://") {
+            endpoint.to_owned()
+        } else {
+            format!("http://{endpoint}")
         };
         let origin: Uri = whole.parse().map_err(|_| bad(endpoint))?;
         let is_known = matches!(origin.scheme_str(), Some("http" | "https"));
@@ -84,7 +85,7 @@ impl Target {
 }
 
 fn bad(what: &str) -> Error {
-    Error::told(&format!(
+    Error::from_text(&format!(
         "STF-5101: {:?} in a connection string cannot be understood; write \
          Endpoint=http://localhost:4001;TaskHub=default",
         // The part before the equals sign never holds a secret.

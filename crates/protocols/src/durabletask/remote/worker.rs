@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use steadfast_durable::native::{Functions, Ran, Runner};
+use steadfast_durable::native::{FunctionRunner, Functions, RunResult};
 use steadfast_durable::{ActivityResult, Result, TurnResult};
 use steadfast_wire::durabletask as wire;
 use steadfast_wire::durabletask::completed_task::Result as Completed;
@@ -13,12 +13,14 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status, Streaming};
 use uuid::Uuid;
 
-use super::channel::Channel;
+use super::channel::TaskHubChannel;
 use super::chunks::chunks;
-use super::outcome::{Pauses, is_passing, no};
-use super::results::Results;
+use super::error::{Backoff, from_status, is_transient};
+use super::results::ResultQueue;
 use super::target::Target;
-use crate::durabletask::convert::{actions_sent, batch_result_sent, failure_sent, work_received};
+use crate::durabletask::convert::{
+    decode_work, encode_actions, encode_batch_result, encode_failure,
+};
 
 /// A stream that is silent for this long is dead: servers send a ping every 30 seconds.
 const SILENCE: Duration = Duration::from_secs(120);
@@ -36,13 +38,13 @@ pub struct WorkerBuilder {
 
 /// Runs functions for a remote task hub until it is dropped. Work items in flight are
 /// then dispatched to another worker. It reconnects when the connection is lost.
-pub struct Worker {
+pub struct TaskHubWorker {
     leaving: CancellationToken,
     is_up: watch::Receiver<bool>,
     task: tokio::task::JoinHandle<()>,
 }
 
-impl Worker {
+impl TaskHubWorker {
     /// A worker of the task hub that a connection string names, as for
     /// [`Client::connect`](super::Client::connect).
     pub fn connect(connection: &str) -> Result<WorkerBuilder> {
@@ -68,7 +70,7 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
+impl Drop for TaskHubWorker {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -99,23 +101,23 @@ impl WorkerBuilder {
     }
 
     /// Starts to take work.
-    pub fn start(self) -> Result<Worker> {
+    pub fn start(self) -> Result<TaskHubWorker> {
         let leaving = CancellationToken::new();
         let (told, is_up) = watch::channel(false);
-        let channel = Channel::new(self.target, Some(&self.name)).map_err(no)?;
-        let bench = Bench {
-            results: Results::new(channel.clone()),
+        let channel = TaskHubChannel::new(self.target, Some(&self.name)).map_err(from_status)?;
+        let bench = WorkItemRunner {
+            results: ResultQueue::new(channel.clone()),
             channel,
-            runner: Runner::new(self.functions),
+            runner: FunctionRunner::new(self.functions),
         };
-        let dialing = Dialing {
+        let dialing = WorkerLoop {
             bench,
             name: self.name,
             most: self.most,
             told,
             leaving: leaving.clone(),
         };
-        Ok(Worker {
+        Ok(TaskHubWorker {
             leaving,
             is_up,
             task: tokio::spawn(dialing.keep()),
@@ -124,17 +126,17 @@ impl WorkerBuilder {
 }
 
 /// The loop that opens one stream after the other.
-struct Dialing {
-    bench: Bench,
+struct WorkerLoop {
+    bench: WorkItemRunner,
     name: String,
     most: [u16; 3],
     told: watch::Sender<bool>,
     leaving: CancellationToken,
 }
 
-impl Dialing {
+impl WorkerLoop {
     async fn keep(self) {
-        let mut pauses = Pauses::new();
+        let mut pauses = Backoff::new();
         let mut running = JoinSet::new();
         while !self.leaving.is_cancelled() {
             let ended = self.work(&mut running).await;
@@ -188,7 +190,7 @@ impl Dialing {
 
     fn asked(&self) -> wire::GetWorkItemsRequest {
         let filters = self.bench.runner.filters();
-        let named = |filters: Vec<steadfast_durable::Filter>| -> Vec<_> {
+        let named = |filters: Vec<steadfast_durable::WorkFilter>| -> Vec<_> {
             let filters = filters.into_iter();
             filters
                 .map(|filter| wire::VersionFilter {
@@ -227,20 +229,20 @@ impl Dialing {
 
 /// Runs work items concurrently.
 #[derive(Clone)]
-struct Bench {
-    channel: Channel,
-    results: Results,
-    runner: Runner,
+struct WorkItemRunner {
+    channel: TaskHubChannel,
+    results: ResultQueue,
+    runner: FunctionRunner,
 }
 
 /// The work item that a result belongs to.
-struct Place {
+struct WorkItemRef {
     token: String,
     instance: String,
     task: i32,
 }
 
-impl Bench {
+impl WorkItemRunner {
     async fn run(&self, token: String, request: Request) {
         if let Err(status) = self.done(token, request).await {
             // The server dispatches it again.
@@ -258,19 +260,19 @@ impl Bench {
             }
             _ => None,
         };
-        let work = match work_received(request, fetched) {
+        let work = match decode_work(request, fetched) {
             Ok(Some(work)) => work,
             Ok(None) => return Ok(()),
             Err(why) => return Err(Status::data_loss(why.to_string())),
         };
         match self.runner.run(work).await {
-            Ran::Turn(result) => self.turn_done(place, result).await,
-            Ran::Activity(result) => self.activity_done(place, result).await,
-            Ran::Batch(result) => {
-                let result = batch_result_sent(place.token, result);
+            RunResult::Turn(result) => self.turn_done(place, result).await,
+            RunResult::Activity(result) => self.activity_done(place, result).await,
+            RunResult::Batch(result) => {
+                let result = encode_batch_result(place.token, result);
                 self.bring(Completed::Entity(result)).await
             }
-            Ran::CodeChanged(mismatch) => self.suspend(place, mismatch).await,
+            RunResult::CodeChanged(mismatch) => self.suspend(place, mismatch).await,
         }
     }
 
@@ -293,10 +295,14 @@ impl Bench {
         Ok(events)
     }
 
-    async fn turn_done(&self, place: Place, result: TurnResult) -> std::result::Result<(), Status> {
+    async fn turn_done(
+        &self,
+        place: WorkItemRef,
+        result: TurnResult,
+    ) -> std::result::Result<(), Status> {
         let whole = wire::OrchestratorResponse {
             instance_id: place.instance,
-            actions: actions_sent(&result.actions),
+            actions: encode_actions(&result.actions),
             custom_status: result.custom_status,
             completion_token: place.token,
             requires_history: result.needs_history,
@@ -316,12 +322,12 @@ impl Bench {
 
     async fn activity_done(
         &self,
-        place: Place,
+        place: WorkItemRef,
         result: ActivityResult,
     ) -> std::result::Result<(), Status> {
         let (result, failure) = match result {
             Ok(result) => (result, None),
-            Err(failure) => (None, Some(failure_sent(&failure))),
+            Err(failure) => (None, Some(encode_failure(&failure))),
         };
         let done = wire::ActivityResponse {
             instance_id: place.instance,
@@ -336,7 +342,11 @@ impl Bench {
     /// A code mismatch does not fail the instance: it is suspended until matching code is
     /// deployed. A worker without the right to suspend abandons the turn, which is
     /// dispatched again later.
-    async fn suspend(&self, place: Place, mismatch: String) -> std::result::Result<(), Status> {
+    async fn suspend(
+        &self,
+        place: WorkItemRef,
+        mismatch: String,
+    ) -> std::result::Result<(), Status> {
         tracing::error!(
             event = "durable.code_changed",
             instance = place.instance,
@@ -358,7 +368,7 @@ impl Bench {
 
     /// Sends a result.
     async fn bring(&self, result: Completed) -> std::result::Result<(), Status> {
-        surely(|| self.results.bring(result.clone())).await
+        surely(|| self.results.submit(result.clone())).await
     }
 
     /// Calls a method of the server.
@@ -379,20 +389,20 @@ async fn surely<F>(send: impl Fn() -> F) -> std::result::Result<(), Status>
 where
     F: Future<Output = std::result::Result<(), Status>>,
 {
-    let mut pauses = Pauses::new();
+    let mut pauses = Backoff::new();
     let mut attempt = 0;
     loop {
         attempt += 1;
         match send().await {
             Ok(()) => return Ok(()),
             Err(status) if status.code() == Code::NotFound => return Ok(()),
-            Err(status) if is_passing(&status) && attempt < ATTEMPTS => pauses.rest().await,
+            Err(status) if is_transient(&status) && attempt < ATTEMPTS => pauses.rest().await,
             Err(status) => return Err(status),
         }
     }
 }
 
-fn place(token: String, request: &Request) -> Place {
+fn place(token: String, request: &Request) -> WorkItemRef {
     let (instance, task) = match request {
         Request::Orchestrator(turn) => (turn.instance_id.clone(), 0),
         Request::Activity(activity) => {
@@ -403,7 +413,7 @@ fn place(token: String, request: &Request) -> Place {
         Request::Entity(batch) => (batch.instance_id.clone(), 0),
         Request::HealthPing(_) => (String::new(), 0),
     };
-    Place {
+    WorkItemRef {
         token,
         instance,
         task,

@@ -7,17 +7,23 @@ use axum::http::StatusCode;
 use axum::http::header::{LOCATION, RETRY_AFTER};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
-use steadfast_durable::{InstanceQuery, NewInstance, Overview, PurgeQuery, Status, Task, Why};
+use steadfast_durable::{
+    Diagnosis, InstanceListQuery, InstanceStatus, InstanceView, NewInstance, PurgeQuery, Task,
+};
 
-use super::answer::{begun, page, status_link, with};
-use super::asked::Asked;
-use super::fault::Fault;
-use super::form;
-use super::place::Verb;
+use super::error::DurableHttpError;
+use super::json_views;
+use super::request::DurableHttpRequest;
+use super::resource::Verb;
+use super::response::{begun, page, status_link, with};
 
-type Answer = Result<Response, Fault>;
+type Outcome = Result<Response, DurableHttpError>;
 
-pub(super) async fn start(asked: &Asked, name: String, instance: Option<String>) -> Answer {
+pub(super) async fn start(
+    asked: &DurableHttpRequest,
+    name: String,
+    instance: Option<String>,
+) -> Outcome {
     let patience = asked.patience()?;
     let new = NewInstance {
         instance: instance.unwrap_or_default(),
@@ -34,7 +40,11 @@ pub(super) async fn start(asked: &Asked, name: String, instance: Option<String>)
 }
 
 /// The result of an instance if it ends in time, or the links to query it.
-async fn ended_or_begun(asked: &Asked, instance: &str, patience: Option<Duration>) -> Answer {
+async fn ended_or_begun(
+    asked: &DurableHttpRequest,
+    instance: &str,
+    patience: Option<Duration>,
+) -> Outcome {
     let Some(patience) = patience else {
         return Ok(begun(asked, instance));
     };
@@ -42,18 +52,18 @@ async fn ended_or_begun(asked: &Asked, instance: &str, patience: Option<Duration
         return Ok(begun(asked, instance));
     };
     let shown = match ended.status {
-        Status::Completed => form::payload(ended.output.as_deref()),
-        _ => form::status(&ended, true),
+        InstanceStatus::Completed => json_views::payload(ended.output.as_deref()),
+        _ => json_views::status(&ended, true),
     };
     Ok(Json(shown).into_response())
 }
 
 /// The result of an instance, if it ends in time and the node does not drain.
 async fn ended(
-    asked: &Asked,
+    asked: &DurableHttpRequest,
     instance: &str,
     patience: Duration,
-) -> Result<Option<Overview>, Fault> {
+) -> Result<Option<InstanceView>, DurableHttpError> {
     let ended = tokio::time::timeout(patience, asked.hub.ended(instance, true));
     tokio::select! {
         ended = ended => Ok(ended.ok().transpose()?),
@@ -61,23 +71,25 @@ async fn ended(
     }
 }
 
-pub(super) async fn show(asked: &Asked, instance: &str) -> Answer {
+pub(super) async fn show(asked: &DurableHttpRequest, instance: &str) -> Outcome {
     let is_input_shown = asked.flag("showInput", true)?;
     let mut found = found(asked, instance, true).await?;
     if let Some(patience) = asked.patience()? {
         found = ended(asked, instance, patience).await?.unwrap_or(found);
     }
-    let mut shown = form::status(&found, is_input_shown);
+    let mut shown = json_views::status(&found, is_input_shown);
     if asked.flag("showHistory", false)? {
         let is_output_shown = asked.flag("showHistoryOutput", false)?;
         let history = asked.hub.history(instance, None).await?;
         let events = history.iter().flat_map(|turn| turn.iter());
-        let events = events.map(|event| form::event(event, is_output_shown));
+        let events = events.map(|event| json_views::event(event, is_output_shown));
         shown["historyEvents"] = events.collect();
     }
     let is_failure_told = asked.flag("returnInternalServerErrorOnFailure", false)?;
     Ok(match found.status {
-        Status::Failed if is_failure_told => with(StatusCode::INTERNAL_SERVER_ERROR, shown, []),
+        InstanceStatus::Failed if is_failure_told => {
+            with(StatusCode::INTERNAL_SERVER_ERROR, shown, [])
+        }
         ended if ended.is_final() => Json(shown).into_response(),
         _ => {
             let place = status_link(asked, instance);
@@ -87,24 +99,30 @@ pub(super) async fn show(asked: &Asked, instance: &str) -> Answer {
     })
 }
 
-pub(super) async fn why(asked: &Asked, instance: &str) -> Answer {
-    match asked.hub.why(instance).await? {
-        Why::Unknown => Err(Fault::missing(format!("there is no instance '{instance}'"))),
-        why => Ok(Json(form::why(&why)).into_response()),
+pub(super) async fn why(asked: &DurableHttpRequest, instance: &str) -> Outcome {
+    match asked.hub.diagnose(instance).await? {
+        Diagnosis::Unknown => Err(DurableHttpError::missing(format!(
+            "there is no instance '{instance}'"
+        ))),
+        why => Ok(Json(json_views::why(&why)).into_response()),
     }
 }
 
-async fn found(asked: &Asked, instance: &str, has_payloads: bool) -> Result<Overview, Fault> {
+async fn found(
+    asked: &DurableHttpRequest,
+    instance: &str,
+    has_payloads: bool,
+) -> Result<InstanceView, DurableHttpError> {
     let found = asked.hub.get(instance, has_payloads).await?;
-    found.ok_or_else(|| Fault::missing(format!("there is no instance '{instance}'")))
+    found.ok_or_else(|| DurableHttpError::missing(format!("there is no instance '{instance}'")))
 }
 
-pub(super) async fn list(asked: &Asked) -> Answer {
+pub(super) async fn list(asked: &DurableHttpRequest) -> Outcome {
     let is_input_shown = asked.flag("showInput", true)?;
     let Some(statuses) = asked.statuses()? else {
         return Ok(page(Vec::new(), None));
     };
-    let query = InstanceQuery {
+    let query = InstanceListQuery {
         statuses,
         from: asked.time("createdTimeFrom")?,
         to: asked.time("createdTimeTo")?,
@@ -115,22 +133,23 @@ pub(super) async fn list(asked: &Asked) -> Answer {
     };
     let found = asked.hub.query(&query).await?;
     let shown = found.items.iter();
-    let shown = shown.map(|overview| form::status(overview, is_input_shown));
+    let shown = shown.map(|overview| json_views::status(overview, is_input_shown));
     Ok(page(shown.collect(), found.next))
 }
 
-pub(super) async fn purge(asked: &Asked, instance: &str) -> Answer {
+pub(super) async fn purge(asked: &DurableHttpRequest, instance: &str) -> Outcome {
     let is_recursive = asked.flag("recursive", false)?;
-    let count = match instance.starts_with('@') {
-        true => 0,
-        false => asked.hub.purge(instance, is_recursive).await?,
+    let count = if instance.starts_with('@') {
+        0
+    } else {
+        asked.hub.purge(instance, is_recursive).await?
     };
     purged(count)
 }
 
-pub(super) async fn purge_all(asked: &Asked) -> Answer {
+pub(super) async fn purge_all(asked: &DurableHttpRequest) -> Outcome {
     let from = asked.time("createdTimeFrom")?;
-    let from = from.ok_or_else(|| Fault::bad("'createdTimeFrom' is needed"))?;
+    let from = from.ok_or_else(|| DurableHttpError::bad("'createdTimeFrom' is needed"))?;
     let Some(statuses) = asked.statuses()? else {
         return purged(0);
     };
@@ -142,47 +161,50 @@ pub(super) async fn purge_all(asked: &Asked) -> Answer {
     purged(asked.hub.purge_all(&query, None, false).await?.count)
 }
 
-fn purged(count: u64) -> Answer {
+fn purged(count: u64) -> Outcome {
     match count {
-        0 => Err(Fault::missing(
+        0 => Err(DurableHttpError::missing(
             "nothing that has ended was there to be purged",
         )),
         count => Ok(Json(json!({"instancesDeleted": count})).into_response()),
     }
 }
 
-pub(super) async fn raise(asked: &Asked, instance: &str, event: &str) -> Answer {
+pub(super) async fn raise(asked: &DurableHttpRequest, instance: &str, event: &str) -> Outcome {
     if !asked.is_json() {
-        return Err(Fault::bad("the body of an event must be application/json"));
+        return Err(DurableHttpError::bad(
+            "the body of an event must be application/json",
+        ));
     }
     let input = asked.json()?;
-    match asked.hub.raise(instance, event, input).await? {
-        true => accepted(),
-        false => Err(Fault::gone(instance)),
+    if asked.hub.raise(instance, event, input).await? {
+        accepted()
+    } else {
+        Err(DurableHttpError::gone(instance))
     }
 }
 
-fn accepted() -> Answer {
+fn accepted() -> Outcome {
     Ok(StatusCode::ACCEPTED.into_response())
 }
 
-pub(super) async fn act(asked: &Asked, instance: &str, verb: Verb) -> Answer {
+pub(super) async fn act(asked: &DurableHttpRequest, instance: &str, verb: Verb) -> Outcome {
     if verb == Verb::Restart {
         return restart(asked, instance).await;
     }
     let status = found(asked, instance, false).await?.status;
     let is_over = match verb {
-        Verb::Rewind => status.is_final() && status != Status::Failed,
+        Verb::Rewind => status.is_final() && status != InstanceStatus::Failed,
         _ => status.is_final(),
     };
     if is_over {
-        return Err(Fault::gone(instance));
+        return Err(DurableHttpError::gone(instance));
     }
     let reason = asked.get("reason").map(str::to_owned);
     let done = match verb {
-        Verb::Rewind if status != Status::Failed => {
+        Verb::Rewind if status != InstanceStatus::Failed => {
             let message = format!("the instance '{instance}' has not failed");
-            return Err(Fault::bad(message));
+            return Err(DurableHttpError::bad(message));
         }
         Verb::Rewind => {
             asked.hub.rewind(instance, reason).await?;
@@ -197,18 +219,19 @@ pub(super) async fn act(asked: &Asked, instance: &str, verb: Verb) -> Answer {
             asked.hub.terminate(instance, output, is_recursive).await?
         }
     };
-    match done {
-        true => accepted(),
-        false => Err(Fault::gone(instance)),
+    if done {
+        accepted()
+    } else {
+        Err(DurableHttpError::gone(instance))
     }
 }
 
-async fn restart(asked: &Asked, instance: &str) -> Answer {
+async fn restart(asked: &DurableHttpRequest, instance: &str) -> Outcome {
     let is_new_id = asked.flag("restartWithNewInstanceId", true)?;
     let patience = asked.patience()?;
     if asked.hub.get(instance, false).await?.is_none() {
         let message = format!("there is no instance '{instance}' to restart");
-        return Err(Fault::bad(message));
+        return Err(DurableHttpError::bad(message));
     }
     let restarted = asked.hub.restart(instance, is_new_id).await?;
     ended_or_begun(asked, &restarted, patience).await

@@ -3,14 +3,14 @@
 //! Everything below `/runtime/webhooks/durabletask`, on the same instances that the
 //! SDKs see.
 
-mod answer;
-mod asked;
 mod entities;
-mod fault;
-mod form;
+mod error;
 mod instances;
-mod place;
+mod json_views;
+mod request;
+mod resource;
+mod response;
 mod routes;
 
-pub use asked::BASE;
+pub use request::BASE;
 pub use routes::{ROUTES, routes};

@@ -12,17 +12,17 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use steadfast_core::limits;
 
-use super::asked::{Asked, BASE};
-use super::fault::Fault;
-use super::place::Place;
+use super::error::DurableHttpError;
+use super::request::{BASE, DurableHttpRequest};
+use super::resource::DurableResource;
 use super::{entities, instances};
 use crate::access::{Right, ended};
 use crate::durabletask::context::Context;
-use crate::http::{Client, read};
+use crate::http::{ForwardedClient, read};
 
 /// State shared by all requests.
 #[derive(Clone)]
-struct Face {
+struct DurableHttpState {
     context: Arc<Context>,
     /// The scheme of links, unless a trusted proxy reports another one.
     scheme: &'static str,
@@ -32,24 +32,29 @@ struct Face {
 pub fn routes(context: Arc<Context>, scheme: &'static str) -> Router {
     Router::new()
         .route(&format!("{BASE}/{{*rest}}"), any(handle))
-        .with_state(Face { context, scheme })
+        .with_state(DurableHttpState { context, scheme })
 }
 
-async fn handle(State(face): State<Face>, Path(_): Path<String>, request: Request) -> Response {
+async fn handle(
+    State(face): State<DurableHttpState>,
+    Path(_): Path<String>,
+    request: Request,
+) -> Response {
     match answer(&face, request).await {
         Ok(response) => response,
         Err(fault) => fault.into_response(),
     }
 }
 
-async fn answer(face: &Face, request: Request) -> Result<Response, Fault> {
+async fn answer(face: &DurableHttpState, request: Request) -> Result<Response, DurableHttpError> {
     let (parts, body) = request.into_parts();
     let path = parts.uri.path().strip_prefix(BASE).unwrap_or_default();
-    let place = Place::read(path.trim_start_matches('/'));
+    let place = DurableResource::read(path.trim_start_matches('/'));
     let found = place.and_then(|place| Some((rights(&place, &parts.method)?, place)));
-    let (rights, place) = found.ok_or_else(|| Fault::missing("there is no such route"))?;
-    let client = parts.extensions.get::<Client>();
-    let mut asked = Asked::new(
+    let (rights, place) =
+        found.ok_or_else(|| DurableHttpError::missing("there is no such route"))?;
+    let client = parts.extensions.get::<ForwardedClient>();
+    let mut asked = DurableHttpRequest::new(
         &face.context,
         face.scheme,
         rights,
@@ -58,7 +63,7 @@ async fn answer(face: &Face, request: Request) -> Result<Response, Fault> {
         client,
     )?;
     asked.body = read(&parts.extensions, body, limits::PAYLOAD_BYTES).await?;
-    let waits = asked.get("timeout").is_some() || matches!(place, Place::Call { .. });
+    let waits = asked.get("timeout").is_some() || matches!(place, DurableResource::Call { .. });
     let mut follow = asked.follow().filter(|_| waits);
     tokio::select! {
         answer = operate(&asked, &parts.method, place) => answer,
@@ -96,31 +101,41 @@ pub static ROUTES: [(Method, &str, &[Right]); 21] = [
     (Method::POST, "entities/{name}/{key}/call", SEND),
 ];
 
-fn rights(place: &Place, method: &Method) -> Option<&'static [Right]> {
+fn rights(place: &DurableResource, method: &Method) -> Option<&'static [Right]> {
     let path = place.described();
     let mut routes = ROUTES.iter();
     let found = routes.find(|(own, known, _)| own == method && *known == path);
     found.map(|(_, _, rights)| *rights)
 }
 
-async fn operate(asked: &Asked, method: &Method, place: Place) -> Result<Response, Fault> {
+async fn operate(
+    asked: &DurableHttpRequest,
+    method: &Method,
+    place: DurableResource,
+) -> Result<Response, DurableHttpError> {
     let is_delete = method == Method::DELETE;
     let is_post = method == Method::POST;
     match place {
-        Place::Start { name, instance } => instances::start(asked, name, instance).await,
-        Place::Instances if is_delete => instances::purge_all(asked).await,
-        Place::Instances => instances::list(asked).await,
-        Place::Instance(id) if is_delete => instances::purge(asked, &id).await,
-        Place::Instance(id) => instances::show(asked, &id).await,
-        Place::Raise { instance, event } => instances::raise(asked, &instance, &event).await,
-        Place::Verb { instance, verb } => instances::act(asked, &instance, verb).await,
-        Place::Why(instance) => instances::why(asked, &instance).await,
-        Place::Locks => entities::locks(asked).await,
-        Place::Lock { name, key } => entities::release(asked, &name, &key).await,
-        Place::Entities { name } => entities::list(asked, name.as_deref()).await,
-        Place::Entity { name, key } if is_post => entities::signal(asked, &name, &key).await,
-        Place::Entity { name, key } if is_delete => entities::delete(asked, &name, &key).await,
-        Place::Entity { name, key } => entities::show(asked, &name, &key).await,
-        Place::Call { name, key } => entities::call(asked, &name, &key).await,
+        DurableResource::Start { name, instance } => instances::start(asked, name, instance).await,
+        DurableResource::Instances if is_delete => instances::purge_all(asked).await,
+        DurableResource::Instances => instances::list(asked).await,
+        DurableResource::Instance(id) if is_delete => instances::purge(asked, &id).await,
+        DurableResource::Instance(id) => instances::show(asked, &id).await,
+        DurableResource::Raise { instance, event } => {
+            instances::raise(asked, &instance, &event).await
+        }
+        DurableResource::Verb { instance, verb } => instances::act(asked, &instance, verb).await,
+        DurableResource::Why(instance) => instances::why(asked, &instance).await,
+        DurableResource::Locks => entities::locks(asked).await,
+        DurableResource::Lock { name, key } => entities::release(asked, &name, &key).await,
+        DurableResource::Entities { name } => entities::list(asked, name.as_deref()).await,
+        DurableResource::Entity { name, key } if is_post => {
+            entities::signal(asked, &name, &key).await
+        }
+        DurableResource::Entity { name, key } if is_delete => {
+            entities::delete(asked, &name, &key).await
+        }
+        DurableResource::Entity { name, key } => entities::show(asked, &name, &key).await,
+        DurableResource::Call { name, key } => entities::call(asked, &name, &key).await,
     }
 }

@@ -23,11 +23,11 @@ fn the_oldest_unproven_connection_of_a_full_address_makes_room() {
     let other = from(&governor, "10.0.0.1");
     let first = from(&governor, "10.0.0.2");
     let proven = from(&governor, "10.0.0.2");
-    proven.proven();
+    proven.mark_proven();
     let second = from(&governor, "10.0.0.2");
     assert_eq!(first.closed_for(), None);
     let _third = from(&governor, "10.0.0.2");
-    assert_eq!(first.closed_for(), Some(Cause::Displaced));
+    assert_eq!(first.closed_for(), Some(CloseCause::Displaced));
     for stays in [&other, &proven, &second] {
         assert_eq!(stays.closed_for(), None);
     }
@@ -35,7 +35,7 @@ fn the_oldest_unproven_connection_of_a_full_address_makes_room() {
     let one = from(&governor, "2001:db8::1");
     let _two = from(&governor, "2001:db8::2");
     let _three = from(&governor, "2001:db8::3");
-    assert_eq!(one.closed_for(), Some(Cause::Displaced));
+    assert_eq!(one.closed_for(), Some(CloseCause::Displaced));
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn a_proxy_is_bounded_by_the_number_of_all_only() {
     let all: Vec<_> = (0..8).map(|_| from(&governor, "10.0.0.9")).collect();
     assert!(all.iter().all(|own| own.closed_for().is_none()));
     let _one_more = from(&governor, "10.0.0.9");
-    assert_eq!(all[0].closed_for(), Some(Cause::Displaced));
+    assert_eq!(all[0].closed_for(), Some(CloseCause::Displaced));
     assert_eq!(governor.unproven(), 8);
 }
 
@@ -52,12 +52,12 @@ fn a_proxy_is_bounded_by_the_number_of_all_only() {
 fn the_largest_connection_is_closed_when_all_hold_too_much() {
     let governor = governor(8);
     let (small, large) = (from(&governor, "10.0.0.1"), from(&governor, "10.0.0.2"));
-    small.proven();
-    large.proven();
+    small.mark_proven();
+    large.mark_proven();
     assert!(large.keep(101).is_err());
     assert!(large.keep(90).is_ok());
     assert!(small.keep(70).is_ok());
-    assert_eq!(large.closed_for(), Some(Cause::Memory));
+    assert_eq!(large.closed_for(), Some(CloseCause::Memory));
     assert_eq!(small.closed_for(), None);
 }
 
@@ -66,11 +66,11 @@ fn a_closed_connection_costs_no_other_one_its_place() {
     let governor = governor(8);
     let peers = ["10.0.0.1", "10.0.0.2", "10.0.0.3"];
     let all = peers.map(|peer| from(&governor, peer));
-    all.iter().for_each(Admission::proven);
+    all.iter().for_each(Admission::mark_proven);
     let [large, small, idle] = &all;
     large.keep(90).unwrap();
     small.keep(70).unwrap();
-    assert_eq!(large.closed_for(), Some(Cause::Memory));
+    assert_eq!(large.closed_for(), Some(CloseCause::Memory));
     // Its task still runs, and what it reports now does not count.
     large.keep(95).unwrap();
     small.keep(80).unwrap();
@@ -100,7 +100,7 @@ fn bytes_are_counted_until_the_proof() {
     assert!(!own.is_exhausted());
     assert!(own.charge(2).is_err());
     assert!(own.is_exhausted());
-    own.proven();
+    own.mark_proven();
     assert!(!own.is_exhausted() && own.charge(1 << 30).is_ok());
     assert_eq!(governor.unproven_bytes.load(Ordering::SeqCst), 0);
     assert_eq!(governor.unproven(), 0);
@@ -114,13 +114,13 @@ fn the_largest_unproven_connection_is_closed_when_all_bring_too_much() {
         .map(|i| from(&governor, &format!("10.{}.{}.1", i / 256, i % 256)))
         .collect();
     let (large, proven) = (from(&governor, "11.0.0.1"), from(&governor, "11.0.0.2"));
-    proven.proven();
+    proven.mark_proven();
     let room = limits::UNPROVEN_BYTES - limits::CONNECTION_UNPROVEN_BYTES;
     large.charge(room).unwrap();
     for own in &all {
         own.charge(room - 1).unwrap();
     }
-    assert_eq!(large.closed_for(), Some(Cause::Memory));
+    assert_eq!(large.closed_for(), Some(CloseCause::Memory));
     all.push(proven);
     assert!(all.iter().all(|own| own.closed_for().is_none()));
     let held = governor.unproven_bytes.load(Ordering::SeqCst);
@@ -133,9 +133,9 @@ async fn a_connection_without_proof_ends_in_time() {
     let expiring = Arc::clone(&governor);
     let expiring = tokio::spawn(async move { expiring.expire().await });
     let (late, proven) = (from(&governor, "10.0.0.1"), from(&governor, "10.0.0.1"));
-    proven.proven();
+    proven.mark_proven();
     late.closed().await;
-    assert_eq!(late.closed_for(), Some(Cause::Late));
+    assert_eq!(late.closed_for(), Some(CloseCause::Late));
     assert_eq!(proven.closed_for(), None);
     expiring.abort();
 }
@@ -170,10 +170,10 @@ fn waiting_requests_count_until_they_are_answered() {
     drop(others);
     assert_eq!(sum(), 0);
     let late = own.wait(100);
-    own.proven();
+    own.mark_proven();
     drop(late);
     assert_eq!(governor.unproven_bytes.load(Ordering::SeqCst), 0);
-    assert_eq!(own.bytes(Ledger::Unproven), 0);
+    assert_eq!(own.bytes(ConnectionClass::Unproven), 0);
 }
 
 #[tokio::test]
@@ -184,15 +184,15 @@ async fn connections_that_are_closed_leave_before_many_more_come() {
         (own.task(), own)
     };
     let mut all: Vec<_> = (0..=limits::LEAVING_CONNECTIONS).map(|_| come()).collect();
-    let mut emptied = std::pin::pin!(governor.emptied());
+    let mut emptied = std::pin::pin!(governor.wait_for_capacity());
     assert!(futures_util::poll!(emptied.as_mut()).is_pending());
     let (task, first) = all.remove(0);
-    assert_eq!(first.closed_for(), Some(Cause::Displaced));
+    assert_eq!(first.closed_for(), Some(CloseCause::Displaced));
     drop(task);
     assert!(futures_util::poll!(emptied.as_mut()).is_ready());
     // One that was not closed counts for nothing.
     drop(all.pop());
-    governor.emptied().await;
+    governor.wait_for_capacity().await;
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn a_connection_that_cancels_its_requests_is_closed() {
     assert_eq!(own.closed_for(), None);
     drop(own.wait(0));
     other.wait(0).answered();
-    assert_eq!(own.closed_for(), Some(Cause::Cancelled));
+    assert_eq!(own.closed_for(), Some(CloseCause::Cancelled));
     assert_eq!(other.closed_for(), None);
 }
 
@@ -222,10 +222,10 @@ async fn a_connection_that_goes_on_in_another_task_leaves_with_that() {
         let (first, second) = (own.task(), own.task());
         drop(first);
         let next = from(&governor, "10.0.0.1");
-        assert_eq!(own.closed_for(), Some(Cause::Displaced));
+        assert_eq!(own.closed_for(), Some(CloseCause::Displaced));
         drop(second);
         next.leave();
-        governor.emptied().await;
+        governor.wait_for_capacity().await;
     }
 }
 
@@ -244,5 +244,5 @@ fn a_newcomer_is_not_closed_for_a_few_bytes_more() {
     let newcomer = from(&governor, "11.0.0.1");
     newcomer.charge(each).unwrap();
     assert_eq!(newcomer.closed_for(), None);
-    assert_eq!(all[0].closed_for(), Some(Cause::Memory));
+    assert_eq!(all[0].closed_for(), Some(CloseCause::Memory));
 }

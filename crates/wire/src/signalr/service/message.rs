@@ -9,21 +9,21 @@ pub type Payloads = Vec<(String, Bytes)>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// 1: an app server introduces itself.
-    Handshake(Handshake),
+    Handshake(ServerHandshake),
     /// 2: the service's response; an empty error means success.
     Welcome { error: String, id: Option<String> },
     /// 3: alternating keys and values.
     Ping(Vec<String>),
     /// 4: a client is opened.
-    Open(Open),
+    Open(OpenConnection),
     /// 5: a client has closed, or must close.
-    Close(Close),
+    Close(CloseConnection),
     /// 6: to or from a client.
-    Data(Data),
+    Data(ConnectionData),
     /// 7 to 10, 14: to several clients.
     Send { to: Target, payloads: Payloads },
     /// 13: to a group, with exceptions.
-    Group(GroupData),
+    Group(GroupBroadcast),
     /// 11 and 18.
     Join {
         connection: String,
@@ -54,7 +54,7 @@ pub enum Message {
     /// 20.
     Ack(Ack),
     /// 21, 23, 24, 25.
-    Check { of: Check, ack: i64 },
+    Check { of: ExistenceCheck, ack: i64 },
     /// 22: an event of an object.
     Event {
         object: i64,
@@ -72,11 +72,11 @@ pub enum Message {
         text: String,
     },
     /// 30 to 33.
-    CloseMany(CloseMany),
+    CloseMany(CloseConnections),
     /// 34: a call that expects a result.
-    Ask(Question),
+    Ask(ClientInvocation),
     /// 35 and 36: the result, or an error.
-    Answer(Completion),
+    Answer(ClientCompletion),
     /// 37: the node from which a result will come.
     Mapping {
         id: String,
@@ -86,7 +86,7 @@ pub enum Message {
     /// 38: a client has reconnected; incomplete messages are void.
     Reconnect { connection: String },
     /// 39.
-    Flow(Flow),
+    Flow(FlowControl),
     /// 40: the members of a group.
     Members {
         group: String,
@@ -100,7 +100,7 @@ pub enum Message {
 
 /// The handshake of an app server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Handshake {
+pub struct ServerHandshake {
     pub version: i64,
     /// 0 carries clients, 1 was requested by the service, 2 only sends.
     pub kind: i64,
@@ -114,7 +114,7 @@ pub struct Handshake {
 
 /// A client that is opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Open {
+pub struct OpenConnection {
     pub connection: String,
     /// A name may occur more than once.
     pub claims: Vec<(String, String)>,
@@ -126,7 +126,7 @@ pub struct Open {
 
 /// The end of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Close {
+pub struct CloseConnection {
     pub connection: String,
     pub error: String,
     pub headers: Vec<(String, Vec<String>)>,
@@ -134,7 +134,7 @@ pub struct Close {
 
 /// Bytes to or from one client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Data {
+pub struct ConnectionData {
     pub connection: String,
     pub payload: Bytes,
     /// 1 handshake, 2 invocation, 3 other, 4 close.
@@ -157,7 +157,7 @@ pub enum Target {
 
 /// To a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GroupData {
+pub struct GroupBroadcast {
     pub group: String,
     pub except: Vec<String>,
     pub payloads: Payloads,
@@ -184,7 +184,7 @@ pub mod status {
 
 /// The subject of an existence check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Check {
+pub enum ExistenceCheck {
     UserInGroup { user: String, group: String },
     Group(String),
     Connection(String),
@@ -193,7 +193,7 @@ pub enum Check {
 
 /// A request to close several clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CloseMany {
+pub struct CloseConnections {
     /// One connection, or all of a user or group; all clients if none is named.
     pub connection: Option<String>,
     pub user: Option<String>,
@@ -205,7 +205,7 @@ pub struct CloseMany {
 
 /// A call to a client that expects a result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Question {
+pub struct ClientInvocation {
     pub id: String,
     pub connection: String,
     pub caller: String,
@@ -214,7 +214,7 @@ pub struct Question {
 
 /// The result of a call, or an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Completion {
+pub struct ClientCompletion {
     pub id: String,
     pub connection: String,
     pub caller: String,
@@ -224,16 +224,16 @@ pub struct Completion {
 
 /// Flow control of a client or a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Flow {
+pub struct FlowControl {
     pub id: String,
     /// Applies to a server connection rather than a client.
     pub is_server: bool,
-    pub kind: FlowKind,
+    pub kind: FlowControlKind,
 }
 
 /// The requested or confirmed change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FlowKind {
+pub enum FlowControlKind {
     Pause,
     Paused,
     Resume,

@@ -8,8 +8,9 @@ mod read;
 mod write;
 
 pub use message::{
-    Ack, Check, Close, CloseMany, Completion, Data, Flow, FlowKind, GroupData, Handshake, Message,
-    Open, Payloads, Question, Target, status,
+    Ack, ClientCompletion, ClientInvocation, CloseConnection, CloseConnections, ConnectionData,
+    ExistenceCheck, FlowControl, FlowControlKind, GroupBroadcast, Message, OpenConnection,
+    Payloads, ServerHandshake, Target, status,
 };
 pub use read::read;
 pub use write::{members, write};

@@ -2,11 +2,12 @@
 
 use bytes::Bytes;
 
-use super::super::error::{Malformed, Result};
-use super::super::pack::Reader;
+use super::super::error::{Result, SignalRDecodeError};
+use super::super::pack::PackReader;
 use super::message::{
-    Ack, Check, Close, CloseMany, Completion, Data, Flow, FlowKind, GroupData, Handshake, Message,
-    Open, Payloads, Question, Target,
+    Ack, ClientCompletion, ClientInvocation, CloseConnection, CloseConnections, ConnectionData,
+    ExistenceCheck, FlowControl, FlowControlKind, GroupBroadcast, Message, OpenConnection,
+    Payloads, ServerHandshake, Target,
 };
 
 /// The maximum number of names and values in one message.
@@ -14,13 +15,13 @@ const SEVERAL: usize = 100_000;
 
 /// Reads a message without its length prefix.
 pub fn read(body: &Bytes) -> Result<Message> {
-    let mut reader = Reader::new(body);
+    let mut reader = PackReader::new(body);
     let count = reader.array()?;
     if count == 0 {
-        return Err(Malformed::new("an empty message"));
+        return Err(SignalRDecodeError::new("an empty message"));
     }
     let kind = reader.int()?;
-    let mut fields = Fields {
+    let mut fields = ArrayFields {
         body,
         reader,
         left: count - 1,
@@ -29,22 +30,22 @@ pub fn read(body: &Bytes) -> Result<Message> {
 }
 
 /// The elements of an array, some of which may be missing.
-struct Fields<'a> {
+struct ArrayFields<'a> {
     body: &'a Bytes,
-    reader: Reader<'a>,
+    reader: PackReader<'a>,
     left: usize,
 }
 
 /// Optional fields beside the message.
 #[derive(Default)]
-struct Extension {
+struct MessageExtension {
     ttl_s: Option<i64>,
     protocol: Option<String>,
     kind: Option<i64>,
     is_partial: bool,
 }
 
-impl Fields<'_> {
+impl ArrayFields<'_> {
     fn message(&mut self, kind: i64, count: usize) -> Result<Message> {
         Ok(match kind {
             1 => self.handshake(count)?,
@@ -65,7 +66,7 @@ impl Fields<'_> {
                 let (connection, claims) = (self.text()?, self.pairs()?);
                 let (headers, query) = (self.headers()?, self.text()?);
                 let protocol = self.extension()?.protocol;
-                Message::Open(Open {
+                Message::Open(OpenConnection {
                     connection,
                     claims,
                     headers,
@@ -73,7 +74,7 @@ impl Fields<'_> {
                     protocol,
                 })
             }
-            5 => Message::Close(Close {
+            5 => Message::Close(CloseConnection {
                 connection: self.text()?,
                 error: self.text()?,
                 headers: self.headers()?,
@@ -81,7 +82,7 @@ impl Fields<'_> {
             6 => {
                 let (connection, payload) = (self.text()?, self.bin()?);
                 let extension = self.extension()?;
-                Message::Data(Data {
+                Message::Data(ConnectionData {
                     connection,
                     payload,
                     kind: extension.kind,
@@ -93,7 +94,7 @@ impl Fields<'_> {
             13 => {
                 let (group, except, payloads) = (self.text()?, self.texts()?, self.payloads()?);
                 self.extension()?;
-                Message::Group(GroupData {
+                Message::Group(GroupBroadcast {
                     group,
                     except,
                     payloads,
@@ -134,7 +135,7 @@ impl Fields<'_> {
                 text: self.text()?,
             },
             30..=33 => self.close_many(kind)?,
-            34 => Message::Ask(Question {
+            34 => Message::Ask(ClientInvocation {
                 id: self.text()?,
                 connection: self.text()?,
                 caller: self.text()?,
@@ -149,15 +150,15 @@ impl Fields<'_> {
             38 => Message::Reconnect {
                 connection: self.text()?,
             },
-            39 => Message::Flow(Flow {
+            39 => Message::Flow(FlowControl {
                 id: self.text()?,
                 is_server: self.int()? == 2,
                 kind: match self.int()? {
-                    1 => FlowKind::Pause,
-                    2 => FlowKind::Paused,
-                    3 => FlowKind::Resume,
-                    4 => FlowKind::Offline,
-                    other => FlowKind::Other(other),
+                    1 => FlowControlKind::Pause,
+                    2 => FlowControlKind::Paused,
+                    3 => FlowControlKind::Resume,
+                    4 => FlowControlKind::Offline,
+                    other => FlowControlKind::Other(other),
                 },
             }),
             40 => {
@@ -181,7 +182,7 @@ impl Fields<'_> {
             0 => false,
             _ => self.take(|reader| reader.bool())?,
         };
-        Ok(Message::Handshake(Handshake {
+        Ok(Message::Handshake(ServerHandshake {
             version,
             kind,
             target,
@@ -207,9 +208,10 @@ impl Fields<'_> {
 
     fn membership(&mut self, kind: i64) -> Result<Message> {
         let (who, group) = (self.text()?, self.optional()?);
-        let ack = match matches!(kind, 18 | 19 | 26 | 27) {
-            true => Some(self.int()?),
-            false => None,
+        let ack = if matches!(kind, 18 | 19 | 26 | 27) {
+            Some(self.int()?)
+        } else {
+            None
         };
         let ttl_s = self.extension()?.ttl_s;
         let named = group.clone().unwrap_or_default();
@@ -241,13 +243,13 @@ impl Fields<'_> {
     fn check(&mut self, kind: i64) -> Result<Message> {
         let first = self.text()?;
         let of = match kind {
-            21 => Check::UserInGroup {
+            21 => ExistenceCheck::UserInGroup {
                 user: first,
                 group: self.text()?,
             },
-            23 => Check::Group(first),
-            24 => Check::Connection(first),
-            _ => Check::User(first),
+            23 => ExistenceCheck::Group(first),
+            24 => ExistenceCheck::Connection(first),
+            _ => ExistenceCheck::User(first),
         };
         Ok(Message::Check {
             of,
@@ -256,7 +258,7 @@ impl Fields<'_> {
     }
 
     fn close_many(&mut self, kind: i64) -> Result<Message> {
-        let mut close = CloseMany::default();
+        let mut close = CloseConnections::default();
         match kind {
             30 => close.connection = Some(self.text()?),
             32 => close.user = Some(self.text()?),
@@ -277,7 +279,7 @@ impl Fields<'_> {
             35 => Ok((self.text()?, self.bin()?)),
             _ => Err(self.text()?),
         };
-        Ok(Message::Answer(Completion {
+        Ok(Message::Answer(ClientCompletion {
             id,
             connection,
             caller,
@@ -286,7 +288,10 @@ impl Fields<'_> {
     }
 
     /// Reads one element, if present.
-    fn take<T: Default>(&mut self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
+    fn take<T: Default>(
+        &mut self,
+        read: impl FnOnce(&mut PackReader<'_>) -> Result<T>,
+    ) -> Result<T> {
         if self.left == 0 {
             return Ok(T::default());
         }
@@ -307,9 +312,12 @@ impl Fields<'_> {
     }
 
     fn optional_int(&mut self) -> Result<Option<i64>> {
-        self.take(|reader| match reader.nil()? {
-            true => Ok(None),
-            false => reader.int().map(Some),
+        self.take(|reader| {
+            if reader.nil()? {
+                Ok(None)
+            } else {
+                reader.int().map(Some)
+            }
         })
     }
 
@@ -379,10 +387,10 @@ impl Fields<'_> {
         })
     }
 
-    fn extension(&mut self) -> Result<Extension> {
+    fn extension(&mut self) -> Result<MessageExtension> {
         self.take(|reader| {
             let count = bounded(reader.map()?)?;
-            let mut extension = Extension::default();
+            let mut extension = MessageExtension::default();
             for _ in 0..count {
                 match reader.int()? {
                     2 => extension.ttl_s = Some(reader.int()?),
@@ -401,15 +409,17 @@ impl Fields<'_> {
 
 /// Bytes of the message, without a copy.
 fn piece(body: &Bytes, bytes: &[u8]) -> Bytes {
-    match bytes.is_empty() {
-        true => Bytes::new(),
-        false => body.slice_ref(bytes),
+    if bytes.is_empty() {
+        Bytes::new()
+    } else {
+        body.slice_ref(bytes)
     }
 }
 
 fn bounded(count: usize) -> Result<usize> {
-    match count > SEVERAL {
-        true => Err(Malformed::new("too many values")),
-        false => Ok(count),
+    if count > SEVERAL {
+        Err(SignalRDecodeError::new("too many values"))
+    } else {
+        Ok(count)
     }
 }

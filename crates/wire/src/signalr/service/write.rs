@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::super::frame::counted;
 use super::super::pack;
-use super::message::{Check, FlowKind, Message, Payloads, Target};
+use super::message::{ExistenceCheck, FlowControlKind, Message, Payloads, Target};
 
 /// Writes a message with its length prefix.
 pub fn write(message: &Message) -> Bytes {
@@ -232,11 +232,11 @@ fn rest(out: &mut Vec<u8>, message: &Message) {
             int(
                 out,
                 match own.kind {
-                    FlowKind::Pause => 1,
-                    FlowKind::Paused => 2,
-                    FlowKind::Resume => 3,
-                    FlowKind::Offline => 4,
-                    FlowKind::Other(other) => other,
+                    FlowControlKind::Pause => 1,
+                    FlowControlKind::Paused => 2,
+                    FlowControlKind::Resume => 3,
+                    FlowControlKind::Offline => 4,
+                    FlowControlKind::Other(other) => other,
                 },
             );
             nothing(out);
@@ -330,22 +330,22 @@ fn membership(out: &mut Vec<u8>, message: &Message) {
     }
 }
 
-fn check(out: &mut Vec<u8>, of: &Check, ack: i64) {
+fn check(out: &mut Vec<u8>, of: &ExistenceCheck, ack: i64) {
     match of {
-        Check::UserInGroup { user, group } => {
+        ExistenceCheck::UserInGroup { user, group } => {
             head(out, 5, 21);
             pack::text(out, user);
             pack::text(out, group);
         }
-        Check::Group(group) => {
+        ExistenceCheck::Group(group) => {
             head(out, 4, 23);
             pack::text(out, group);
         }
-        Check::Connection(id) => {
+        ExistenceCheck::Connection(id) => {
             head(out, 4, 24);
             pack::text(out, id);
         }
-        Check::User(user) => {
+        ExistenceCheck::User(user) => {
             head(out, 4, 25);
             pack::text(out, user);
         }

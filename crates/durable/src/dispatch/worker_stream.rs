@@ -1,0 +1,86 @@
+//! The stream of work for one worker.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use super::work_queue::WorkQueue;
+use super::worker_slot::WorkerSlot;
+use crate::inline::InlineExecutor;
+use crate::work::{WorkDelivery, WorkerOptions};
+
+/// The stream of work for one worker. When it is dropped, its items are assigned again.
+pub struct WorkerStream {
+    queue: Arc<WorkQueue>,
+    id: u64,
+    items: mpsc::UnboundedReceiver<WorkDelivery>,
+    /// Items of other nodes.
+    foreign: Option<mpsc::UnboundedReceiver<WorkDelivery>>,
+}
+
+/// Sends a worker the items of other nodes.
+#[derive(Clone)]
+pub(crate) struct WorkSender(mpsc::UnboundedSender<WorkDelivery>);
+
+impl WorkSender {
+    /// Sends an item; if the worker has gone, the lease returns the item to the queue.
+    pub(crate) fn put(&self, item: WorkDelivery) {
+        let _ = self.0.send(item);
+    }
+
+    /// Completes when the worker has gone.
+    pub(crate) async fn closed(&self) {
+        self.0.closed().await;
+    }
+}
+
+impl WorkerStream {
+    /// A worker, and the sender for items of other nodes.
+    pub(crate) fn shared(desk: Arc<WorkQueue>, terms: WorkerOptions) -> (Self, WorkSender) {
+        let mut worker = Self::new(desk, terms);
+        let (sender, foreign) = mpsc::unbounded_channel();
+        worker.foreign = Some(foreign);
+        (worker, WorkSender(sender))
+    }
+
+    pub(crate) fn new(queue: Arc<WorkQueue>, terms: WorkerOptions) -> Self {
+        let (sender, items) = mpsc::unbounded_channel();
+        let id = queue.add_worker(WorkerSlot::new(terms, sender));
+        Self {
+            queue,
+            id,
+            items,
+            foreign: None,
+        }
+    }
+
+    /// Declares that the worker is in this process; it is not sent the histories of instances
+    /// that it has in memory.
+    pub(crate) fn remember(&self, memory: Arc<dyn InlineExecutor>) {
+        self.queue.remember(self.id, memory);
+    }
+
+    /// The next item; `None` when the node shuts down. This is cancel-safe: no item is lost
+    /// if the future is dropped.
+    pub async fn next(&mut self) -> Option<WorkDelivery> {
+        let Some(foreign) = &mut self.foreign else {
+            return self.items.recv().await;
+        };
+        tokio::select! {
+            item = self.items.recv() => item,
+            Some(item) = foreign.recv() => Some(item),
+        }
+    }
+
+    /// Records that the history of this item may be too long for its worker. If workers
+    /// disconnect on it again and again, the instance fails.
+    pub fn sent_long(&self, token: &str) {
+        self.queue.sent_long(token);
+    }
+}
+
+impl Drop for WorkerStream {
+    fn drop(&mut self) {
+        self.queue.remove_worker(self.id);
+    }
+}

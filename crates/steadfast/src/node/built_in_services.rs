@@ -1,0 +1,253 @@
+//! The built-in services of every node.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::RwLock;
+use steadfast_core::clock::Clock;
+use steadfast_core::task::name_task;
+use steadfast_durable::{DeliveryOptions, Dispatcher, Instances, TaskHubs};
+use steadfast_events::{Blobs, EventHubDefinition, EventHubs, EventRetention};
+use steadfast_jobs::{JobClient, JobRunner, JobScheduler};
+use steadfast_partition::{CollectionReplicas, Performer, Runtime, ServiceKind, Services};
+use steadfast_protocols::durabletask::TaskServiceCounts;
+use steadfast_protocols::egress::{EgressPolicy, EgressRule};
+use steadfast_protocols::outbound::{self, CallPermit, Guard, OutboundDelivery};
+use steadfast_protocols::scheduler::SecretKey;
+use steadfast_protocols::sealing::SealingKey;
+use steadfast_realtime::PushService;
+use steadfast_storage::NodeLease;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::error::Result;
+use super::performers::PerformerFactory;
+use super::secret;
+use crate::config::{Config, Error as ConfigError, RegionRole};
+
+/// Clients of the built-in services of a node.
+pub(super) struct BuiltInServices {
+    pub(super) hubs: EventHubs,
+    pub(super) blobs: Blobs,
+    pub(super) task_hubs: TaskHubs,
+    /// AMQP connections.
+    pub(super) served: TaskTracker,
+    /// Counters of task hub workers.
+    pub(super) work: Arc<TaskServiceCounts>,
+    pub(super) jobs: JobClient,
+    pub(super) replicas: Arc<CollectionReplicas>,
+    /// Encrypts and decrypts the secrets of jobs.
+    pub(super) secret: SecretKey,
+    /// The node's own addresses, which no job may call.
+    pub(super) addresses: Arc<RwLock<Vec<SocketAddr>>>,
+    /// The addresses that jobs may call.
+    pub(super) egress: EgressPolicy,
+}
+
+/// Parts that are created before the runtime.
+pub(super) struct PreparedServices {
+    secret: SecretKey,
+    /// Seals and unseals the keys of event hub policies.
+    sealing: SealingKey,
+    addresses: Arc<RwLock<Vec<SocketAddr>>>,
+    /// Options of outgoing calls.
+    pub(super) outbound: outbound::Options,
+    runner: Arc<OnceLock<JobRunner>>,
+    dispatcher: Arc<OnceLock<Dispatcher>>,
+}
+
+/// Adds the node's own services to those of its user.
+pub(super) fn services(services: Services, prepared: &PreparedServices) -> Services {
+    let sealer = Arc::new(prepared.sealing.clone());
+    steadfast_events::register_sealed(services, sealer)
+        .with(JobScheduler)
+        .with(Instances)
+        .with(PushService)
+}
+
+/// Prepares the job runner and the dispatcher, and adds their performer factories.
+pub(super) fn prepare(
+    config: &Config,
+    clock: &Arc<dyn Clock>,
+    makers: &mut BTreeMap<ServiceKind, PerformerFactory>,
+    lease: Option<NodeLease>,
+    is_development: bool,
+) -> Result<PreparedServices> {
+    let text = secret::text(config)?;
+    let secret = SecretKey::new(text.reveal());
+    let addresses = Arc::new(RwLock::new(Vec::new()));
+    let mut options = outbound::Options::new(secret.clone());
+    options.guard = guard(config, Arc::clone(&addresses), is_development)?;
+    options.proxy.clone_from(&config.jobs_proxy);
+    options
+        .endpoints
+        .extend(config.jobs_endpoints.iter().cloned());
+    if let Some(authority) = &config.jobs_token_authority {
+        options.authority.clone_from(authority);
+    }
+    if let Some(file) = &config.jobs_ca {
+        let wrong = |error: std::io::Error| ConfigError::value("jobs.ca", file.display(), error);
+        options.roots = Some(std::fs::read(file).map_err(wrong)?);
+    }
+    let kept = options.clone();
+    // Another node may run the jobs as soon as this node's lease expires.
+    options.permit = lease.map(|lease| CallPermit::node(move || lease.tenure()));
+    let made = Arc::new(OnceLock::new());
+    // Jobs of a region pair run in the spaces of their homes, not in the main space.
+    if !matches!(config.regions.role, Some(RegionRole::Region { .. })) {
+        makers.insert(steadfast_jobs::KIND, runner(options, clock, &made)?);
+    }
+    Ok(PreparedServices {
+        secret,
+        sealing: SealingKey::new(text.reveal()),
+        addresses,
+        outbound: kept,
+        runner: made,
+        dispatcher: dispatcher(clock, makers),
+    })
+}
+
+/// Returns the factory of the job runner, which is called once the runtime exists.
+pub(super) fn runner(
+    options: outbound::Options,
+    clock: &Arc<dyn Clock>,
+    made: &Arc<OnceLock<JobRunner>>,
+) -> Result<PerformerFactory> {
+    let outbound = OutboundDelivery::new(options, Arc::clone(clock));
+    let outbound = outbound.map_err(|why| ConfigError::value("jobs", "the settings", why))?;
+    let (made, clock) = (Arc::clone(made), Arc::clone(clock));
+    Ok(Box::new(move |runtime: &Runtime| {
+        let router = Arc::clone(runtime.router());
+        let runner = JobRunner::new(router, Arc::new(outbound), clock);
+        let runner = made.get_or_init(|| runner).clone();
+        Arc::new(runner) as Arc<dyn Performer>
+    }))
+}
+
+/// Adds the factory of the dispatcher that delivers work items to workers.
+fn dispatcher(
+    clock: &Arc<dyn Clock>,
+    makers: &mut BTreeMap<ServiceKind, PerformerFactory>,
+) -> Arc<OnceLock<Dispatcher>> {
+    let dispatcher = Arc::new(OnceLock::new());
+    let (made, clock) = (Arc::clone(&dispatcher), Arc::clone(clock));
+    let make = move |runtime: &Runtime| {
+        let router = Arc::clone(runtime.router());
+        let dispatcher = Dispatcher::new(router, clock, DeliveryOptions::default());
+        let dispatcher = made.get_or_init(|| dispatcher).clone();
+        Arc::new(dispatcher) as Arc<dyn Performer>
+    };
+    makers.insert(steadfast_durable::KIND, Box::new(make));
+    dispatcher
+}
+
+/// Creates the clients of the services, once the runtime serves. Task hubs whose functions
+/// this process hosts need no declaration; `abroad` is the client of jobs kept in two
+/// regions.
+pub(super) fn open(
+    prepared: PreparedServices,
+    config: &Config,
+    runtime: &Runtime,
+    abroad: Option<&JobClient>,
+    clock: &Arc<dyn Clock>,
+    hosted: Vec<String>,
+) -> BuiltInServices {
+    let hubs = EventHubs::new(runtime);
+    let own_jobs = || Some(JobClient::new(runtime, prepared.runner.get()?.clone()));
+    let jobs = abroad.cloned().or_else(own_jobs);
+    let dispatcher = prepared.dispatcher.get().cloned();
+    let dispatcher = dispatcher.expect("performers are made with the runtime");
+    let kept = config.task_hubs.iter().filter_map(|declared| {
+        let retention = crate::config::duration(declared.retention.as_deref()?)?;
+        Some((declared.name.clone(), retention))
+    });
+    let task_hubs = TaskHubs::new(runtime, dispatcher, kept.collect());
+    let known = config
+        .task_hubs
+        .iter()
+        .map(|declared| declared.name.clone());
+    let task_hubs = if config.unknown_task_hubs {
+        task_hubs
+    } else {
+        task_hubs.only(known.chain(hosted).collect())
+    };
+    let options = steadfast_collections::Options {
+        clock: Arc::clone(clock),
+        ..steadfast_collections::Options::default()
+    };
+    BuiltInServices {
+        blobs: Blobs::new(runtime, hubs.clone()),
+        served: TaskTracker::new(),
+        work: Arc::default(),
+        task_hubs,
+        jobs: jobs.expect("performers are made with the runtime"),
+        replicas: Arc::new(CollectionReplicas::new(
+            Arc::clone(runtime.router()),
+            options,
+        )),
+        secret: prepared.secret,
+        addresses: prepared.addresses,
+        egress: prepared.outbound.guard.policy,
+        hubs,
+    }
+}
+
+/// Creates the declared event hubs that do not exist yet.
+pub(super) async fn declare(config: &Config, own: &BuiltInServices) -> Result<()> {
+    for declared in &config.event_hubs {
+        let partitions = declared.partitions.unwrap_or(config.events_partitions);
+        let mut definition = EventHubDefinition::new(&declared.name, partitions);
+        for group in &declared.groups {
+            definition = definition.group(group);
+        }
+        let retention = EventRetention {
+            age: declared
+                .retention
+                .as_deref()
+                .and_then(crate::config::duration),
+            bytes: declared
+                .retention_bytes
+                .as_deref()
+                .and_then(crate::config::size),
+        };
+        own.hubs.ensure(definition.retention(retention)).await?;
+    }
+    Ok(())
+}
+
+/// Seals the keys of policies that were stored before sealing existed: reading an event
+/// hub seals them. The start does not wait for it, since the partition may belong to a
+/// node that has not started yet.
+pub(super) fn seal_keys(own: &BuiltInServices, stop: &CancellationToken, tasks: &TaskTracker) {
+    let (hubs, stop) = (own.hubs.clone(), stop.clone());
+    tasks.spawn(name_task(async move {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            // Event hubs that cannot be read now are sealed when they are next read.
+            _ = hubs.list() => {}
+        }
+    }));
+}
+
+/// The egress policy. Private networks are open in development only.
+fn guard(
+    config: &Config,
+    own: Arc<RwLock<Vec<SocketAddr>>>,
+    is_development: bool,
+) -> Result<Guard> {
+    let rules = |key: &str, texts: &[String]| {
+        let rules = texts.iter().map(|text| text.parse());
+        let rules = rules.collect::<std::result::Result<Vec<EgressRule>, String>>();
+        rules.map_err(|why| ConfigError::value(key, "the settings", why))
+    };
+    Ok(Guard {
+        policy: EgressPolicy {
+            allow: rules("jobs.allow", &config.jobs_allow)?,
+            deny: rules("jobs.deny", &config.jobs_deny)?,
+            is_private_open: is_development,
+        },
+        own,
+        ..Guard::default()
+    })
+}

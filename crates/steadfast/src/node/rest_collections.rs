@@ -1,0 +1,289 @@
+//! REST operations on collections of this node.
+//!
+//! Keys are strings, values are JSON.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ring::digest::{SHA256, digest};
+use serde_json::Value;
+use steadfast_collections::schema::Json;
+use steadfast_collections::{
+    Dictionary, DictionaryQuery, Queue, Result as Done, ServiceDefinition, State, Tx,
+};
+use steadfast_core::error::Code;
+use steadfast_protocols::http::Problem;
+use steadfast_protocols::rest::{
+    EntryPage, EntryRange, PageEntry, StepResult, TransactionStep, WritePrecondition,
+};
+
+use super::error::Error;
+use super::inner::Inner;
+use super::slot::Slot;
+
+/// A precondition of a transaction does not hold.
+const CONDITION: Code = Code("STF-6030");
+
+/// Default and maximum number of entries on a page.
+const PAGE: usize = 100;
+const LARGEST_PAGE: usize = 1000;
+
+type JsonDictionary = Dictionary<String, Json>;
+
+/// Creates a service whose first slot is local, or returns the existing one.
+pub(super) async fn create(
+    inner: &Inner,
+    service: ServiceDefinition,
+) -> Result<ServiceDefinition, Problem> {
+    let home = inner
+        .replica(inner.definition_partition(&service.name))
+        .await;
+    let home = home.map_err(problem)?;
+    let home = home.ledger().map_err(|error| problem(error.into()))?;
+    let made = ServiceDefinition::create(home, service).await;
+    made.map_err(|error| problem(error.into()))
+}
+
+/// The service of this name, whose first slot is local.
+pub(super) async fn find(inner: &Inner, name: &str) -> Result<Option<ServiceDefinition>, Problem> {
+    let home = inner
+        .replica(inner.definition_partition(name))
+        .await
+        .map_err(problem)?;
+    let home = home.ledger().map_err(|error| problem(error.into()))?;
+    let found = ServiceDefinition::find(home, name).await;
+    found.map_err(|error| problem(error.into()))
+}
+
+/// A local slot.
+pub(super) async fn slot(
+    inner: &Inner,
+    service: &ServiceDefinition,
+    slot: u32,
+) -> Result<Slot, Problem> {
+    inner.slot(service, slot).await.map_err(problem)
+}
+
+/// Runs all steps in one transaction.
+pub(super) async fn transact(
+    slot: &Slot,
+    steps: Vec<TransactionStep>,
+) -> Result<Vec<StepResult>, Problem> {
+    let (state, steps) = (slot.state().clone(), Arc::new(steps));
+    let done = slot.run(|tx| {
+        let (state, steps) = (state.clone(), Arc::clone(&steps));
+        Box::pin(async move { all(&state, tx, &steps).await })
+    });
+    done.await.map_err(|error| problem(error.into()))?
+}
+
+/// Reads entries of one durable state.
+pub(super) async fn scan(
+    slot: &Slot,
+    collection: &str,
+    range: EntryRange,
+) -> Result<EntryPage, Problem> {
+    let found = slot.state().try_get::<JsonDictionary>(collection).await;
+    let found = found.map_err(|error| problem(error.into()))?;
+    let Some(texts) = found else {
+        return Err(Problem::not_found(format!(
+            "there is no collection '{collection}'"
+        )));
+    };
+    let range = Arc::new(range);
+    let page = slot.run(|tx| {
+        let (texts, range) = (texts.clone(), Arc::clone(&range));
+        Box::pin(async move { page(&texts, tx, &range).await })
+    });
+    page.await.map_err(|error| problem(error.into()))
+}
+
+/// Locks all keys of a request in one order, each in the strongest mode that a step needs,
+/// so that requests cannot deadlock, whatever the order of their steps.
+async fn lock_in_order(state: &State, tx: &mut Tx<'static>, steps: &[TransactionStep]) -> Done<()> {
+    let mut wanted: BTreeMap<(&str, &String), StepAccess> = BTreeMap::new();
+    for step in steps {
+        let (collection, key, access) = match step {
+            TransactionStep::Get { collection, key } => (collection, key, StepAccess::Read),
+            TransactionStep::Delete {
+                collection, key, ..
+            } => (collection, key, StepAccess::Remove),
+            TransactionStep::Put {
+                collection, key, ..
+            } => (collection, key, StepAccess::Write),
+            TransactionStep::Enqueue { .. } | TransactionStep::Dequeue { .. } => continue,
+        };
+        let strongest = wanted.entry((collection, key)).or_insert(access);
+        *strongest = access.max(*strongest);
+    }
+    for ((collection, key), access) in wanted {
+        // Only a put creates a collection.
+        let found: Option<JsonDictionary> = match access {
+            StepAccess::Write => Some(state.get_or_add_in(tx, collection).await?),
+            StepAccess::Read | StepAccess::Remove => state.try_get(collection).await?,
+        };
+        match (found, access) {
+            (None, _) => {}
+            (Some(texts), StepAccess::Read) => drop(texts.get(tx, key).await?),
+            (Some(texts), StepAccess::Remove | StepAccess::Write) => texts.lock(tx, key).await?,
+        }
+    }
+    Ok(())
+}
+
+/// How a request uses a key; later variants include earlier ones.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum StepAccess {
+    Read,
+    Remove,
+    Write,
+}
+
+async fn all(
+    state: &State,
+    tx: &mut Tx<'static>,
+    steps: &[TransactionStep],
+) -> Done<Result<Vec<StepResult>, Problem>> {
+    lock_in_order(state, tx, steps).await?;
+    let mut found = Vec::with_capacity(steps.len());
+    for (index, step) in steps.iter().enumerate() {
+        match one(state, tx, step).await? {
+            Some(result) => found.push(result),
+            None => {
+                // This also undoes the steps before it.
+                tx.roll_back();
+                let message = format!("the condition of step {index} does not hold");
+                return Ok(Err(Problem::new(CONDITION, message)));
+            }
+        }
+    }
+    Ok(Ok(found))
+}
+
+/// Runs one step; `None` if its precondition does not hold.
+async fn one(
+    state: &State,
+    tx: &mut Tx<'static>,
+    step: &TransactionStep,
+) -> Done<Option<StepResult>> {
+    Ok(Some(match step {
+        TransactionStep::Get { collection, key } => {
+            let Some(texts) = state.try_get::<JsonDictionary>(collection).await? else {
+                return Ok(Some(StepResult::default()));
+            };
+            let value = texts.get(tx, key).await?;
+            value.map_or_else(StepResult::default, |value| there(value.0.clone()))
+        }
+        TransactionStep::Put {
+            collection,
+            key,
+            value,
+            condition,
+        } => {
+            let texts: JsonDictionary = state.get_or_add_in(tx, collection).await?;
+            let current = texts.get(tx, key).await?;
+            let current = current.as_ref().map(|json| &json.0);
+            if !holds(condition.as_ref(), current) {
+                return Ok(None);
+            }
+            let found = current.is_some();
+            texts.set(tx, key.clone(), Json(value.clone())).await?;
+            StepResult {
+                found,
+                value: None,
+                etag: Some(etag(value)),
+            }
+        }
+        TransactionStep::Delete {
+            collection,
+            key,
+            condition,
+        } => {
+            let Some(texts) = state.try_get::<JsonDictionary>(collection).await? else {
+                let is_held = holds(condition.as_ref(), None);
+                return Ok(is_held.then(StepResult::default));
+            };
+            let current = texts.get(tx, key).await?;
+            if !holds(condition.as_ref(), current.as_ref().map(|json| &json.0)) {
+                return Ok(None);
+            }
+            let removed = texts.try_remove(tx, key).await?;
+            StepResult {
+                found: removed.is_some(),
+                ..StepResult::default()
+            }
+        }
+        TransactionStep::Enqueue { collection, value } => {
+            let queue: Queue<Json> = state.get_or_add_in(tx, collection).await?;
+            queue.enqueue(tx, Json(value.clone())).await?;
+            StepResult::default()
+        }
+        TransactionStep::Dequeue { collection } => {
+            let Some(queue) = state.try_get::<Queue<Json>>(collection).await? else {
+                return Ok(Some(StepResult::default()));
+            };
+            let value = queue.try_dequeue(tx).await?;
+            let value = value.map(|json| json.0.clone());
+            StepResult {
+                found: value.is_some(),
+                value,
+                etag: None,
+            }
+        }
+    }))
+}
+
+async fn page(texts: &JsonDictionary, tx: &mut Tx<'static>, range: &EntryRange) -> Done<EntryPage> {
+    let limit = range.limit.unwrap_or(PAGE).clamp(1, LARGEST_PAGE);
+    let prefix = range.prefix.as_deref().unwrap_or_default();
+    let query = match &range.from {
+        Some(from) => DictionaryQuery::range(from.clone()..),
+        None => DictionaryQuery::starting_with(prefix),
+    };
+    let mut cursor = texts.enumerate(query.page(limit + 1))?;
+    let rows = cursor.next(tx).await?.unwrap_or_default();
+    let rows = rows
+        .into_iter()
+        .take_while(|(key, _)| key.starts_with(prefix));
+    let mut entries: Vec<_> = rows
+        .map(|(key, value)| PageEntry {
+            key,
+            etag: etag(&value.0),
+            value: value.0.clone(),
+        })
+        .collect();
+    let next = (entries.len() > limit).then(|| entries.pop()).flatten();
+    Ok(EntryPage {
+        entries,
+        next: next.map(|entry| entry.key),
+    })
+}
+
+fn holds(condition: Option<&WritePrecondition>, current: Option<&Value>) -> bool {
+    match condition {
+        None => true,
+        Some(WritePrecondition::Absent) => current.is_none(),
+        Some(WritePrecondition::Present) => current.is_some(),
+        Some(WritePrecondition::Etag(tag)) => current.is_some_and(|value| etag(value) == *tag),
+    }
+}
+
+fn there(value: Value) -> StepResult {
+    StepResult {
+        found: true,
+        etag: Some(etag(&value)),
+        value: Some(value),
+    }
+}
+
+/// The ETag of a value: equal values have equal tags.
+fn etag(value: &Value) -> String {
+    let hash = digest(&SHA256, value.to_string().as_bytes());
+    let half = &hash.as_ref()[..16];
+    half.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
+fn problem(error: Error) -> Problem {
+    Problem::new(error.code(), error.to_string())
+}

@@ -1,0 +1,72 @@
+//! What differs between rows and the chain below them.
+//!
+//! Both come in order, so one pass over both finds it: rows that are new or have
+//! another value, and rows that are gone.
+
+use bytes::Bytes;
+
+use super::folder::BackupFolder;
+use super::manifest_file::{FileContent, ManifestFile};
+use super::merge::RunMerger;
+use super::run::RunWriter;
+use crate::body::RowKey;
+use crate::error::Result;
+
+/// Rows that differ from those below.
+pub(super) struct RowDiff {
+    folder: BackupFolder,
+    name: String,
+    /// Made with the first change.
+    run: Option<RunWriter>,
+    below: RunMerger,
+}
+
+impl RowDiff {
+    pub(super) fn new(folder: &BackupFolder, name: String, below: RunMerger) -> Self {
+        Self {
+            folder: folder.clone(),
+            name,
+            run: None,
+            below,
+        }
+    }
+
+    /// Deletes what is below before a row, or all that is left, but not too many at
+    /// once: answers whether there may be more.
+    pub(super) fn delete_before(&mut self, row: Option<&RowKey>, limit: u64) -> Result<bool> {
+        for _ in 0..limit {
+            let is_before = |(found, _): &&(RowKey, Bytes)| row.is_none_or(|row| found < row);
+            let Some((gone, _)) = self.below.peek().filter(is_before).cloned() else {
+                return Ok(false);
+            };
+            self.below.next()?;
+            self.run()?.row(&gone, None)?;
+        }
+        Ok(true)
+    }
+
+    /// Writes a row, unless it is below just so.
+    pub(super) fn put(&mut self, row: &RowKey, value: &Bytes) -> Result<()> {
+        if let Some((found, _)) = self.below.peek()
+            && found == row
+            && let Some((_, known)) = self.below.next()?
+            && known == *value
+        {
+            return Ok(());
+        }
+        self.run()?.row(row, Some(value))
+    }
+
+    /// The file, if anything differs.
+    pub(super) fn finish(self, partition: u32) -> Result<Option<ManifestFile>> {
+        self.run.map(|run| run.finish(partition)).transpose()
+    }
+
+    fn run(&mut self) -> Result<&mut RunWriter> {
+        if self.run.is_none() {
+            let run = RunWriter::create(&self.folder, &self.name, FileContent::Rows)?;
+            self.run = Some(run);
+        }
+        Ok(self.run.as_mut().expect("made above"))
+    }
+}
