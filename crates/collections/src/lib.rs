@@ -8,13 +8,13 @@
 //! use std::sync::Arc;
 //! use steadfast_collections::{Dictionary, Options, Queue, Replica};
 //! use steadfast_core::id::{Owner, Partition};
-//! use steadfast_storage::{Store, memory::Memory};
+//! use steadfast_storage::{Store, memory::MemoryEngine};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let owner = Owner { node: 1, incarnation: 1 };
 //! let options = steadfast_storage::Options::new(owner);
-//! let store = Store::start(Arc::new(Memory::new()), options);
+//! let store = Store::start(Arc::new(MemoryEngine::new()), options);
 //! let ledger = store.acquire(Partition(0)).await?;
 //! let replica = Replica::primary(ledger, Options::default()).await?;
 //!

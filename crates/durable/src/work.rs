@@ -36,7 +36,7 @@ pub struct TurnWork {
     pub past: Vec<Arc<Vec<InstanceEvent>>>,
     /// The size of `past` in storage.
     pub past_bytes: u64,
-    /// The new events of this turn; begins with [`What::TurnStarted`](crate::What).
+    /// The new events of this turn; begins with [`EventKind::TurnStarted`](crate::EventKind).
     pub new: Vec<InstanceEvent>,
     /// The span that the worker returned with the last turn.
     pub span: Option<OrchestrationSpan>,

@@ -19,9 +19,9 @@ const FORMAT: u8 = 1;
 /// Events that are published together: all or nothing, in one partition.
 ///
 /// ```
-/// use steadfast_events::Batch;
+/// use steadfast_events::EventDataBatch;
 ///
-/// let mut batch = Batch::keyed("house-42")?;
+/// let mut batch = EventDataBatch::keyed("house-42")?;
 /// batch.push(b"21.5")?;
 /// batch.push(b"21.6")?;
 /// assert_eq!(batch.count(), 2);

@@ -70,9 +70,9 @@ pub struct AccessPolicy {
 /// The requested configuration of an event hub.
 ///
 /// ```
-/// use steadfast_events::Definition;
+/// use steadfast_events::EventHubDefinition;
 ///
-/// let telemetry = Definition::new("telemetry", 16).group("website");
+/// let telemetry = EventHubDefinition::new("telemetry", 16).group("website");
 /// assert!(telemetry.check().is_ok());
 /// ```
 #[derive(Record, Clone, Debug, PartialEq, Eq)]

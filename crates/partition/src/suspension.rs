@@ -14,7 +14,7 @@ use crate::control::{ControlMessage, ControlSender};
 
 /// The state of a command's suspension.
 pub enum SuspensionState<R> {
-    /// Not suspended yet: see [`Turn::ticket`](crate::Turn::ticket).
+    /// Not suspended yet: see [`Turn::completer`](crate::Turn::completer).
     NotStarted,
     /// The result; `None`: the code did not run and will not.
     Completed(Option<Arc<R>>),

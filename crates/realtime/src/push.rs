@@ -28,11 +28,11 @@ pub const PUSHES: ServiceKind = ServiceKind(64);
 /// One call of a client method, to be sent with a commit.
 ///
 /// ```
-/// use steadfast_realtime::{Push, reach::To};
+/// use steadfast_realtime::{PushCommand, gateway::Recipients};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let to = To::Users(vec!["alice".to_owned()]);
-/// let push = Push::new("chat", to, "paid", &(12, "euros"))?;
+/// let to = Recipients::Users(vec!["alice".to_owned()]);
+/// let push = PushCommand::new("chat", to, "paid", &(12, "euros"))?;
 /// # let _ = push;
 /// # Ok(())
 /// # }

@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use serde::{Deserialize, Serialize};
-//! use steadfast::durable::{Context, Failure, NewInstance, Task, entity};
+//! use steadfast::durable::{Context, FailureDetails, NewInstance, Task, entity};
 //!
 //! #[derive(Default, Serialize, Deserialize)]
 //! struct Account {
@@ -25,7 +25,7 @@
 //!     }
 //! }
 //!
-//! async fn transfer(cx: Context, (from, to, amount): (String, String, i64)) -> Result<bool, Failure> {
+//! async fn transfer(cx: Context, (from, to, amount): (String, String, i64)) -> Result<bool, FailureDetails> {
 //!     let (from, to) = (Account::at(&from)?, Account::at(&to)?);
 //!     let section = cx.lock([from.id(), to.id()]).await?; // given back when it is dropped
 //!     if from.balance(&cx).await? < amount {

@@ -146,7 +146,7 @@ pub struct Entry {
     pub partition: Partition,
     pub epoch: Epoch,
     pub number: EntryNumber,
-    /// Transactions, in the encoding of [`crate::Body`]; opaque to the engine.
+    /// Transactions, in the encoding of [`crate::EntryBody`]; opaque to the engine.
     pub body: Bytes,
     /// Event batches, beside the body so that an engine stores them its own way.
     pub batches: Vec<EventBatch>,

@@ -111,7 +111,7 @@ impl Ledger {
     }
 
     /// How often staged writes were rolled back. A caller that reads with
-    /// [`Visibility::StagedTransaction`] notes this first and stages with [`Ledger::stage_after`].
+    /// [`Visibility::Staged`] notes this first and stages with [`Ledger::stage_after`].
     pub fn rollbacks(&self) -> u64 {
         self.shared.read().rollbacks
     }

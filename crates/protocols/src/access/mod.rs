@@ -1,7 +1,7 @@
 //! Authentication and authorization.
 //!
 //! Keys have names, rights and two secrets, so that one can be rotated while the other
-//! is in use. Every protocol presents a proof to [`AccessControl::admit`]: a shared access
+//! is in use. Every protocol presents a proof to [`AccessControl::authorize`]: a shared access
 //! signature, a JSON web token, a signed request, or a secret itself, together with the
 //! rights that the route demands. The result is a [`Principal`]: the authenticated key and
 //! its rights. Secrets are compared in constant time and never shown. A connection that

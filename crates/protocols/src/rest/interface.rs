@@ -42,7 +42,7 @@ pub struct ApiOperation {
     pub summary: &'static str,
     /// The caller needs one of them, on the entity that the path names first. For a path
     /// without an entity a right on any entity is enough, and the handler checks the rest.
-    /// The routes of [`Interface::with_any_key`] name none.
+    /// The routes of `Interface::with_any_key` name none.
     pub rights: &'static [Right],
     pub area: ServiceArea,
     /// The schema of the body, if it has one.

@@ -210,17 +210,17 @@ impl Builder {
     ///
     /// ```
     /// use steadfast::Bytes;
-    /// use steadfast::partition::{Address, Answer, Halt, Kind, Service, Turn, service_table};
+    /// use steadfast::partition::{Address, TurnOutcome, TurnError, ServiceKind, Service, Turn, service_table};
     ///
     /// /// Counts how often it was called.
     /// struct Visits;
     ///
     /// impl Service for Visits {
     ///     type Command = ();
-    ///     type Reply = Bytes;
+    ///     type Response = Bytes;
     ///
-    ///     fn kind(&self) -> Kind {
-    ///         Kind(1)
+    ///     fn kind(&self) -> ServiceKind {
+    ///         ServiceKind(1)
     ///     }
     ///
     ///     fn handle(
@@ -228,12 +228,12 @@ impl Builder {
     ///         turn: &mut Turn<'_>,
     ///         to: &Address,
     ///         _: &(),
-    ///     ) -> Result<Answer<Bytes>, Halt> {
-    ///         let table = service_table(Kind(1), 0);
+    ///     ) -> Result<TurnOutcome<Bytes>, TurnError> {
+    ///         let table = service_table(ServiceKind(1), 0);
     ///         let former = turn.get(table, &to.key)?.unwrap_or_default();
     ///         let visits = Bytes::from([&former[..], b"I"].concat());
     ///         turn.put(table, &to.key, visits.clone());
-    ///         Ok(Answer::Now(visits)) // the caller gets it when it is durable
+    ///         Ok(TurnOutcome::Now(visits)) // the caller gets it when it is durable
     ///     }
     /// }
     ///
@@ -241,7 +241,7 @@ impl Builder {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let node = steadfast::Node::builder().memory().service(Visits).start().await?;
     /// let visits = node.handle::<Visits>();
-    /// let house = Address::new(Kind(1), "visits", "house 7");
+    /// let house = Address::new(ServiceKind(1), "visits", "house 7");
     /// assert_eq!(visits.call(house.clone(), ()).await?, "I");
     /// assert_eq!(visits.call(house, ()).await?, "II");
     /// # Ok(())
@@ -318,13 +318,13 @@ impl Builder {
     ///
     /// ```
     /// use steadfast::collections::Dictionary;
-    /// use steadfast::events::{Batch, Context, Definition, Handled, Handler, Received};
+    /// use steadfast::events::{EventDataBatch, Context, EventHubDefinition, HandlerResult, Handler, ReceivedEvent};
     ///
     /// /// Counts the events of each partition.
     /// struct Count(tokio::sync::mpsc::UnboundedSender<i64>);
     ///
     /// impl Handler for Count {
-    ///     async fn handle(&self, events: &[Received], context: &mut Context<'_>) -> Handled {
+    ///     async fn handle(&self, events: &[ReceivedEvent], context: &mut Context<'_>) -> HandlerResult {
     ///         let counts: Dictionary<String, i64> = context.state()?.get_or_add("counts").await?;
     ///         let more = events.len() as i64;
     ///         let tx = context.transaction()?;
@@ -339,11 +339,11 @@ impl Builder {
     /// let (count, mut counted) = tokio::sync::mpsc::unbounded_channel();
     /// let node = steadfast::Node::builder()
     ///     .memory()
-    ///     .event_hub(Definition::new("telemetry", 1))
+    ///     .event_hub(EventHubDefinition::new("telemetry", 1))
     ///     .processor("telemetry", "$Default", Count(count))
     ///     .start()
     ///     .await?;
-    /// let mut batch = Batch::new();
+    /// let mut batch = EventDataBatch::new();
     /// batch.push(b"21 degrees")?;
     /// node.event_hubs().sender("telemetry", None).await?.send(batch).await?;
     /// assert_eq!(counted.recv().await, Some(1));

@@ -71,14 +71,14 @@ impl StatefulService {
     /// volatile service has no flushed state (STF-3019).
     ///
     /// ```
-    /// use steadfast::collections::{Role, Scheme, SlotKey};
+    /// use steadfast::collections::{ReplicaRole, Scheme, SlotKey};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let node = steadfast::Node::builder().memory().start().await?;
     /// let orders = node.service("orders", Scheme::Singleton).await?;
     /// let there = orders.secondary(SlotKey::Only)?;
-    /// assert_eq!(there.replica().role(), Role::ActiveSecondary);
+    /// assert_eq!(there.replica().role(), ReplicaRole::ActiveSecondary);
     /// # Ok(())
     /// # }
     /// ```

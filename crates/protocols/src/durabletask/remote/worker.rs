@@ -46,7 +46,7 @@ pub struct TaskHubWorker {
 
 impl TaskHubWorker {
     /// A worker of the task hub that a connection string names, as for
-    /// [`Client::connect`](super::Client::connect).
+    /// [`Client::connect`](super::TaskHubClient::connect).
     pub fn connect(connection: &str) -> Result<WorkerBuilder> {
         Ok(WorkerBuilder {
             target: Target::parse(connection)?,
