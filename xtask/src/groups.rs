@@ -25,7 +25,7 @@ const fn row(
 pub(crate) const GROUPS: &[Group] = &[
     row("format", "rustfmt changes nothing", format),
     row("lints", "clippy has no warning", lints),
-    row("house", "rings, layers, headers, error pages, leftovers, page of clients, planted faults", house::check),
+    row("house", "rings, layers, headers, names, words, paths, error pages, leftovers, page of clients, planted faults", house::check),
     row("deny", "licences, banned crates, sources", deny::check),
     row("unit", "unit tests of every crate", unit),
     row("storage", "conformance, recovery, crash and error tests of the engines", storage),
