@@ -1,4 +1,4 @@
-//! A child process that gets ready and waits for its end.
+//! A child process that reports readiness and then waits.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -26,7 +26,7 @@ impl Child {
         Ok(child)
     }
 
-    /// Like [`Child::start`]; answers what it reports besides readiness.
+    /// Like [`Child::start`]; returns also what the child reports besides readiness.
     pub(crate) fn start_saying<A: AsRef<OsStr>>(
         executable: &Path,
         arguments: impl IntoIterator<Item = A>,
@@ -46,17 +46,17 @@ impl Child {
         Ok((child, said.trim().to_owned()))
     }
 
-    /// Its process.
+    /// Its process id.
     pub(crate) fn id(&self) -> u32 {
         self.0.id()
     }
 
-    /// Processor time that it has had, in seconds.
+    /// Its CPU time so far, in seconds.
     pub(crate) fn cpu_seconds(&self) -> Result<f64> {
         cpu_seconds_of(&self.0.id().to_string())
     }
 
-    /// Memory that it has in use, in MB.
+    /// Its resident memory, in MB.
     pub(crate) fn resident_mb(&self) -> Result<f64> {
         resident_mb(self.0.id())
     }
@@ -64,19 +64,19 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // It may be gone already.
+        // It may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// The child's side: says that it is ready, and waits for its end: to be killed,
-/// or for `input` to close because the parent is gone.
+/// The child's side: reports readiness and waits until it is killed, or until `input`
+/// closes because the parent has ended.
 pub(crate) fn wait_for_end(input: impl Read, output: impl Write) -> Result<()> {
     wait_saying("", input, output)
 }
 
-/// As [`wait_for_end`], with something for the parent to know.
+/// Like [`wait_for_end`], with a text for the parent.
 pub(crate) fn wait_saying(words: &str, mut input: impl Read, mut output: impl Write) -> Result<()> {
     writeln!(output, "{READY} {words}")?;
     output.flush()?;

@@ -1,4 +1,4 @@
-//! An engine that counts what passes through it.
+//! An engine that counts appends and flushes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use crate::samples::Samples;
 use crate::stopwatch::Stopwatch;
 
-/// An engine, counted.
+/// Counts the calls of an engine.
 pub(crate) struct Counting {
     engine: Box<dyn Engine>,
     appends: Mutex<Samples>,
@@ -33,8 +33,8 @@ impl Counting {
         })
     }
 
-    /// How long each append took since this was last asked; each is one group and
-    /// one sync of the log.
+    /// The duration of each append since the last call; each is one group and one sync
+    /// of the log.
     pub(crate) fn take_appends(&self) -> Samples {
         std::mem::take(&mut *self.lock())
     }

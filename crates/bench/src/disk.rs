@@ -13,13 +13,13 @@ use tempfile::TempDir;
 use crate::samples::Samples;
 use crate::stopwatch::Stopwatch;
 
-/// What one write + sync of a stream of events carries.
+/// The bytes of one synced write of an event stream.
 pub(crate) const BATCH_BYTES: usize = 256 * 1024;
 
 const PAGE_BYTES: usize = 4096;
 
 /// A file like one of the commit log: all its blocks are written, so a sync of it
-/// changes nothing but data.
+/// writes data only.
 pub(crate) struct LogFile {
     file: File,
     at: u64,
@@ -39,7 +39,7 @@ impl LogFile {
         Ok(Self { file, at: 0 })
     }
 
-    /// Overwrites page after page; how long each `fdatasync` took.
+    /// Overwrites page after page; returns the duration of each `fdatasync`.
     pub(crate) fn sync_for(&mut self, duration: Duration) -> Result<Samples> {
         let mut samples = Samples::default();
         let mut page = [0u8; PAGE_BYTES];
@@ -56,7 +56,7 @@ impl LogFile {
     }
 }
 
-/// Bytes per second that a growing file takes in batches, each synced.
+/// Bytes per second of appends to a file in batches, each synced.
 pub(crate) fn write_batches(path: &Path, bytes: u64) -> Result<f64> {
     let mut batch = vec![0; BATCH_BYTES];
     fastrand::fill(&mut batch);
@@ -86,7 +86,7 @@ pub(crate) fn read_file(path: &Path) -> Result<f64> {
     Ok(bytes as f64 / run.seconds())
 }
 
-/// A new folder on the disk that is measured; gone when it is dropped.
+/// A new folder on the measured disk, deleted on drop.
 pub(crate) fn temporary(folder: &Path) -> Result<TempDir> {
     let builder = tempfile::Builder::new()
         .prefix(".steadfast-bench-")
@@ -95,7 +95,7 @@ pub(crate) fn temporary(folder: &Path) -> Result<TempDir> {
     made.with_context(|| format!("create a folder in {}", folder.display()))
 }
 
-/// Bytes of disk that all files below a folder take.
+/// Disk space of all files below a folder, in bytes.
 pub(crate) fn taken_bytes(folder: &Path) -> Result<u64> {
     let mut bytes = 0;
     for path in files_below(folder)? {
@@ -104,8 +104,8 @@ pub(crate) fn taken_bytes(folder: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Bytes that anybody has written to the disk below a folder so far, the file
-/// system's own included; `None` if it is not on one disk.
+/// Bytes that all processes and the file system have written so far to the disk of a
+/// folder; `None` if it is not on one disk.
 pub(crate) fn device_bytes(folder: &Path) -> Option<u64> {
     let device = fs::metadata(folder).ok()?.dev();
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
@@ -114,8 +114,8 @@ pub(crate) fn device_bytes(folder: &Path) -> Option<u64> {
     Some(sectors * 512)
 }
 
-/// Takes a file, or all files below a folder, out of the page cache, so that the
-/// next read comes from the disk.
+/// Evicts a file, or all files below a folder, from the page cache, so that the next
+/// read comes from the disk.
 pub(crate) fn forget_cached(path: &Path) -> Result<()> {
     for path in files_below(path)? {
         let file = File::open(&path)?;

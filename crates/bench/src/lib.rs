@@ -1,6 +1,6 @@
 //! Load generators and peers behind `steadfast bench`.
 //!
-//! Every area measures the machine's limit, a peer where one is at hand, and
+//! Every area measures the machine's limit, a peer where one is installed, and
 //! Steadfast in one run, several times in turn, and reports medians: machines are
 //! noisy, and only what was measured side by side can be compared.
 

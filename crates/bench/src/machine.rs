@@ -1,6 +1,6 @@
 //! The machine that a bench ran on.
 //!
-//! What cannot be found out is shown as `unknown`: a report must not fail for it.
+//! Unavailable facts are shown as `unknown`: no report fails because of them.
 
 use std::fmt;
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-/// What matters of a machine for comparing reports.
+/// The facts about a machine that matter when reports are compared.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
     /// Threads that can run at once.
@@ -24,7 +24,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Looks at this machine and the file system of `folder`.
+    /// Inspects this machine and the file system of `folder`.
     pub(crate) fn look(folder: &Path) -> Self {
         let unknown = || "unknown".to_string();
         Self {

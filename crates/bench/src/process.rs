@@ -1,4 +1,4 @@
-//! What the kernel knows of a process.
+//! Memory, CPU time and writes of a process.
 
 use std::fs;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(crate) fn written_bytes() -> Result<u64> {
     Ok(line.trim().parse()?)
 }
 
-/// Memory that a process has in use, in MB.
+/// Resident memory of a process, in MB.
 pub(crate) fn resident_mb(pid: u32) -> Result<f64> {
     let path = format!("/proc/{pid}/status");
     let text = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
@@ -27,8 +27,8 @@ pub(crate) fn resident_mb(pid: u32) -> Result<f64> {
     Ok(kib * 1024.0 / 1e6)
 }
 
-/// Waits until nothing runs in the background any more, so that one measurement
-/// does not pay for another; gives up after a while.
+/// Waits until background work has ended, so that it does not affect the next
+/// measurement; gives up after a while.
 pub(crate) fn settle() -> Result<()> {
     const LOOK: Duration = Duration::from_millis(50);
     const LOOKS: u32 = 200;
@@ -44,25 +44,25 @@ pub(crate) fn settle() -> Result<()> {
     Ok(())
 }
 
-/// Processor time that this process has had, in seconds.
+/// CPU time of this process so far, in seconds.
 pub(crate) fn cpu_seconds() -> Result<f64> {
     cpu_seconds_of("self")
 }
 
-/// Processor time that a process has had, in seconds.
+/// CPU time of a process so far, in seconds.
 pub(crate) fn cpu_seconds_of(pid: &str) -> Result<f64> {
     let per_s = rustix::param::clock_ticks_per_second();
     Ok(cpu_ticks_of(pid)? as f64 / per_s as f64)
 }
 
-/// Lets the process open as many files as it may: every connection is one.
+/// Raises the limit of open files to the maximum: every connection is a file.
 pub(crate) fn allow_files() {
     let limit = getrlimit(Resource::Nofile);
     let all = Rlimit {
         current: limit.maximum,
         maximum: limit.maximum,
     };
-    // With too few, connecting says so.
+    // If the limit is too low, connecting reports it.
     let _ = setrlimit(Resource::Nofile, all);
 }
 
@@ -70,7 +70,7 @@ fn cpu_ticks() -> Result<u64> {
     cpu_ticks_of("self")
 }
 
-/// Processor time of a process, in ticks of usually 10 ms.
+/// CPU time of a process, in ticks of usually 10 ms.
 fn cpu_ticks_of(pid: &str) -> Result<u64> {
     let path = format!("/proc/{pid}/stat");
     let text = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;

@@ -12,14 +12,14 @@ use crate::stopwatch::Stopwatch;
 /// How long Redis may take to listen.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Redis; it is killed when this is dropped.
+/// A Redis server, killed on drop.
 pub(crate) struct Redis {
     child: Child,
     pub(crate) port: u16,
 }
 
 impl Redis {
-    /// Starts one with its files in a folder; `None` if Redis is not installed.
+    /// Starts Redis with its files in a folder; `None` if Redis is not installed.
     pub(crate) fn start(folder: &Path) -> Result<Option<Self>> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let started = Command::new("redis-server")
@@ -55,7 +55,7 @@ impl Redis {
 
 impl Drop for Redis {
     fn drop(&mut self) {
-        // It may be gone already.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

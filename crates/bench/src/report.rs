@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer};
 use crate::machine::Machine;
 use crate::samples::median;
 
-/// What one run of one area found.
+/// The results of one run of one area.
 #[derive(Serialize)]
 pub struct Report {
     /// What was measured.

@@ -19,7 +19,7 @@ impl Samples {
         self.0.len()
     }
 
-    /// The duration in microseconds that this share of the samples stays within.
+    /// The percentile of the samples, in microseconds.
     pub(crate) fn percentile_us(&mut self, percent: f64) -> f64 {
         self.0.sort_unstable();
         let rank = (self.0.len() as f64 * percent / 100.0).ceil() as usize;

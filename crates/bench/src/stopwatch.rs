@@ -1,4 +1,4 @@
-//! How long something takes.
+//! Measures elapsed time.
 
 use std::time::Duration;
 

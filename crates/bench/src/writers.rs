@@ -1,4 +1,4 @@
-//! Clients that commit side by side for a time.
+//! Clients that commit concurrently for some time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +20,8 @@ pub(crate) fn rate((latencies, seconds): &(Samples, f64)) -> f64 {
     latencies.len() as f64 / seconds
 }
 
-/// Lets clients commit, each on its own task; answers what each commit took, and the
-/// seconds of all.
+/// Runs committing clients, each on its own task; returns the latency of each commit
+/// and the seconds of all.
 pub(crate) async fn side_by_side<F>(
     clients: u64,
     start: impl Fn(u64, Arc<Stopwatch>) -> F,
@@ -39,7 +39,7 @@ where
     Ok((latencies, run.seconds()))
 }
 
-/// Lets clients write rows with so many keys, spread over ledgers.
+/// Runs clients that write rows of this many keys, spread over ledgers.
 pub(crate) async fn commit_for(
     ledgers: &[Ledger],
     keys: u64,

@@ -1,7 +1,7 @@
-//! One collection, as all its handles share it.
+//! The state of one collection, shared by its handles.
 //!
-//! What it is never changes: number, name, shape, types. Whether it can be used
-//! does: it is being created, lives, or was removed.
+//! Its number, name, shape and types never change. Its stage does: it is being created,
+//! live, or removed.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::items::FreeItems;
 use crate::notice::RowNoticeChannel;
 
-/// What a collection is.
+/// The kind of a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Shape {
@@ -49,7 +49,7 @@ impl Shape {
     }
 }
 
-/// What a collection is and holds, as its metadata keeps it.
+/// The kind and the types of a collection, as stored in its metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
     pub shape: Shape,
@@ -60,7 +60,7 @@ pub struct Description {
     pub codec: u32,
 }
 
-/// The encoding of keys and values that is written today.
+/// The encoding of keys and values that is written.
 pub(crate) const CODEC: u32 = 1;
 
 impl std::fmt::Display for Description {
@@ -82,24 +82,24 @@ pub(crate) struct Collection {
     pub(crate) scope: String,
     pub(crate) name: String,
     pub(crate) what: Description,
-    /// Cached values of another version are void.
+    /// Cached values of another version are invalid.
     version: AtomicU64,
     count: AtomicI64,
     life: Mutex<CollectionStage>,
     /// Whether stored keys were compared with the key type of this process.
     keys_checked: AtomicBool,
-    /// Why the stored keys are not those of the key type, if they are not.
+    /// The error of a collection whose stored keys do not match the key type.
     foreign_keys: OnceLock<Error>,
-    /// What a concurrent queue holds.
+    /// The free items of a concurrent queue.
     pub(crate) items: FreeItems,
     /// Subscribers to changes.
     pub(crate) feed: RowNoticeChannel,
 }
 
-/// Who may use a collection.
+/// The stage of a collection, which decides which transactions may use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CollectionStage {
-    /// The transaction that creates it.
+    /// Visible only to this transaction, which creates it.
     Creating(u64),
     Live,
     Removed,
@@ -125,7 +125,7 @@ impl Collection {
             version: AtomicU64::new(1),
             count: AtomicI64::new(count),
             life: Mutex::new(life),
-            // What this process creates it also encodes.
+            // This process encodes the keys of a collection that it creates.
             keys_checked: AtomicBool::new(life != CollectionStage::Live),
             foreign_keys: OnceLock::new(),
             items: FreeItems::default(),
@@ -142,7 +142,7 @@ impl Collection {
         self.version.load(Ordering::Acquire)
     }
 
-    /// Makes everything that is cached void.
+    /// Invalidates all cached values.
     pub(crate) fn invalidate_cache(&self) {
         self.version.fetch_add(1, Ordering::AcqRel);
         self.count.store(0, Ordering::Relaxed);
@@ -153,7 +153,7 @@ impl Collection {
         self.count.load(Ordering::Relaxed).max(0)
     }
 
-    /// Counts rows that came or went; returns how many there are now.
+    /// Counts added or removed rows; returns the new number of rows.
     pub(crate) fn add_count(&self, delta: i64) -> i64 {
         (self.count.fetch_add(delta, Ordering::Relaxed) + delta).max(0)
     }
@@ -162,7 +162,7 @@ impl Collection {
         &self.keys_checked
     }
 
-    /// Refuses a collection whose keys this process would not find again.
+    /// Rejects a collection whose stored keys do not match the key type.
     pub(crate) fn check_keys(&self) -> Result<()> {
         match self.foreign_keys.get() {
             Some(error) => Err(error.clone()),
@@ -172,7 +172,7 @@ impl Collection {
 
     /// Disables the collection: from now on every operation fails with this error.
     pub(crate) fn disable(&self, error: Error) {
-        // The first reason stays.
+        // The first error is kept.
         let _ = self.foreign_keys.set(error);
     }
 

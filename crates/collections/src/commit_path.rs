@@ -25,6 +25,6 @@ pub type Outcome = Pin<Box<dyn Future<Output = Result<Lsn, CommitRejected>> + Se
 
 /// Commits rows and commands of one partition: all or nothing.
 pub trait CommitPath: Send + Sync + 'static {
-    /// Submits them; resolves when they are durable.
+    /// Submits rows and commands; resolves when they are durable.
     fn commit(&self, writes: Writes, commands: Vec<Bytes>) -> Outcome;
 }

@@ -1,9 +1,9 @@
 //! Commits in the order of the log.
 //!
-//! Staging and joining the queue are one step, so the queue has the order of the
-//! LSNs. One task waits for each in turn and then lets it finish: versions are
-//! shown, notices sent and locks released in log order, and only after the append.
-//! The task goes on whether or not the caller still waits.
+//! Staging and joining the queue are one step, so the queue has the order of the LSNs.
+//! One task awaits the commits in turn and finishes each: new versions become visible,
+//! notices are sent and locks released in log order, and only after the append. The task
+//! continues even if the caller stops waiting.
 
 use parking_lot::Mutex;
 use steadfast_core::id::Lsn;
@@ -16,7 +16,7 @@ type FinishCallback = Box<dyn FnOnce(Result<Lsn>) + Send>;
 
 /// The queue of commits that wait for their outcome.
 pub(crate) struct Committer {
-    // At most as many as there are transactions: each has handed over its own.
+    // At most one entry per transaction.
     queue: Mutex<mpsc::UnboundedSender<(Lsn, FinishCallback)>>,
     ledger: Ledger,
 }

@@ -1,9 +1,9 @@
 //! The concurrent queue: its operations never wait for locks.
 //!
-//! Order is best effort. An item is taken by one transaction, and if that
-//! aborts it is back at once, at the head. What a transaction enqueues can be
-//! taken only after its commit, by itself too. There is no peek, no enumeration
-//! and no volatile form.
+//! Order is best effort. An item is taken by one transaction; if the transaction aborts,
+//! the item returns to the head at once. Items that a transaction enqueues can be taken
+//! only after its commit, even by itself. There is no peek, no enumeration and no
+//! volatile form.
 
 use std::marker::PhantomData;
 use std::ops::Bound;
@@ -86,7 +86,7 @@ impl<V: Record> ConcurrentQueue<V> {
             .await
     }
 
-    /// Reads which items there are, once.
+    /// Loads the positions of the stored items, once.
     async fn load(&self) -> Result<()> {
         let collection = &self.part.collection;
         if collection.items.is_loaded() {

@@ -1,8 +1,8 @@
 //! The dictionary: keys and values, ordered by key.
 //!
-//! Operations on one key lock it, exactly it, and are repeatable until the
-//! transaction ends; an X lock stays also after an operation that failed or
-//! answered false. Counting and enumerating read a snapshot and lock nothing.
+//! An operation on a key locks exactly that key, and is repeatable until the transaction
+//! ends; an exclusive lock is kept even after an operation that failed or returned false.
+//! Counting and enumerating read a snapshot and take no locks.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -41,29 +41,29 @@ impl<K: Key, V: Record> Dictionary<K, V> {
         }
     }
 
-    /// Adds a key; it must not be there.
+    /// Adds a key; fails if it exists.
     pub async fn add(&self, tx: &mut Tx<'_>, key: K, value: V) -> Result<()> {
         self.with(OperationOptions::default())
             .add(tx, key, value)
             .await
     }
 
-    /// Adds a key unless it is there; returns whether it was added.
+    /// Adds a key unless it exists; returns whether it was added.
     pub async fn try_add(&self, tx: &mut Tx<'_>, key: K, value: V) -> Result<bool> {
         self.with(OperationOptions::default())
             .try_add(tx, key, value)
             .await
     }
 
-    /// Sets the value of a key, whether it is there or not.
+    /// Sets the value of a key, new or existing.
     pub async fn set(&self, tx: &mut Tx<'_>, key: K, value: V) -> Result<()> {
         self.with(OperationOptions::default())
             .set(tx, key, value)
             .await
     }
 
-    /// Locks a key for a write that follows, whether it is there or not. Transactions
-    /// that lock their keys in one order never wait for one another in a ring.
+    /// Locks a key, new or existing, for a later write. Transactions that lock their keys
+    /// in the same order never deadlock.
     pub async fn lock(&self, tx: &mut Tx<'_>, key: &K) -> Result<()> {
         self.with(OperationOptions::default()).lock(tx, key).await
     }
@@ -73,14 +73,14 @@ impl<K: Key, V: Record> Dictionary<K, V> {
         self.with(OperationOptions::default()).get(tx, key).await
     }
 
-    /// Whether a key is there.
+    /// Whether a key exists.
     pub async fn contains(&self, tx: &mut Tx<'_>, key: &K) -> Result<bool> {
         self.with(OperationOptions::default())
             .contains(tx, key)
             .await
     }
 
-    /// The value of a key; if it is not there, it is added.
+    /// The value of a key, which is added if it does not exist.
     pub async fn get_or_add(
         &self,
         tx: &mut Tx<'_>,
@@ -104,7 +104,7 @@ impl<K: Key, V: Record> Dictionary<K, V> {
         view.add_or_update(tx, key, add, update).await
     }
 
-    /// Changes the value of a key; returns false if it is not there.
+    /// Changes the value of a key; returns false if it does not exist.
     pub async fn update(
         &self,
         tx: &mut Tx<'_>,
@@ -132,8 +132,8 @@ impl<K: Key, V: Record> Dictionary<K, V> {
             .await
     }
 
-    /// Removes all keys, at once and for good: not part of any transaction. Waits
-    /// for every transaction that has used the dictionary.
+    /// Removes all keys, immediately and permanently, outside any transaction. Waits for
+    /// every transaction that has used the dictionary.
     pub async fn clear(&self) -> Result<()> {
         self.with(OperationOptions::default()).clear().await
     }
@@ -282,13 +282,13 @@ impl<K: Key, V: Record> DictionaryView<'_, K, V> {
         clear(&self.dictionary.part, self.options).await
     }
 
-    /// A row to be written.
+    /// The row of a key, for a write.
     async fn write(&self, tx: &mut Tx<'_>, key: &K) -> Result<RowAccess<'_>> {
         tx.check_write()?;
         self.row(tx, key).await
     }
 
-    /// A row, not locked yet, of a collection that is entered.
+    /// The row of a key, not locked yet; enters the collection.
     async fn row(&self, tx: &mut Tx<'_>, key: &K) -> Result<RowAccess<'_>> {
         let part = &self.dictionary.part;
         part.check(tx)?;
@@ -334,15 +334,14 @@ impl RowAccess<'_> {
         rows::write(tx, collection, &self.key, value, existed, true)
     }
 
-    /// Gives the buffer back for the next operation.
+    /// Returns the buffer for the next operation.
     fn done<T>(self, tx: &mut Tx<'_>, answer: T) -> Result<T> {
         tx.key = self.key;
         Ok(answer)
     }
 }
 
-/// The value that a closure makes of the old one, with what this code does not
-/// know of it.
+/// The value that a closure derives from the old one, with the old one's unknown fields.
 fn changed<V: Record>(tx: &mut Tx<'_>, old: &StoredValue<V>, update: impl FnOnce(&V) -> V) -> V {
     let mut value = tx.guarded(|| update(old));
     value.inherit(old);

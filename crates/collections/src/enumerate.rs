@@ -1,8 +1,8 @@
 //! Enumerating and counting a dictionary.
 //!
-//! All reads here see the transaction's one snapshot and its own changes, in
-//! ascending order of the keys. A cursor does not borrow the transaction: other
-//! operations may come between two pages, and their changes show in later pages.
+//! All reads here see the transaction's one snapshot and its own changes, in ascending
+//! order of the keys. A cursor does not borrow the transaction: other operations may come
+//! between two pages, and later pages contain their changes.
 
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::transaction::Tx;
 /// Rows in one page unless the query says otherwise.
 const PAGE: usize = 1_000;
 
-/// Which keys of a dictionary.
+/// A selection of the keys of a dictionary.
 pub struct DictionaryQuery<K> {
     range: Result<(Bound<Bytes>, Bound<Bytes>)>,
     filter: Option<KeyFilter<K>>,
@@ -53,14 +53,14 @@ impl<K: Key> DictionaryQuery<K> {
         Self::of(bytes.map(|bytes| beginning_with(&bytes)))
     }
 
-    /// Only keys that fit. Values of others are not read.
+    /// Only keys that match. Values of other keys are not read.
     #[must_use]
     pub fn filter(mut self, fits: impl Fn(&K) -> bool + Send + Sync + 'static) -> Self {
         self.filter = Some(Arc::new(fits));
         self
     }
 
-    /// So many rows at a time.
+    /// Sets the number of rows per page.
     #[must_use]
     pub fn page(mut self, rows: usize) -> Self {
         self.page = rows;
@@ -81,19 +81,20 @@ impl DictionaryQuery<String> {
     pub fn starting_with(text: &str) -> Self {
         let bytes = encode_key(&text.to_owned());
         let bytes = bytes.map_err(|error| Error::schema(error, "the query"));
-        // Without its end, the encoding of a text begins that of all longer ones.
+        // Without its end mark, the encoding of a text is a prefix of that of all longer
+        // ones.
         Self::of(bytes.map(|bytes| beginning_with(&bytes[..bytes.len() - 1])))
     }
 }
 
-/// A place in an enumeration.
+/// A position in an enumeration.
 pub struct Cursor<K, V> {
     dictionary: Dictionary<K, V>,
     position: ScanPosition,
     filter: Option<KeyFilter<K>>,
 }
 
-/// One row of a page, as a cursor looks at it.
+/// One row of a page, as a cursor reads it.
 struct PageRow<K> {
     bytes: Bytes,
     /// `None` if the filter leaves it out.
@@ -102,7 +103,7 @@ struct PageRow<K> {
 }
 
 impl<K: Key, V: Record> Cursor<K, V> {
-    /// The next page, maybe empty; `None` at the end.
+    /// The next page, possibly empty; `None` at the end.
     pub async fn next(&mut self, tx: &mut Tx<'_>) -> Result<Option<Vec<(K, StoredValue<V>)>>> {
         let want = match self.filter {
             Some(_) => PageContent::Keys,
@@ -164,7 +165,7 @@ impl<K: Key, V: Record> Cursor<K, V> {
     }
 }
 
-/// Reads the values that a filter has left, and no others.
+/// Reads the values of rows that passed the filter, and no others.
 async fn read_values<K>(tx: &mut Tx<'_>, table: TableId, page: &mut [PageRow<K>]) -> Result<()> {
     let wanted = |item: &PageRow<K>| item.key.is_some();
     let ranges = value_ranges(
@@ -195,7 +196,7 @@ impl<K: Key, V: Record> Dictionary<K, V> {
         })
     }
 
-    /// All rows of a query at once: for few rows.
+    /// All rows of a query at once; meant for few rows.
     pub async fn entries(
         &self,
         tx: &mut Tx<'_>,
@@ -209,7 +210,7 @@ impl<K: Key, V: Record> Dictionary<K, V> {
         Ok(all)
     }
 
-    /// Exactly how many keys the transaction sees. Reads all of them.
+    /// The exact number of keys that the transaction sees. Reads all of them.
     pub async fn count(&self, tx: &mut Tx<'_>) -> Result<u64> {
         let part = &self.part;
         part.check(tx)?;
@@ -228,7 +229,7 @@ impl<K: Key, V: Record> Dictionary<K, V> {
     }
 }
 
-/// What happened to a dictionary.
+/// A change of a dictionary.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DictionaryNotice<K, V> {
     /// A key was added.
@@ -237,7 +238,7 @@ pub enum DictionaryNotice<K, V> {
         value: StoredValue<V>,
         lsn: Lsn,
     },
-    /// A key has another value.
+    /// The value of a key was changed.
     Update {
         key: K,
         value: StoredValue<V>,
@@ -258,7 +259,7 @@ pub struct DictionaryNotices<K, V> {
 }
 
 impl<K: Key, V: Record> DictionaryNotices<K, V> {
-    /// The next notice; `None` when the dictionary is gone.
+    /// The next notice; `None` when the dictionary was removed.
     pub async fn next(&mut self) -> Result<Option<DictionaryNotice<K, V>>> {
         let notice = match self.listener.next().await {
             SubscriptionEvent::Notice(notice) => notice,

@@ -16,7 +16,7 @@ use steadfast_storage::ErrorKind as Stored;
 /// The result of everything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What happened, to what, and underneath it the cause.
+/// An error: its kind and its cause.
 #[derive(Clone, Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -29,24 +29,24 @@ pub struct Error {
 pub enum ErrorKind {
     /// A lock was not granted in time.
     LockTimeout {
-        /// What is locked.
+        /// The locked resource.
         lock: String,
-        /// The transaction that holds it.
+        /// The transaction that holds the lock.
         holder: u64,
-        /// Since when.
+        /// When the lock was granted.
         since: Timestamp,
     },
     /// Transactions waited for one another, and this one is the youngest of them.
     Deadlock {
-        /// What it waited for.
+        /// The lock that it waited for.
         lock: String,
-        /// The others.
+        /// The other transactions of the cycle.
         with: Vec<u64>,
     },
     /// A write on a replica that does not own its partition.
     NotPrimary {
         partition: Partition,
-        /// Who owns it, if that is known.
+        /// The owner, if known.
         hint: Option<Owner>,
     },
     /// The replica cannot answer this read now, or not in this way.
@@ -55,9 +55,9 @@ pub enum ErrorKind {
     TransactionFaulted { transaction: u64, why: &'static str },
     /// The transaction was ended by its user.
     TransactionClosed { transaction: u64 },
-    /// `add` of a key that is there.
+    /// `add` of a key that exists.
     KeyExists { collection: String },
-    /// There is no such collection, or no longer.
+    /// The collection does not exist, or was removed.
     NotFound { collection: String },
     /// The collection has another kind, or other types.
     TypeMismatch {
@@ -69,7 +69,7 @@ pub enum ErrorKind {
     InvalidTimeout { millis: i64 },
     /// The replica was closed.
     Closed,
-    /// Something is over its limit.
+    /// A limit is exceeded.
     TooLarge {
         what: &'static str,
         bytes: usize,
@@ -81,22 +81,22 @@ pub enum ErrorKind {
     OutcomeUnknown { transaction: u64 },
     /// The collection is being created by another transaction.
     NotVisible { collection: String },
-    /// This kind of service does not have this.
+    /// This kind of service does not support the feature.
     Unsupported { what: String },
     /// The storage underneath failed; the cause says how.
     Storage,
-    /// Stored bytes do not decode as what they should be.
+    /// Stored bytes do not decode as their type.
     Malformed { what: String },
     /// A transaction of another partition.
     ForeignTransaction {
         transaction: u64,
         collection: String,
     },
-    /// A partition scheme, a service or a key outside of it makes no sense.
+    /// A partition scheme or service is invalid, or a key is outside its scheme.
     InvalidService { service: String, why: String },
-    /// A position before the first or behind the last event of a log.
+    /// A position before the first or after the last event of a log.
     OutOfRange { collection: String, position: u64 },
-    /// A name that cannot be a collection's.
+    /// An invalid name of a collection.
     InvalidName { name: String },
     /// A key or value does not fit its type or limit; the cause says how.
     Schema { collection: String },
@@ -187,7 +187,7 @@ impl Error {
         &self.kind
     }
 
-    /// Whether another try can help.
+    /// Whether a retry can succeed.
     pub fn retry(&self) -> RetryAdvice {
         match self.kind {
             ErrorKind::TransactionFaulted { .. } => RetryAdvice::Now,

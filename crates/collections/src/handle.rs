@@ -1,4 +1,4 @@
-//! What all handles of collections have in common.
+//! The common interface of all collection handles.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::replica_inner::ReplicaInner;
 use crate::transaction::Tx;
 
-/// A handle of a collection: what it must be, and how it is made.
+/// A typed handle of a collection.
 pub trait Handle: Sized + sealed::Sealed {
-    /// What a collection must be to be opened as this.
+    /// The kind and types that a collection must have for this handle.
     #[doc(hidden)]
     fn description() -> Description;
 
     #[doc(hidden)]
     fn attach(part: CollectionBinding) -> Self;
 
-    /// Compares what is stored with the types of this handle.
+    /// Compares stored keys with the types of this handle.
     #[doc(hidden)]
     fn check_stored(_part: &CollectionBinding) -> impl Future<Output = Result<()>> + Send {
         std::future::ready(Ok(()))

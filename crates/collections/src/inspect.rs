@@ -1,4 +1,4 @@
-//! Collections seen without their Rust types.
+//! Inspects collections without their Rust types.
 //!
 //! For tools: names, shapes, sizes and contents, as JSON. Nothing is locked and
 //! nothing is written. Each page is one durable state; with concurrent writes two
@@ -34,7 +34,7 @@ pub struct Inspector {
 /// A collection and its size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectionSummary {
-    /// The service's slot that it belongs to; empty if to none.
+    /// The service's slot that it belongs to; empty if there is none.
     pub scope: String,
     pub name: String,
     pub what: Description,
@@ -89,8 +89,8 @@ impl Inspector {
         Ok(found)
     }
 
-    /// What the collections of this name hold, whatever their scope, in order and
-    /// `limit` at most; `None` if there is no such collection.
+    /// The entries of the collections of this name, in all scopes, in order and `limit`
+    /// at most; `None` if there is no such collection.
     pub async fn entries(&self, name: &str, limit: usize) -> Result<Option<Vec<Entry>>> {
         let mut found = None;
         for collection in self.named(name).await? {
@@ -103,8 +103,8 @@ impl Inspector {
         Ok(found)
     }
 
-    /// What the collections of this name hold under a key, written as
-    /// [`Entry::key`] is; `None` if there is no such collection.
+    /// The entries of the collections of this name under a key, written as [`Entry::key`]
+    /// is; `None` if there is no such collection.
     pub async fn entry(&self, name: &str, key: &Value) -> Result<Option<Vec<Entry>>> {
         let mut found = None;
         for collection in self.named(name).await? {
@@ -175,7 +175,7 @@ impl Inspector {
         Ok(())
     }
 
-    /// The next rows of a range, which then begins behind them.
+    /// The next rows of a range, which then begins after them.
     async fn page(&self, of: &Collection, range: &mut Scan) -> Result<Option<Vec<TableRow>>> {
         let pinned = self.source.pin(0).await?;
         let page = pinned.scan(of.table, range.clone(), 0).await?;
@@ -223,7 +223,7 @@ const PAGE_BYTES: usize = 256 * 1024;
 /// The rows that are entries.
 fn all(of: &Collection, limit: usize) -> Scan {
     match of.what.shape {
-        // Not the rows of its two ends.
+        // All but the head and tail rows.
         Shape::Queue => {
             let (from, to): (Bound<Bytes>, Bound<Bytes>) = beginning_with(&[ITEM]);
             Scan { from, to, limit }

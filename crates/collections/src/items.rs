@@ -1,15 +1,15 @@
-//! Which items of a concurrent queue can be taken.
+//! The free items of a concurrent queue.
 //!
-//! A place is the epoch in which an item was enqueued and its number there, so
-//! that places of two owners never meet. Free places are kept as ranges: a long
-//! queue that was never dequeued from is one range. Items that a transaction has
-//! taken are not here; if it aborts, they come back.
+//! A position is the epoch in which an item was enqueued and its number there, so
+//! positions of two owners never collide. Free positions are kept as ranges: a long queue
+//! that was never dequeued from is one range. Items that a transaction has taken are not
+//! included; if it aborts, they return.
 
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-/// Where an item is; also the order in which items are handed out.
+/// The position of an item; also the order in which items are handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ItemPosition {
     pub(crate) epoch: u64,
@@ -41,7 +41,7 @@ pub(crate) struct FreeItems {
 #[derive(Debug, Default)]
 struct State {
     is_loaded: bool,
-    /// First place of a range and the number after its last.
+    /// First position of a range, and the number after its last.
     free: BTreeMap<ItemPosition, u64>,
     length: u64,
     next: u64,
@@ -52,7 +52,7 @@ impl FreeItems {
         self.state.lock().is_loaded
     }
 
-    /// Loads what the table holds, unless another task was faster.
+    /// Loads the items of the table, unless another task has.
     pub(crate) fn load(&self, places: impl IntoIterator<Item = ItemPosition>) {
         let mut state = self.state.lock();
         if state.is_loaded {
@@ -67,7 +67,7 @@ impl FreeItems {
         }
     }
 
-    /// The place of a new item.
+    /// The position of a new item.
     pub(crate) fn next(&self, epoch: u64) -> ItemPosition {
         let mut state = self.state.lock();
         let number = state.next;
@@ -100,7 +100,7 @@ impl FreeItems {
         self.state.lock().length
     }
 
-    /// Forgets all items; numbers go on.
+    /// Removes all items; numbering continues.
     pub(crate) fn clear(&self) {
         let mut state = self.state.lock();
         state.free.clear();

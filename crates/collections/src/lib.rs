@@ -79,7 +79,7 @@
 //! 2. `schema/envelope.rs`, `encode_value`: a format byte, the schema version, then CBOR.
 //!    Fields newer than the write version (`schema/version.rs`) are left out.
 //! 3. `schema/cbor.rs`, `CborWriter`: fields in the order of their numbers; unknown ones
-//!    (`schema/unknown.rs`) are merged in between as the bytes that they were.
+//!    (`schema/unknown.rs`) are merged in between, byte for byte.
 //! 4. `schema/envelope.rs`, `decode_value`, and `schema/cbor.rs`, `CborReader`: known
 //!    fields are decoded, unknown ones are kept in the record itself, whole variants in the
 //!    catch-all.

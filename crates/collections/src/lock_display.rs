@@ -1,7 +1,7 @@
 //! Names of locks as text.
 //!
 //! A lock's name is bytes: a table and a stored key. Reports show the collection's name
-//! and the key as JSON; a key that cannot be shown so is shown as bytes.
+//! and the key as JSON; a key without a JSON form is shown as bytes.
 
 use crate::collection::{Collection, Shape};
 use crate::lock::name::{Subject, describe, key_of, subject_of, table_of};

@@ -84,8 +84,8 @@ impl<V: Record> Log<V> {
         Ok(())
     }
 
-    /// Events from number `from` on, `max` at most; empty at the end. What was
-    /// trimmed is skipped.
+    /// Events from number `from` on, `max` at most; empty at the end. Trimmed events are
+    /// skipped.
     pub async fn read(&self, from: u64, max: usize) -> Result<Vec<LogEvent<V>>> {
         self.part.check_live()?;
         let first = match &self.part.inner.source {

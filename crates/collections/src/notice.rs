@@ -1,10 +1,10 @@
 //! Notifications, in the order of the log.
 //!
-//! They are sent while a commit is shown, before its locks are released, so a
-//! subscriber sees changes of a key in the order in which they happened. A
-//! subscriber's first notice is `Rebuild`: what it knew before is void, and the
-//! state at the LSN of that notice is the one to start from. Notices are bounded: a
-//! subscriber that falls too far behind gets `Rebuild` again.
+//! Notices are sent when a commit becomes visible, before its locks are released, so a
+//! subscriber sees changes of a key in the order in which they happened. A subscriber's
+//! first notice is `Rebuild`: earlier knowledge is invalid, and the state at the LSN of
+//! that notice is the one to start from. Notices are bounded: a subscriber that falls too
+//! far behind gets `Rebuild` again.
 
 use std::sync::OnceLock;
 
@@ -16,7 +16,7 @@ use tokio::sync::broadcast::error::RecvError;
 
 use crate::lock::resident::DecodedValue;
 
-/// What happened to a partition's set of collections.
+/// A change of a partition's set of collections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StateNotice {
     /// A collection was created.
@@ -27,12 +27,12 @@ pub enum StateNotice {
     Rebuild { lsn: Lsn },
 }
 
-/// What happened to transactions.
+/// A notice about transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionNotice {
     /// A transaction is durable and visible.
     Commit { transaction: u64, lsn: Lsn },
-    /// Some were missed, or none was seen so far.
+    /// Notices were missed, or none was received so far.
     Rebuild { lsn: Lsn },
 }
 
@@ -69,7 +69,7 @@ impl<T: Clone> NoticeChannel<T> {
 
     pub(crate) fn send(&self, notice: T) {
         if let Some(sender) = self.sender.get() {
-            // The last subscriber has gone: the sender ignores that.
+            // The last subscriber may have been dropped.
             let _ = sender.send(notice);
         }
     }
@@ -93,7 +93,7 @@ impl<T> Default for NoticeChannel<T> {
 pub(crate) enum SubscriptionEvent<T> {
     /// A notice.
     Notice(T),
-    /// It is new, or was too slow: start over.
+    /// The subscriber is new, or was too slow: start over.
     Rebuild,
     /// There will be no more.
     End,
@@ -121,7 +121,7 @@ impl<T: Clone> NoticeSubscription<T> {
         match self.receiver.recv().await {
             Ok(notice) => SubscriptionEvent::Notice(notice),
             Err(RecvError::Lagged(_)) => {
-                // Go on behind what is here now: the rebuild covers it.
+                // Skip the buffered notices: the rebuild covers them.
                 self.receiver = self.receiver.resubscribe();
                 SubscriptionEvent::Rebuild
             }

@@ -1,4 +1,4 @@
-//! How long an operation waits, and how strongly it locks.
+//! Options of operations: time-outs and lock modes.
 
 use std::time::Duration;
 

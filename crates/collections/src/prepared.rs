@@ -1,10 +1,10 @@
 //! A prepared transaction on its way to the log.
 //!
-//! Preparing turns the changes into redo; from then on only the outcome of the
-//! append ends the transaction. When that is known, [`Prepared::finish`] shows the
-//! versions, sends the notices and releases the locks, in this order, so that no
-//! transaction sees or locks a row in between. A prepared transaction that is dropped
-//! was never handed to the log: it is aborted.
+//! Preparing turns the changes into redo; from then on only the outcome of the append
+//! ends the transaction. When that is known, [`Prepared::finish`] makes the new versions
+//! visible, sends the notices and releases the locks, in this order, so that no
+//! transaction sees or locks a row in between. A prepared transaction that is dropped was
+//! never handed to the log: it is aborted.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub struct Prepared {
     counts: Vec<(Arc<Collection>, i64)>,
     writes: Option<Writes>,
     commands: Vec<Bytes>,
-    /// Whether there is anything to show.
+    /// Whether there are changes to make visible.
     has_changes: bool,
     is_over: bool,
 }
@@ -112,12 +112,12 @@ impl<'p> Tx<'p> {
 }
 
 impl Prepared {
-    /// What goes to the log, once; `None` if nothing does.
+    /// Takes the writes for the log, once; `None` if there are none.
     pub fn take_writes(&mut self) -> Option<Writes> {
         self.writes.take()
     }
 
-    /// The commands that share its commit, once.
+    /// Takes the commands that share its commit, once.
     pub fn take_commands(&mut self) -> Vec<Bytes> {
         std::mem::take(&mut self.commands)
     }
@@ -131,7 +131,7 @@ impl Prepared {
         let commands = self.take_commands();
         match &self.inner.commit_path {
             Some(courier) => courier.commit(writes, commands),
-            // Without one no command can be staged.
+            // Without a commit path no command can be staged.
             None => Box::pin(std::future::ready(Ok(self.inner.durable_lsn()))),
         }
     }
@@ -328,7 +328,7 @@ impl Drop for Prepared {
     }
 }
 
-/// How a change moves the number of rows.
+/// By how much a change alters the number of rows.
 fn counted(change: &RowWrite) -> i64 {
     match (change.counts, change.existed, change.value.is_some()) {
         (true, false, true) => 1,

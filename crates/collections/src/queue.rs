@@ -84,7 +84,7 @@ impl<V: Record> Queue<V> {
         rows::read(tx, collection, &key, mode, &mut patience).await
     }
 
-    /// Exactly how many items the transaction sees.
+    /// The exact number of items that the transaction sees.
     pub async fn count(&self, tx: &mut Tx<'_>) -> Result<u64> {
         self.part.check(tx)?;
         let collection = &self.part.collection;
@@ -125,8 +125,8 @@ impl<V: Record> Queue<V> {
         self.part.collection.count().unsigned_abs()
     }
 
-    /// Removes all items, at once and for good: not part of any transaction. Waits
-    /// for every transaction that has used the queue.
+    /// Removes all items, immediately and permanently, outside any transaction. Waits for
+    /// every transaction that has used the queue.
     pub async fn clear(&self) -> Result<()> {
         clear(&self.part, self.options).await
     }
@@ -151,7 +151,7 @@ impl<V: Record> Queue<V> {
     }
 }
 
-/// What a row is, in words.
+/// The role of a row, as text.
 pub(crate) fn show(key: &[u8]) -> Option<String> {
     match key {
         HEAD => Some("the head".into()),
@@ -164,7 +164,7 @@ pub(crate) fn show(key: &[u8]) -> Option<String> {
     }
 }
 
-/// The row's key of an item.
+/// The row key of an item.
 pub(crate) fn item(number: u64) -> [u8; 9] {
     let mut key = [ITEM; 9];
     key[1..].copy_from_slice(&number.to_be_bytes());

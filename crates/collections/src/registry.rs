@@ -1,9 +1,9 @@
 //! Names of collections.
 //!
-//! The registry is a system table; memory holds all of it that is committed. A
-//! collection that is being created is known to its transaction only. Names are
-//! URIs: a bare word `x` is stored as `urn:x`. A scope keeps the names of one
-//! service's slot apart from those of others in the same partition.
+//! The registry is a system table; all of its committed rows are in memory. A collection
+//! that is being created is visible to its transaction only. Names are URIs: a bare word
+//! `x` is stored as `urn:x`. A scope keeps the names of one service's slot apart from
+//! those of others in the same partition.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -103,14 +103,14 @@ impl CollectionRegistry {
         of_scope.cloned().collect()
     }
 
-    /// Shows a creation.
+    /// Makes a creation visible.
     pub(crate) fn add(&self, collection: &Arc<Collection>) {
         collection.set_life(CollectionStage::Live);
         let key = key(&collection.scope, &collection.name);
         self.names.write().insert(key, collection);
     }
 
-    /// Shows a removal.
+    /// Makes a removal visible.
     pub(crate) fn remove(&self, collection: &Arc<Collection>) {
         collection.set_life(CollectionStage::Removed);
         let key = key(&collection.scope, &collection.name);
@@ -145,7 +145,7 @@ impl CollectionRegistry {
     }
 }
 
-/// Looks one name up in a state that is not ours.
+/// Looks up one name in a pinned state, without the registry in memory.
 pub(crate) async fn look_up(
     state: &PinnedState,
     scope: &str,

@@ -24,14 +24,14 @@ use crate::source::RowSource;
 use crate::state::State;
 use crate::transaction::Tx;
 
-/// How a replica is set up; every value has a default.
+/// Options of a replica; every value has a default.
 #[derive(Clone)]
 pub struct Options {
-    /// Where the time comes from.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
     /// Memory for resident rows.
     pub resident_bytes: usize,
-    /// Which schema version is written.
+    /// The schema version that is written.
     pub write_version: WriteVersion,
     /// Whether the state is lost with the process.
     pub is_volatile: bool,
@@ -119,7 +119,7 @@ impl Replica {
         self.inner.source.ledger()
     }
 
-    /// What this replica is now.
+    /// The current role of this replica.
     pub fn role(&self) -> ReplicaRole {
         match (self.inner.check_open(), self.inner.may_write()) {
             (Err(_), _) => ReplicaRole::None,
@@ -225,7 +225,7 @@ impl Replica {
         self.inner.durable_lsn()
     }
 
-    /// Which schema version is written; can be changed at any time.
+    /// The schema version that is written; can be changed at any time.
     pub fn write_version(&self) -> &WriteVersion {
         &self.inner.write_version
     }

@@ -52,7 +52,7 @@ pub(crate) async fn read<V: Record>(
     Ok(Some(StoredValue(value)))
 }
 
-/// Locks a row and tells whether it is there, own changes included.
+/// Locks a row and returns whether it exists, own changes included.
 pub(crate) async fn exists(
     tx: &mut Tx<'_>,
     collection: &Arc<Collection>,
@@ -91,7 +91,7 @@ pub(crate) fn write<V: Record>(
     counts: bool,
 ) -> Result<StoredValue<V>> {
     let version = tx.inner.write_version.get();
-    // What is kept in memory is what would be read from the bytes.
+    // The cached value equals the one that would be read from the bytes.
     let stored = store_value(value, version);
     let (bytes, value) = stored.map_err(|error| Error::schema(error, &collection.name))?;
     let value = Arc::new(value);
@@ -108,7 +108,7 @@ pub(crate) fn write<V: Record>(
     Ok(StoredValue(value))
 }
 
-/// Removes a row that is locked and there.
+/// Removes an existing row that is locked.
 pub(crate) fn remove(
     tx: &mut Tx<'_>,
     collection: &Arc<Collection>,
@@ -160,7 +160,7 @@ pub(crate) fn typed<V: Record>(
     Arc::downcast(value).map(StoredValue).map_err(wrong)
 }
 
-/// On a replica that is no primary: no locks, the state that was pinned.
+/// Reads on a secondary: without locks, from the pinned state.
 async fn read_snapshot<V: Record>(
     tx: &mut Tx<'_>,
     collection: &Arc<Collection>,

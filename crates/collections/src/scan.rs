@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::transaction::Tx;
 use crate::writeset::RowWrite;
 
-/// Where a scan stands.
+/// The position of a scan.
 #[derive(Clone, Debug)]
 pub(crate) struct ScanPosition {
     from: Bound<Bytes>,
@@ -25,11 +25,11 @@ pub(crate) struct ScanPosition {
     is_done: bool,
 }
 
-/// What a page is to bring.
+/// The requested contents of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PageContent {
     Rows,
-    /// Keys, and of values only the transaction's own.
+    /// Keys, and values only where the transaction has written them.
     Keys,
 }
 

@@ -23,7 +23,7 @@ pub enum Scheme {
     Singleton,
 }
 
-/// Which slot is asked for.
+/// The requested slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotKey<'a> {
     /// The one that holds this number.
@@ -35,7 +35,7 @@ pub enum SlotKey<'a> {
 }
 
 impl Scheme {
-    /// Refuses a scheme that makes no sense.
+    /// Rejects an invalid scheme.
     pub(crate) fn check(&self, service: &str) -> Result<()> {
         let refuse = |why: &str| {
             Err(Error::new(ErrorKind::InvalidService {

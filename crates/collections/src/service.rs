@@ -1,13 +1,12 @@
 //! Services: a name, a scheme, durable or volatile.
 //!
-//! The definition is a durable row in the first slot's partition of the main space,
-//! also for a volatile service, and never changes. A slot of a volatile service keeps,
-//! in its volatile partition, the number of its incarnation; the main partition of the
-//! same index keeps the same number durably, and has the same owner. If they differ, the
-//! state is lost: the slot gets a new incarnation, and its owner's `on_data_loss` runs
-//! before it sees the slot empty. Beside that number stands the last one that was
-//! reported to an owner, so that a loss which a reader saw first is still reported to
-//! the next owner.
+//! The definition is a durable row in the first slot's partition of the main space, also
+//! for a volatile service, and never changes. A slot of a volatile service keeps, in its
+//! volatile partition, the number of its incarnation; the main partition of the same
+//! index keeps the same number durably, and has the same owner. If they differ, the state
+//! is lost: the slot gets a new incarnation, and its owner's `on_data_loss` runs before
+//! it sees the slot empty. The last number that was reported to an owner is stored with
+//! it, so a loss that a reader detects first is still reported to the next owner.
 
 use steadfast_core::codec::{ByteReader, DecodeError, put_varint};
 use steadfast_core::limits;
@@ -24,7 +23,7 @@ use crate::tables;
 pub struct ServiceDefinition {
     pub name: String,
     pub scheme: Scheme,
-    /// In memory only, and lost with it; without concurrent queues and backups.
+    /// In memory only, lost with the process; without concurrent queues and backups.
     pub is_volatile: bool,
 }
 
@@ -164,7 +163,7 @@ impl ServiceDefinition {
     }
 
     /// The same for a reader that is not its owner, without callbacks: the next owner that
-    /// opens it gets them. Returns whether state was lost just now.
+    /// opens it gets them. Returns whether this call found a loss.
     pub async fn open_without_lifecycle(
         &self,
         home: &Ledger,
@@ -224,7 +223,7 @@ impl ServiceDefinition {
     }
 }
 
-/// The incarnation of a slot, as it stands where it is durable.
+/// The incarnation of a slot, as recorded durably.
 struct Incarnation {
     number: u64,
     /// The last one that was reported to an owner, or that it began with.
@@ -232,7 +231,7 @@ struct Incarnation {
 }
 
 /// The incarnation of a slot whose volatile partition has `found`: a new one if there was
-/// none, or if that is not the last one.
+/// none, or if `found` is not the last one.
 async fn incarnation(home: &Ledger, key: &str, found: u64) -> Result<Incarnation> {
     let known = numbers(home, key).await?;
     let (number, told) = match known[..] {
@@ -248,7 +247,7 @@ async fn incarnation(home: &Ledger, key: &str, found: u64) -> Result<Incarnation
         number: number + 1,
         told,
     };
-    // First where it is durable: a crash from here on is another loss.
+    // First in the durable partition: a crash from here on is another loss.
     now.write(home, key).await?;
     Ok(now)
 }
@@ -258,7 +257,7 @@ impl Incarnation {
         put_numbers(home, key, &[self.number, self.told]).await
     }
 
-    /// Records it where the state is.
+    /// Records it in the partition that holds the state.
     async fn settle(&self, here: &Ledger, key: &str, found: u64) -> Result<()> {
         if found == self.number {
             Ok(())
@@ -278,7 +277,7 @@ async fn put_numbers(ledger: &Ledger, key: &str, numbers: &[u64]) -> Result<()> 
     commit(ledger, writes).await
 }
 
-/// The number of the incarnation whose state is here; 0 if there is none.
+/// The incarnation whose state this partition holds; 0 if there is none.
 async fn number(here: &Ledger, key: &str) -> Result<u64> {
     Ok(numbers(here, key).await?.first().copied().unwrap_or(0))
 }

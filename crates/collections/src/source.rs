@@ -16,7 +16,7 @@ use steadfast_storage::{Engine, Ledger, Snapshot, Visibility};
 use crate::error::{Error, ErrorKind, Result};
 use crate::tables;
 
-/// What a replica reads from.
+/// The source of a replica's reads.
 pub(crate) enum RowSource {
     /// This node owns the partition.
     Primary(Ledger),

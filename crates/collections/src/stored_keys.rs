@@ -1,10 +1,10 @@
-//! Stored keys compared with the key type, all of them.
+//! Compares stored keys with the key type.
 //!
-//! Once per process and collection. The first page is compared before the
-//! collection is opened: code that writes keys in another way is refused there.
-//! The rest is compared in the background, a page at a time, because a collection of
-//! many million keys must not keep its service waiting. If a key differs there, the
-//! collection is disabled: every later operation fails with `KeyContractChanged`.
+//! All keys are compared, once per process and collection. The first page is compared
+//! before the collection is opened: code that encodes keys differently is rejected there.
+//! The rest is compared in the background, a page at a time, because a collection of many
+//! million keys must not keep its service waiting. If a key differs there, the collection
+//! is disabled: every later operation fails with `KeyContractChanged`.
 
 use std::ops::Bound;
 use std::sync::atomic::Ordering;

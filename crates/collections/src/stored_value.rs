@@ -1,6 +1,6 @@
-//! A value as a read hands it out.
+//! A value as returned by a read.
 //!
-//! It can be looked at and shared, never changed: a new value goes in through the
+//! It can be read and shared, never changed: a new value is written through the
 //! collection only. It may outlive its transaction.
 
 use std::fmt;

@@ -1,9 +1,9 @@
 //! A transaction over the collections of one partition.
 //!
-//! One operation at a time: every operation borrows it mutably, and ending it
-//! consumes it, so the compiler refuses what other systems call undefined. Locks
-//! are kept until the commit is durable or the transaction has ended. Dropping it
-//! aborts it, at no cost: nothing was written.
+//! One operation at a time: every operation borrows it mutably, and ending it consumes
+//! it, so the compiler rejects uses that other systems leave undefined. Locks are kept
+//! until the commit is durable or the transaction has ended. Dropping it aborts it, at no
+//! cost: nothing was written.
 //!
 //! A transaction that is open for longer than 30 seconds is faulted. There is no
 //! background reaper: the next waiter on one of its locks, or its own next operation,
@@ -164,7 +164,7 @@ impl Tx<'_> {
         }
     }
 
-    /// Refuses a write where the partition is not owned.
+    /// Refuses a write on a node that does not own the partition.
     pub(crate) fn check_write(&self) -> Result<()> {
         self.check()?;
         if self.is_primary && self.inner.may_write() {
@@ -174,7 +174,7 @@ impl Tx<'_> {
         }
     }
 
-    /// Enters a collection: it stays as it is until this transaction ends.
+    /// Enters a collection: locks it as a whole until this transaction ends.
     pub(crate) async fn enter(
         &mut self,
         collection: &Arc<Collection>,
@@ -388,7 +388,7 @@ impl Tx<'_> {
             limits::TRANSACTION_AGE.saturating_sub(age)
         };
         let left = blocker.map_or(LOOK_AGAIN, |blocker| left(blocker.started_us));
-        // A millisecond more, so that it has expired and is not just about to.
+        // A millisecond more, so that the holder has expired by then.
         let left = left + Duration::from_millis(1);
         left.min(LOOK_AGAIN)
     }

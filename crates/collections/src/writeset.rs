@@ -42,7 +42,7 @@ pub(crate) struct CollectionWrites {
 pub(crate) struct RowWrite {
     /// `None`: it was removed.
     pub(crate) value: Option<WrittenValue>,
-    /// Whether it was there before the transaction.
+    /// Whether it existed before the transaction.
     pub(crate) existed: bool,
     /// Whether it counts as a row of the collection.
     pub(crate) counts: bool,
@@ -78,7 +78,7 @@ impl WriteSet {
             && self.trims.is_empty()
     }
 
-    /// What it takes of the limit of a transaction.
+    /// Its bytes that count towards the limit of a transaction.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }

@@ -16,7 +16,7 @@ use rustix::time::{ClockId, clock_gettime};
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// The time `duration` later; the last time there is if that lies beyond it.
+    /// The time `duration` later; at most the last representable one.
     pub const fn plus(self, duration: Duration) -> Self {
         let ms = whole_ms(duration);
         if ms > i64::MAX as u64 {

@@ -1,8 +1,8 @@
 //! Stable error codes.
 //!
 //! A code names one cause permanently: it is never reused, not even after its cause
-//! is gone. Each has a page in `docs/errors/` that says what
-//! happened and what to do. The codes of a crate stand beside its errors.
+//! has been removed. Each has a page in `docs/errors/` that says what happened and
+//! what to do. The codes of a crate stand beside its errors.
 
 use std::collections::BTreeSet;
 use std::fmt;

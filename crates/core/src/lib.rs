@@ -1,8 +1,7 @@
 //! The base of every Steadfast crate.
 //!
-//! Identifiers, clock, codec, error codes and limits. Nothing here is
-//! asynchronous and nothing here does I/O: the caller passes in time, randomness and
-//! the network.
+//! Identifiers, clock, codec, error codes, limits and task names. Nothing here waits
+//! and nothing here does I/O: the caller passes in time, randomness and the network.
 
 pub mod clock;
 pub mod codec;

@@ -17,7 +17,7 @@ pub const VALUE_BYTES: usize = TRANSACTION_BYTES;
 /// Largest transaction that a service may commit.
 pub const TRANSACTION_BYTES: usize = 32 * 1024 * 1024;
 
-/// Room that is made beforehand for a transaction that may be as large as those before.
+/// Most bytes that are reserved for a transaction, estimated from those before.
 pub const EXPECTED_TRANSACTION_BYTES: usize = 16 * 1024;
 
 /// Bytes after which a group is closed.
@@ -69,7 +69,7 @@ pub const LATE_ANSWERS: usize = 64 * 1024;
 /// Commands that a partition handles before it looks at anything else.
 pub const TURN_COMMANDS: usize = 128;
 
-/// Commands after which a partition looks at how long it has been at it.
+/// Commands after which a partition checks the time that its turn has taken.
 pub const TURN_LOOK: usize = 16;
 
 /// About how long a partition handles commands before it looks at anything else.
@@ -139,7 +139,7 @@ pub const DEADLOCK_HELD: usize = 64;
 /// Slots that a service may have.
 pub const SERVICE_SLOTS: u32 = 65_536;
 
-/// What a block of a backup's file holds before the next one is begun.
+/// Bytes that a block of a backup's file holds before the next one is begun.
 pub const BACKUP_BLOCK_BYTES: usize = 256 * 1024;
 
 /// Shortest text of a key that seals backups: a shorter one can be guessed.
@@ -170,7 +170,7 @@ pub const AMQP_DEPTH: usize = 32;
 /// Elements of an AMQP array that have no bytes of their own.
 pub const AMQP_EMPTY_ELEMENTS: u32 = 1024;
 
-/// Largest AMQP frame that we take, and write.
+/// Largest AMQP frame that is accepted, and written.
 pub const AMQP_FRAME_BYTES: u32 = 64 * 1024;
 
 /// Connections that a listener has at a time, whatever is configured.
@@ -250,21 +250,21 @@ pub const GRPC_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
 /// The texts of one job.
 pub const JOB_BYTES: usize = 16 * 1024 * 1024;
 
-/// Results of work items that one call brings.
+/// Results of work items in one call.
 pub const RESULTS_AT_ONCE: usize = 256;
 
 /// Keep-alive interval of the work item streams of the Durable Task protocol: workers
 /// that receive nothing reconnect.
 pub const WORK_PING: Duration = Duration::from_secs(30);
 
-/// History from which on workers that can fetch it themselves have to.
+/// Size of a history from which on workers that can fetch it themselves must do so.
 pub const STREAMED_HISTORY_BYTES: u64 = 1024 * 1024;
 
 /// Events of a history that travel together, unless one alone is larger.
 pub const HISTORY_CHUNK_BYTES: usize = 256 * 1024;
 
-/// Largest message that a worker is sent unless it says that it takes larger ones:
-/// the default of all gRPC libraries.
+/// Largest message to a worker that does not announce a larger limit: the default
+/// of all gRPC libraries.
 pub const WORKER_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// A turn that is sent in a message of this size is worth a warning: the next ones may
@@ -312,13 +312,13 @@ pub const AMQP_REPLY_PAUSE: Duration = Duration::from_millis(2);
 pub const AMQP_REPLIES: usize = 100;
 pub const AMQP_REPLY_BYTES: usize = 1024 * 1024;
 
-/// Publications of one connection that are not durable yet; then it is not read.
+/// Bytes of one connection's publications that are not durable yet; then it is not read.
 pub const AMQP_TAKEN_BYTES: usize = 16 * 1024 * 1024;
 
 /// Unfinished messages of one connection.
 pub const AMQP_PARTIAL_BYTES: usize = 16 * 1024 * 1024;
 
-/// Largest message that readers must take: a publication's, and what the broker adds.
+/// Largest message that readers must accept: a publication's, and what the broker adds.
 pub const AMQP_DELIVERY_BYTES: usize = 2 * PUBLICATION_BYTES;
 
 /// Bytes that wait to be written to one connection; then nothing is added.
@@ -410,7 +410,7 @@ pub const BLOB_METADATA_BYTES: usize = 8 * 1024;
 /// Blobs that one request to the REST interface lists or deletes.
 pub const BLOB_PAGE: usize = 1000;
 
-/// Blobs that are looked at to find what SDKs keep about one consumer group.
+/// Blobs that are examined to find those that SDKs keep for one consumer group.
 pub const KEPT_BLOBS: usize = 100_000;
 
 /// Bodies of blobs that are being read from their writers, together.
@@ -430,7 +430,7 @@ pub const HISTORY_AGE: Duration = Duration::from_secs(60 * 24 * 3600);
 /// Longest message of a history item.
 pub const HISTORY_MESSAGE_BYTES: usize = 8 * 1024;
 
-/// Occurrences of one job that may wait to be made up for.
+/// Missed occurrences of one job that may wait to be caught up.
 pub const WAITING_RUNS: usize = 1000;
 
 /// Occurrences of one job that may be under way together.
@@ -465,7 +465,7 @@ pub const BODY_FREE_BYTES: usize = 16 * 1024;
 pub const BODY_STEP_BYTES: usize = 64 * 1024;
 pub const BODY_WAIT: Duration = Duration::from_secs(5);
 
-/// Clients with bodies from which on those without buffered bytes are forgotten.
+/// Clients with bodies that are tracked; then those without buffered bytes are dropped.
 pub const BODY_SENDERS: usize = 1024;
 
 /// How long a client may leave a ready piece of a response unread.
@@ -494,8 +494,8 @@ pub const HTTP_UNPROVEN_CANCELLED: usize = 100;
 /// What a response counts for before it is sent.
 pub const ANSWER_CHARGED_BYTES: u64 = 1024 * 1024;
 
-/// Bytes of a body that is too large that are read and dropped, so that its sender gets
-/// to the response.
+/// Bytes that are read and dropped of a body that is too large, so that its sender
+/// reads the response.
 pub const BODY_REST_BYTES: usize = 32 * 1024 * 1024;
 
 /// What is read and dropped of a request that HTTP/1 has answered before its end, and for
@@ -535,8 +535,8 @@ pub const AUDIT_WINDOWS: usize = 1_024;
 /// Audit events in one response.
 pub const AUDIT_PAGE: usize = 1_000;
 
-/// How often a node of a cluster looks at the policies that its connections rest on:
-/// they may be changed at another node.
+/// How often a node of a cluster checks the policies of its connections: another
+/// node may have changed them.
 pub const POLICY_LOOK: Duration = Duration::from_secs(2);
 
 /// The longest id of an instance, in characters.
@@ -591,14 +591,14 @@ pub const TURN_EVENTS: usize = 10_000;
 /// Largest commit of one turn, with some room below the limit of a transaction.
 pub const TURN_COMMIT_BYTES: usize = 28 * 1024 * 1024;
 
-/// What the answers, messages and state of one batch of operations may come to;
-/// a batch with more is run again with fewer operations.
+/// Bytes of the answers, messages and state of one batch of operations; a larger
+/// batch runs again with fewer operations.
 pub const BATCH_COMMIT_BYTES: usize = 24 * 1024 * 1024;
 
 /// For how long a repeated request of a client is recognised.
 pub const REQUEST_AGE: Duration = Duration::from_secs(600);
 
-/// Items of one sort that a worker is given at a time, if it does not say.
+/// Items of one sort that a worker gets at a time, unless it sets a limit.
 pub const WORKER_ITEMS: usize = 256;
 
 /// How long a worker may be silent about a turn.
@@ -610,14 +610,14 @@ pub const ACTIVITY_GRACE: Duration = Duration::from_secs(5);
 /// Lost deliveries after which an item is poison.
 pub const LOST_LEASES: u32 = 20;
 
-/// Workers that go away in a row when they are sent a history that is longer than
-/// most can take; then the instance fails.
+/// Workers in a row that disconnect on a history that is longer than most accept;
+/// then the instance fails.
 pub const LOST_LONG_TURNS: u32 = 3;
 
-/// How often poison is tried.
+/// How often a poison item is tried again.
 pub const POISON_PAUSE: Duration = Duration::from_secs(30);
 
-/// Instances or entities on a page, if the client does not say.
+/// Instances or entities on a page, unless the client sets a limit.
 pub const INSTANCE_PAGE: usize = 100;
 /// Largest message that a client may send to a hub of the library, and to an app
 /// server: over WebSocket, and over the other transports.
@@ -683,8 +683,8 @@ pub const TICKET_BYTES: usize = 16 * 1024 * 1024;
 pub const USER_TICKETS: usize = 256;
 pub const USER_TICKET_BYTES: usize = 1024 * 1024;
 
-/// How long a poll waits for data, and how long a polling client may be away.
-/// A token may say another gap, up to the longest.
+/// How long a poll waits for data, and how long a polling client may be away. A
+/// token may set another gap, up to the longest.
 pub const POLL_TIME: Duration = Duration::from_secs(90);
 pub const POLL_GAP: Duration = Duration::from_secs(15);
 pub const LONGEST_POLL_GAP: Duration = Duration::from_secs(300);
@@ -708,7 +708,7 @@ pub const USER_GROUP_BYTES: usize = 32 * 1024 * 1024;
 /// How long a hub waits for the answer of a client.
 pub const CLIENT_ANSWER: Duration = Duration::from_secs(600);
 
-/// How long a client waits for an app server when none is there.
+/// How long a client waits for an app server when none is connected.
 pub const SERVER_WAIT: Duration = Duration::from_secs(5);
 
 /// How often an app server is pinged, and how long it may be silent.
@@ -730,7 +730,8 @@ pub const LINK_PARTIAL_BYTES: usize = 2 * SERVER_MESSAGE_BYTES;
 pub const SERVER_ROOM_BYTES: usize = 1024 * 1024;
 pub const SERVER_OUT_BYTES: usize = 64 * 1024 * 1024;
 
-/// Clients of one link of an app server, from which on it is asked for one more.
+/// Clients of one link of an app server, from which on the server is asked for
+/// another link.
 pub const LINK_CLIENTS: usize = 5000;
 
 /// Links of one app server for one hub that it opens itself.
@@ -767,7 +768,7 @@ pub const NODE_TELL: Duration = Duration::from_secs(5);
 /// How often a node whose clients wait for an app server asks the others for one.
 pub const SERVER_WANT: Duration = Duration::from_secs(1);
 
-/// How long a poll waits that came to another node than its client's.
+/// How long a poll waits that arrived at another node than its client's.
 pub const FAR_POLL_TIME: Duration = Duration::from_secs(20);
 
 /// How long a migrating client waits for its open calls, and for the old server's
@@ -788,16 +789,16 @@ pub const FORWARD_TIME: Duration = Duration::from_secs(20);
 pub const FORWARD_CALL: Duration = Duration::from_secs(300);
 pub const FORWARD_READ: Duration = Duration::from_secs(30);
 
-/// Largest message between nodes: a transaction, and something around it.
+/// Largest message between nodes: a transaction and its envelope.
 pub const NODE_MESSAGE_BYTES: usize = 40 * 1024 * 1024;
 
 /// How long the owner of a stream lets another node wait for its next event.
 pub const FOLLOW_TIME: Duration = Duration::from_secs(15);
 
-/// How long a partition that another node asks for may take to be handed over.
+/// Time-out for handing over a partition that another node requests.
 pub const GIVE_TIME: Duration = Duration::from_secs(5);
 
-/// Partitions that a node takes at a time.
+/// Partitions that a node acquires at a time.
 pub const NODE_MOVES: usize = 4;
 
 /// Nodes of a cluster.

@@ -135,7 +135,7 @@ fn register() -> Arc<PollingThread> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // What is written under it is one value.
+    // A panic leaves nothing half done: one value is written under the lock.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -73,7 +73,7 @@ pub enum ActionKind {
         #[n(2)]
         failure: Option<FailureDetails>,
     },
-    /// Begin again with a new input and an empty history.
+    /// Restart with a new input and an empty history.
     #[n(10)]
     ContinueAsNew {
         #[n(0)]

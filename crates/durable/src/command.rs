@@ -290,7 +290,8 @@ pub struct LockCommand {
 pub struct BatchCompletion {
     #[n(0)]
     pub generation: u64,
-    /// The new heads of the front lane and the main lane, behind what was run.
+    /// The new heads of the front lane and the main lane, after the requests that were
+    /// run.
     #[n(1)]
     pub front: u64,
     #[n(2)]

@@ -8,13 +8,13 @@
 //!
 //! 1. A client raises an event, a timer fires, or an activity or child ends. It reaches
 //!    `service.rs` as a `Command`, and `instance/loaded_instance.rs` puts it into the
-//!    inbox, if it is for the current execution. `save` detects that a turn is due. If the
-//!    code is in this process, and the instance is new or in memory as its last turn has
-//!    left it, the turn runs inline, as a suspension of its command (`instance/inline.rs`,
-//!    `inline.rs`): the command waits while a task of `task_pool.rs` runs it (step 4), and
-//!    event and turn are one commit (step 5). No row of the inbox, of work or of the
-//!    history is written or read for it, but the next one of the history. Otherwise `save`
-//!    opens a row of work with a new generation.
+//!    inbox, if it is for the current execution. `save` detects that a turn is due. If
+//!    the code is in this process, and the instance is new or in memory as its last turn
+//!    has left it, the turn runs inline, as a suspension of its command
+//!    (`instance/inline.rs`, `inline.rs`): the command waits while a task of
+//!    `task_pool.rs` runs it (step 4), and event and turn are one commit (step 5). Of
+//!    inbox, work and history, such a turn writes only the next row of the history, and
+//!    reads none. Otherwise `save` opens a row of work with a new generation.
 //! 2. After that commit `dispatch/dispatcher.rs` gets the work request, and
 //!    `dispatch/work_queue.rs` keeps it until a worker with room and code for it is
 //!    connected: the one that had the instance last, or the next in turn.
@@ -35,15 +35,17 @@
 //!    (`instance/actions.rs`: activities as rows of work, timers, messages to children and
 //!    entities), and the end, if it was reached.
 //!
-//! A crash before step 5: the next owner requests the work again, and a worker gets the
-//! same events; of an inline turn nothing was written, so its event is sent again by its
-//! sender. A result that arrives twice, late, or for an execution that is over is ignored:
-//! `generation` and `execution` detect it. A drop guard returns a work item to the queue
-//! when its holder disconnects: a worker by its stream (`dispatch/worker_stream.rs`), one
-//! of another node by its worker slot (`hub/peers.rs`), a result in transit by its claim
-//! (`dispatch/result_claim.rs`). A partition that is closed takes its requests out of the
-//! work queue (`Performer::partition_closed`), and waiters for an instance of it ask its
-//! next owner (`hub/task_hub.rs`, `moved`).
+//! After a crash before step 5 the next owner requests the work again, and a worker gets
+//! the same events. An inline turn has written nothing, so its sender sends the event
+//! again. A result that arrives twice, late, or for an execution that is over is ignored:
+//! `generation` and `execution` detect it.
+//!
+//! A drop guard returns a work item to the queue when its holder disconnects: a worker by
+//! its stream (`dispatch/worker_stream.rs`), one of another node by its worker slot
+//! (`hub/peers.rs`), a result in transit by its claim (`dispatch/result_claim.rs`). A
+//! partition that is closed takes its requests out of the work queue
+//! (`Performer::partition_closed`), and waiters for its instances ask the next owner
+//! (`hub/task_hub.rs`, `moved`).
 //!
 //! # One call of an idle entity, from client to answer
 //!
@@ -52,9 +54,9 @@
 //!    (`dispatch/local_entities.rs`), and one task runs its requests, batch after batch.
 //! 2. The state is the one that was committed here last, if no worker was requested since
 //!    and the partition has not moved; otherwise it is read: first the row, then the state.
-//!    An entity that is open, locked or has a queue is left alone.
-//! 3. `native/runner.rs` polls the operation once. One that has to wait is remembered as
-//!    such: it continues as a task, its request goes into the queue, and the batch that
+//!    Requests to an entity that is open, locked or has a queue are queued.
+//! 3. `native/runner.rs` polls the operation once. One that has to wait is recorded as
+//!    slow: it continues as a task, its request goes into the queue, and the batch that
 //!    brings the request back takes the task over.
 //! 4. `entity/direct.rs`, in the loop: if the entity is still idle and of the same
 //!    generation, state, messages and the records of repeatable requests are one commit,
@@ -62,9 +64,9 @@
 //!    the queue.
 //!
 //! An operation that an orchestration or another entity calls runs inline, as a suspension
-//! of the message that brings it (`entity/inline.rs`), if nothing is in front of it: run
-//! and committed with it, without a row in the queue. The holder's calls in a critical
-//! section are such.
+//! of the message that brings it (`entity/inline.rs`), if no request is in front of it:
+//! both share one commit, without a row in the queue. This includes the holder's calls in
+//! a critical section.
 //!
 //! # One lock, from request to release
 //!
@@ -74,12 +76,12 @@
 //!    in the main lane like any other. At the head of the lane, with no worker at the
 //!    entity, it gets the lock and moves on to the next entity; the last one notifies the
 //!    orchestration.
-//! 3. While an entity is locked its main lane stands still. The holder's requests use the
+//! 3. While an entity is locked its main lane is blocked. The holder's requests use the
 //!    front lane.
-//! 4. The end of the execution, of whatever kind, sends `Release` to the first entity of
-//!    every section that is still in the row (`instance/end.rs`). It follows the request
-//!    from entity to entity, so it cannot overtake it, and stops where the request still
-//!    waited.
+//! 4. The end of the execution, of any kind, sends `Release` to the first entity of every
+//!    section that is still in the row (`instance/end.rs`). It follows the request from
+//!    entity to entity, so it cannot overtake it, and stops at the entity where the
+//!    request still waits.
 //!
 //! # Tests
 //!

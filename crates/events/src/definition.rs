@@ -1,4 +1,4 @@
-//! What an event hub is.
+//! Event hubs and their definitions.
 //!
 //! A [`EventHubDefinition`] is the requested configuration; an [`EventHub`] is the created
 //! resource. The number of partitions never changes.
@@ -28,7 +28,7 @@ pub struct EventRetention {
 }
 
 impl EventRetention {
-    /// Refuses bounds that keep nothing.
+    /// Rejects bounds that keep nothing.
     pub(crate) fn check(self) -> Result<()> {
         if self.age.is_some_and(|age| age.is_zero()) || self.bytes == Some(0) {
             Err(bad(
@@ -155,10 +155,10 @@ pub struct EventHub {
     /// Never reused, not even for an event hub of the same name.
     #[n(0)]
     pub id: u64,
-    /// How often it was changed.
+    /// The number of changes so far.
     #[n(1)]
     pub revision: u64,
-    /// In the case in which it was created.
+    /// In the letter case used at creation.
     #[n(2)]
     pub name: String,
     #[n(3)]
@@ -203,7 +203,7 @@ impl EventHub {
         true
     }
 
-    /// The group of this name, in whatever case.
+    /// The group of this name, in any letter case.
     pub fn group(&self, name: &str) -> Option<&ConsumerGroup> {
         let wanted = folded(name);
         self.groups

@@ -38,7 +38,7 @@ pub enum ErrorKind {
     TooLarge,
     /// A publication holds no events, or is inconsistent.
     BadPublication,
-    /// A start position behind the last event.
+    /// A start position after the last event.
     PositionBeyondEnd,
     /// A reader was disconnected: another displaced it, or the partition's owner changed.
     Displaced,

@@ -134,7 +134,7 @@ impl EventHubs {
         }
         let usher = self.reader_lease_client(known, spot.partition);
         let told = tokio::time::timeout(limits::NODE_TELL, usher.owner_changed(spot, claim, why));
-        // An unreachable owner has lost its readers, or will.
+        // An unreachable owner has lost its readers, or is about to.
         if !told.await.is_ok_and(|told| told.is_ok()) {
             let (hub, partition) = (known.hub.name.as_str(), spot.partition);
             tracing::debug!(event = "events.claim_untold", hub, partition);

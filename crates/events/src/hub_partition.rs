@@ -392,7 +392,7 @@ fn expire(turn: &mut Turn<'_>, number: u32, hub: u64) -> Result<HubPartitionResp
     let mut slot = HubPartition::find(turn, number, hub, || {
         HubPartitionRecord::new(&no_terms(hub))
     })?;
-    // This was the timer.
+    // The timer has fired: its time is cleared.
     slot.is_changed = slot.row.look.take().is_some();
     if !slot.row.is_closed {
         slot.retain();

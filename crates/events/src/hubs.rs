@@ -212,7 +212,7 @@ impl EventHubs {
             };
             async move { usher.disconnect_all(hub.id, group, why).await }
         });
-        // An unreachable owner has lost its readers, or will.
+        // An unreachable owner has lost its readers, or is about to.
         futures_util::future::join_all(partitions).await;
     }
 

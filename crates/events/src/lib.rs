@@ -24,18 +24,18 @@
 //!    trims at such a mark: by size in the same commit, by age when the durable timer of
 //!    the partition fires. It never reads events.
 //! 5. From here the path is that of one commit (documentation of
-//!    `crates/storage/src/lib.rs`). The sender's answer waits in the gate.
+//!    `crates/storage/src/lib.rs`). The acknowledgement waits in the gate.
 //!
 //! Back, to readers:
 //!
 //! 6. `hubs.rs`, `EventHubs::reader`: the start position becomes a sequence number
 //!    (`position.rs`), and `reader_registry.rs` admits the reader. A reader that has to
-//!    leave is disconnected in the same step, before the new one starts.
+//!    yield is disconnected in the same step, before the new one starts.
 //! 7. `reader.rs`: a reader buffers a small read-ahead (`limits::READER_BYTES`) and nothing
 //!    else. At the end it waits for the durable end of the stream (`Ledger::follow`), which
 //!    only events of its own stream move.
 //! 8. `batch.rs`, `EventPublication`: events are cut out of the blob one by one. The offset
-//!    of an event is the place of its last byte, so the last event of a stream has the
+//!    of an event is the position of its last byte, so the last event of a stream has the
 //!    offset before its end, and an empty stream ends at -1.
 //!
 //! A definition (`catalog.rs`) is a row of one instance, so that all can be listed; hub
@@ -53,29 +53,29 @@
 //! 3. `processor/attempt.rs`: the handler gets some events and, with exactly-once, a
 //!    transaction over collections that live in the same partition of the store.
 //!    `CollectionReplicas::commit` (`crates/partition`) prepares it and commits it together
-//!    with a command that moves the checkpoint **from the position that this task believes
-//!    it to have**. If the checkpoint is elsewhere (another owner, a reset), the hub
-//!    partition refuses, and nothing of the transaction is written. So no clock and no
-//!    lease decides whether an effect happens twice.
+//!    with a command that moves the checkpoint **from the position that this task
+//!    expects**. If the checkpoint is elsewhere (another owner, a reset), the hub partition
+//!    refuses, and nothing of the transaction is written. So no clock and no lease decides
+//!    whether an effect happens twice.
 //! 4. A handler that fails gets the events again, one by one; then the event that fails is
 //!    dead-lettered, in the same commit that moves the checkpoint past it.
 //!
 //! # Blobs
 //!
 //! Blobs (`blob/`) are rows in pieces, with a version from one counter per partition. An
-//! upload is a run of pieces that no blob holds yet, and a timer removes it if none takes
-//! it; a blob in blocks is a list of such runs (`blob/block.rs`). A lease is part of the
-//! row of its blob (`blob/lease.rs`). A write to an SDK's ownership blob that changes the
-//! owner disconnects readers like a claim. Their way from a socket is in the documentation
-//! of `crates/protocols/src/lib.rs`.
+//! upload is a run of pieces that no blob refers to yet, and a timer removes it if it
+//! stays unused; a blob in blocks is a list of such runs (`blob/block.rs`). A lease is
+//! part of the row of its blob (`blob/lease.rs`). A write to an SDK's ownership blob that
+//! changes the owner disconnects readers like a claim. The documentation of
+//! `crates/protocols/src/lib.rs` describes their path from a socket.
 //!
 //! # Tests
 //!
 //! - `crates/events/tests`: event hubs on the local engine in a folder: publishing, start
 //!   positions, epochs, retention, definitions, blobs, processors that join, leave and
 //!   fail; items of the checklist are named `events_NN_..`.
-//! - `tests/events_kill.rs`: real processes, `kill -9`: accepted events are there,
-//!   idempotent producers double nothing, the totals of a processor are exact.
+//! - `tests/events_kill.rs`: real processes, `kill -9`: accepted events are still stored,
+//!   idempotent producers store no duplicates, the totals of a processor are exact.
 
 mod batch;
 mod blob;

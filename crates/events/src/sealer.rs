@@ -14,11 +14,11 @@ use crate::keys::folded;
 
 /// Encrypts and decrypts keys.
 pub trait Sealer: Send + Sync + 'static {
-    /// Encrypts a text for storage at a place.
+    /// Encrypts a text for storage, bound to the context `place`.
     fn seal(&self, place: &str, text: &str) -> String;
 
     /// Decrypts a stored text, or returns plain text unchanged. `None` if it was sealed
-    /// with another key, or for another place.
+    /// with another key, or for another context.
     fn open(&self, place: &str, stored: &str) -> Option<String>;
 }
 
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use crate::definition::{EventHubDefinition, Rights};
 
-    /// Prefixes the text with the place.
+    /// Prefixes the text with its context.
     struct PlainSealer;
 
     impl Sealer for PlainSealer {

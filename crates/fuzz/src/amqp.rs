@@ -38,7 +38,7 @@ pub(crate) const KEY: &str = "SAS_KEY_VALUE";
 pub(crate) const ACCOUNT: &str = "account";
 pub(crate) const ACCOUNT_KEY: &str = "c2VjcmV0";
 
-/// The event hub that is there.
+/// The event hub that exists.
 pub(crate) const HUB: &str = "houses";
 
 /// Long after every execution.
@@ -49,16 +49,16 @@ const ANONYMOUS: sasl::SaslInit<'static> = sasl::SaslInit {
     response: b"",
 };
 
-/// The first byte of an input says what stands around the rest.
+/// The first byte of an input selects what is sent around the rest.
 mod mode {
     /// The greeting and the open are sent for the input.
     pub(super) const GREETED: u8 = 1;
-    /// So are a token that counts and the begin of a session on channel 1.
+    /// So are a valid token and the begin of a session on channel 1.
     pub(super) const PROVEN: u8 = 2;
     /// The rest consists of records: kind and channel in one byte, then the body of a
     /// frame, whose header is written for it.
     pub(super) const FRAMED: u8 = 4;
-    /// The client stays until its idle time is over.
+    /// The client stays until its idle time-out.
     pub(super) const STAYS: u8 = 8;
     /// The bytes come in small pieces.
     pub(super) const CHOPPED: u8 = 16;
@@ -66,11 +66,11 @@ mod mode {
     pub(super) const SLOW: u8 = 32;
     /// The connection is a WebSocket, with a message for all, or for each small piece.
     pub(super) const SOCKET: u8 = 64;
-    /// The rest is what a client of WebSockets sends, with its frames.
+    /// The rest is the bytes of a WebSocket client, frames included.
     pub(super) const RAW_SOCKET: u8 = 128;
 }
 
-/// What clients of AMQP ask for.
+/// The WebSocket subprotocol of AMQP clients.
 const SUBPROTOCOL: &str = "sec-websocket-protocol: AMQPWSB10\r\n";
 
 /// The bytes of a WebSocket message of a chopped input.
@@ -89,7 +89,7 @@ pub(crate) struct Amqp {
 impl Session for Amqp {
     const NAME: &'static str = "amqp";
 
-    // A connection may hold its reply buffers and what it has taken in for a while.
+    // A connection may hold its reply buffers and received messages for a while.
     const BOUND: MemoryBound = MemoryBound {
         least: 256 * 1024,
         per_byte: 64,
@@ -294,7 +294,7 @@ fn begin(client: &mut AmqpClient<DuplexStream>, channel: u16) {
     begun.expect("nothing is sent");
 }
 
-/// Appends what puts a token that this key has signed.
+/// Appends the frames that put a token signed with this key.
 fn put_token(client: &mut AmqpClient<DuplexStream>, key: &str) {
     let audience = format!("sb://localhost/{HUB}");
     let token = sas::token(&audience, LATER, KEY_NAME, key);
@@ -417,7 +417,7 @@ fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// The records of a client without its greeting and its open, which the mode says.
+/// The records of a client without its greeting and its open, which the mode adds.
 fn own(bytes: &[u8]) -> Vec<u8> {
     let all = read_frames(bytes);
     let all: Vec<_> = records::split(&all).skip(2).map(<[u8]>::to_vec).collect();

@@ -19,9 +19,9 @@ use crate::records;
 use crate::session::{MemoryBound, Session};
 use crate::time::settle;
 
-/// The first byte of an input says what the rest is.
+/// The first byte of an input selects what the rest is.
 mod mode {
-    /// Requests on a connection, as bytes. Else records, each one request.
+    /// The bytes of a connection. Without it: records, each one request.
     pub(super) const RAW: u8 = 1;
     /// The requests of the records are not signed.
     pub(super) const UNSIGNED: u8 = 2;
@@ -87,7 +87,7 @@ impl Session for BlobSession {
 }
 
 impl BlobSession {
-    /// Sends a record as a request, and says the status of the answer.
+    /// Sends a record as a request, and returns the status of the response.
     async fn ask(&self, record: &[u8], is_signed: bool) -> Option<u16> {
         let mut request = http::request(record, complete)?;
         if is_signed {

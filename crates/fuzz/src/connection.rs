@@ -12,10 +12,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::time::{due, settle};
 
-/// What a connection holds on its way, each way.
+/// The buffer size of a connection in each direction.
 const PIPE_BYTES: usize = 64 * 1024;
 
-/// How small the pieces of a chopped input are.
+/// The size of the pieces of a chopped input.
 const PIECE_BYTES: usize = 7;
 
 /// A port in memory.
@@ -54,14 +54,14 @@ impl MemoryPort {
     }
 }
 
-/// How a client behaves that sends an input.
+/// The behaviour of a client that sends an input.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ClientBehavior {
     /// The bytes come in small pieces.
     pub(crate) is_chopped: bool,
     /// The answers are read only at the end.
     pub(crate) is_slow: bool,
-    /// The client waits so long before it goes.
+    /// How long the client stays before it disconnects.
     pub(crate) stays: std::time::Duration,
 }
 
@@ -80,7 +80,8 @@ pub(crate) async fn converse(
             input.len().max(1)
         };
         for piece in input.chunks(size) {
-            // A server that takes no more ends the session, or is waited for in vain.
+            // A server that reads no more must end the session, or the wait for it
+            // times out.
             if out.write_all(piece).await.is_err() {
                 return;
             }

@@ -27,7 +27,7 @@ const GOLDEN: &str = include_str!("../../wire/tests/golden/durabletask.txt");
 /// The paths of the gRPC service.
 const SERVICE: &str = "/TaskHubSidecarService/";
 
-/// A record with this bit in its second byte completes the last work item that came.
+/// A record with this bit in its second byte completes the last received work item.
 const COMPLETES: u8 = 1;
 
 /// A task hub in memory.
@@ -75,7 +75,7 @@ async fn answers(web: &Web) {
         let request = http::grpc(&format!("{SERVICE}{method}"), &message);
         web.ask(request).await.expect("an answer")
     };
-    // The input may have started it: then this is refused.
+    // If the input has started it, this is refused.
     ask("StartInstance", start.encode_to_vec()).await;
     let found = ask("GetInstance", instance("good").encode_to_vec()).await;
     // An error of gRPC has the status of success and no message.
@@ -91,7 +91,7 @@ fn instance(id: &str) -> wire::GetInstanceRequest {
     }
 }
 
-/// Requests of gRPC, of clients and of workers.
+/// gRPC requests of clients and of workers.
 pub(crate) struct Grpc {
     web: Web,
     work: mpsc::UnboundedReceiver<wire::WorkItem>,
@@ -148,7 +148,7 @@ impl Session for Grpc {
     }
 }
 
-/// Takes work as a worker does.
+/// Receives work items as a worker does.
 async fn listen(web: &Web) -> mpsc::UnboundedReceiver<wire::WorkItem> {
     let wanted = wire::GetWorkItemsRequest {
         max_concurrent_orchestration_work_items: 10,
@@ -286,7 +286,7 @@ fn grpc_seeds() -> Vec<Vec<u8>> {
             seeds.push(record);
         }
     }
-    // Each action by itself, so that a turn is taken with it.
+    // Each action by itself, so that a turn with it is accepted.
     for (_, bytes) in golden().filter(|(name, _)| *name == "OrchestratorAction") {
         let Ok(action) = wire::OrchestratorAction::decode(&bytes[..]) else {
             continue;
@@ -355,7 +355,7 @@ const LEGACY: &[(&str, &str)] = &[
     ("release", r#"{"parent":"one","id":"3f2d"}"#),
 ];
 
-/// The REST face.
+/// Requests of the REST API.
 pub(crate) struct Rest {
     web: Web,
     _hub: MemoryTaskHub,

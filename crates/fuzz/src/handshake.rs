@@ -1,6 +1,6 @@
 //! Connections of other nodes, from the greeting on.
 //!
-//! What no proof came before must never reach the host behind them.
+//! No request may reach the handler before a proof.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -26,9 +26,9 @@ use crate::records;
 use crate::session::{MemoryBound, Session};
 use crate::time::{due, settle};
 
-/// The first byte of an input says what the rest is.
+/// The first byte of an input selects what the rest is.
 mod mode {
-    /// What a client sends, as bytes. Else records, each one call.
+    /// The bytes of a connection. Without it: records, each one call.
     pub(super) const RAW: u8 = 1;
     /// The client proves who it is before the records.
     pub(super) const PROVEN: u8 = 2;
@@ -47,7 +47,7 @@ type ServeFn = Arc<
     dyn Fn(ConnectionStream, SocketAddr) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync,
 >;
 
-/// Answers what it is asked, by one node only.
+/// Echoes requests; panics if one has no proof or is from another node.
 struct Echo {
     is_open: bool,
 }
@@ -63,7 +63,7 @@ impl PeerHandler for Echo {
 
 pub(crate) struct HandshakeSession {
     port: MemoryPort,
-    /// For clients with a proof, and for those without one.
+    /// The servers for clients with a proof, and for those without one.
     open: ServeFn,
     shut: ServeFn,
 }
@@ -142,7 +142,7 @@ impl Session for HandshakeSession {
     }
 }
 
-/// Calls a method; answers the message of the answer, if it has one.
+/// Calls a method; returns the message of the response, if it has one.
 async fn call(sender: &mut SendRequest<Body>, method: &str, message: &[u8]) -> Option<Vec<u8>> {
     let request = http::grpc(&format!("{SERVICE}{method}"), message);
     let answer = due("an answer to a node", sender.send_request(request)).await;

@@ -39,7 +39,7 @@ pub(crate) struct Web {
 }
 
 impl Web {
-    /// Serves routes with what every port has around them; needs a runtime.
+    /// Serves routes with the middleware of every port; needs a runtime.
     pub(crate) fn new(routes: Router, clock: &Arc<dyn Clock>) -> Self {
         let frame = Middleware {
             bodies: BodyBudget::new(),
@@ -56,13 +56,13 @@ impl Web {
         }
     }
 
-    /// Sends bytes on a connection of their own, and waits until it ends.
+    /// Sends bytes on a new connection, and waits until it ends.
     pub(crate) async fn say(&self, bytes: &[u8], manners: ClientBehavior) {
         let (client, serving) = self.port.open_http(&self.routes);
         converse(client, serving, bytes, manners).await;
     }
 
-    /// Sends a request; nothing if there is no answer in time, or the connection ends.
+    /// Sends a request; `None` if no response arrives in time, or the connection ends.
     pub(crate) async fn send(&self, request: Request<Body>) -> Option<Response<Incoming>> {
         let answer = async {
             match request.version() {
@@ -100,7 +100,7 @@ impl Web {
         client
     }
 
-    /// Asks; nothing if the answer takes longer than a client waits.
+    /// Sends a request; `None` if the response takes longer than a client waits.
     pub(crate) async fn ask(&self, request: Request<Body>) -> Option<ReceivedResponse> {
         let (parts, mut body) = self.send(request).await?.into_parts();
         let mut read = Vec::new();
@@ -119,7 +119,7 @@ impl Web {
     }
 }
 
-/// The connection, if it takes another request.
+/// The connection, if it accepts another request.
 async fn ready(kept: Option<http1::SendRequest<Body>>) -> Option<http1::SendRequest<Body>> {
     let mut open = kept?;
     open.ready().await.ok()?;
@@ -165,8 +165,8 @@ const METHODS: [Method; 7] = [
 ];
 
 /// Reads a record as a request: a byte for the method, a line with path and query, lines
-/// with headers, an empty line, and the body. What no client could send is left out; a
-/// path that is none makes no request.
+/// with headers, an empty line, and the body. Parts that no client could send are left
+/// out; an invalid path makes no request.
 pub(crate) fn request(record: &[u8], complete: impl Fn(&str) -> String) -> Option<Request<Body>> {
     let (&method, rest) = record.split_first()?;
     let end = rest.windows(2).position(|pair| pair == b"\n\n");

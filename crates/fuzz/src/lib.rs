@@ -1,8 +1,8 @@
 //! Fuzz targets: whole sessions against servers in memory.
 //!
-//! Each target starts a server on the memory engine and on paused time, has it take one
-//! input as a client would send it, and then asks it for something else. One input
-//! always meets a new server, so an input that fails once fails again.
+//! Each target starts a server on the memory engine and on paused time, sends it one
+//! input as a client would, and then a valid request. One input always meets a new
+//! server, so an input that fails once fails again.
 //!
 //! The same targets run in two ways: by `tests/sessions.rs`, which replays the corpus and
 //! mutates it, and by libFuzzer (the workspace `fuzz/`), which is guided by coverage.

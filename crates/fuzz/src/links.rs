@@ -22,13 +22,13 @@ use crate::time::{PausedClock, due, settle};
 
 const HUB: &str = "far";
 
-/// The first byte of an input says what stands around the rest.
+/// The first byte of an input selects what is sent around the rest.
 mod mode {
-    /// The link is introduced for the input.
+    /// The handshake of the link is sent for the input.
     pub(super) const GREETED: u8 = 1;
     /// The rest consists of records, each one message without its length.
     pub(super) const FRAMED: u8 = 2;
-    /// The connections `1` and `2` in records stand for the clients that are there.
+    /// The connections `1` and `2` in records stand for the connected clients.
     pub(super) const NAMED: u8 = 4;
     /// A second link of the server takes every other record.
     pub(super) const TWO: u8 = 8;
@@ -64,7 +64,7 @@ impl Session for LinkSession {
         let mut clients = Vec::new();
         if has(mode::GREETED) {
             for link in &mut links {
-                // A link that was just opened takes its handshake.
+                // A new link accepts its handshake.
                 let _ = link.take(handshake(0));
             }
             for user in ["alice", "bob"] {
@@ -99,7 +99,7 @@ impl Session for LinkSession {
         settle().await;
         drop(links);
         settle().await;
-        // A hub and the clients that it has keep one another.
+        // A hub and its clients hold references to one another.
         for client in &clients {
             client.leave(None);
         }
@@ -115,11 +115,11 @@ impl Session for LinkSession {
     }
 }
 
-/// Opens a link, and is welcomed.
+/// Opens a link, and checks the response to its handshake.
 ///
 /// # Panics
 ///
-/// If it is not.
+/// If there is none.
 pub(crate) async fn welcomes(realtime: &Realtime) {
     let link = realtime.server(HUB, "good", false);
     let mut link = link.expect("a hub that is not hosted here");
@@ -138,7 +138,7 @@ pub(crate) async fn welcomes(realtime: &Realtime) {
 }
 
 impl LinkSession {
-    /// Opens a link; a task takes what is written to it.
+    /// Opens a link; a task drains its outgoing bytes.
     fn link(&self, server: &str) -> AppServerSession {
         let link = self.realtime.server(HUB, server, false);
         let link = link.expect("a hub that is not hosted here");
@@ -147,7 +147,7 @@ impl LinkSession {
         link
     }
 
-    /// A client that has sent its handshake and takes what it is sent.
+    /// A client that has sent its handshake and reads its messages.
     async fn client(&self, user: &str) -> Option<Arc<ClientConnection>> {
         let caller = ClientIdentity {
             user: Some(user.to_owned()),
@@ -156,7 +156,7 @@ impl LinkSession {
         let connected = self
             .realtime
             .connect(HUB, caller, &ClientOptions::default());
-        // The server may have gone already.
+        // The server may have disconnected already.
         let (client, lobby) = connected.ok()?;
         let most = limits::CLIENT_MESSAGE_BYTES;
         let mut inlet = ClientReader::new(Arc::clone(&client), lobby, most);

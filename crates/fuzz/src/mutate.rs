@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 
-/// Makes new inputs of kept ones; the same seed makes the same inputs.
+/// Makes new inputs from kept ones; the same seed makes the same inputs.
 pub struct Mutator {
     random: Rng,
     inputs: Vec<Vec<u8>>,
@@ -11,7 +11,7 @@ pub struct Mutator {
 /// The longest input.
 const MOST_BYTES: usize = 64 * 1024;
 
-/// Numbers on which bounds stand.
+/// Numbers at common bounds.
 const NUMBERS: [u64; 10] = [
     0,
     1,
@@ -26,7 +26,7 @@ const NUMBERS: [u64; 10] = [
 ];
 
 impl Mutator {
-    /// Begins with these inputs, of which there must be one.
+    /// Starts with these inputs, at least one.
     pub fn new(inputs: Vec<Vec<u8>>, seed: u64) -> Self {
         assert!(!inputs.is_empty(), "a mutation needs an input");
         let random = Rng::with_seed(seed);

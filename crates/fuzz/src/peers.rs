@@ -37,19 +37,19 @@ use crate::records;
 use crate::session::{MemoryBound, Session};
 use crate::time::{PausedClock, due, settle};
 
-/// How long a node that is not heard of keeps what it has.
+/// The lease of a node.
 const LEASE: Duration = Duration::from_secs(10);
 
-/// How long it may take until a partition that was handed over is served again.
+/// The time-out until a partition that was handed over is served again.
 const SETTLING: Duration = Duration::from_secs(600);
 
-/// The event hub that is there.
+/// The event hub that exists.
 const HUB: &str = "houses";
 
 /// An event hub that no input names.
 const GOOD: &str = "good-after-all";
 
-/// The first byte of a record says where it goes.
+/// The first byte of a record selects its destination.
 mod to {
     /// The partitions, by the encodings of requests.
     pub(super) const NODE: u8 = 0;
@@ -62,7 +62,7 @@ mod to {
     pub(super) const COUNT: u8 = 4;
 }
 
-/// There is no way to other nodes.
+/// A network that reaches no other node.
 struct NoClusterNetwork;
 
 #[async_trait]
@@ -77,7 +77,7 @@ impl ClusterNetwork for NoClusterNetwork {
     }
 }
 
-/// One other node, which says nothing.
+/// One other node, which never responds.
 struct Silent(watch::Sender<u64>);
 
 impl PeerTransport for Silent {
@@ -276,7 +276,7 @@ impl Session for PeerSession {
     }
 }
 
-/// Asks whether the node is there.
+/// Probes whether the node is alive.
 const PROBE: &[u8] = &[1, 9];
 
 /// Requests of each kind, in the encoding of version 1.

@@ -14,11 +14,11 @@ use crate::records;
 use crate::session::{MemoryBound, Session};
 use crate::time::settle;
 
-/// The first byte of an input says what the rest is.
+/// The first byte of an input selects what the rest is.
 mod mode {
-    /// Requests on a connection, as bytes. Else records, each one request.
+    /// The bytes of a connection. Without it: records, each one request.
     pub(super) const RAW: u8 = 1;
-    /// The requests of the records bring no proof of their own accord.
+    /// No proof is added to the requests of the records.
     pub(super) const UNPROVEN: u8 = 2;
 }
 
@@ -68,7 +68,7 @@ impl Session for PublishSession {
 }
 
 impl PublishSession {
-    /// Sends a record as a request, and says the status of the answer.
+    /// Sends a record as a request, and returns the status of the response.
     async fn ask(&self, record: &[u8], is_proven: bool) -> Option<u16> {
         let mut request = http::request(record, str::to_owned)?;
         if is_proven {

@@ -17,9 +17,9 @@ use crate::records;
 use crate::session::{MemoryBound, Session};
 use crate::time::{PausedClock, runtime, settle};
 
-/// The first byte of an input says how the rest is sent.
+/// The first byte of an input selects how the rest is sent.
 mod mode {
-    /// The client stays until its times are over.
+    /// The client stays until its time-outs.
     pub(super) const STAYS: u8 = 1;
     /// The bytes come in small pieces.
     pub(super) const CHOPPED: u8 = 2;
@@ -106,7 +106,7 @@ fn request(version: Version, path: &str, body: &'static str) -> Request<Body> {
     request.body(Body::from(body)).expect("a request")
 }
 
-/// What a client of HTTP/2 sends before it has an answer.
+/// What an HTTP/2 client sends before it receives a response.
 fn sent(requests: Vec<Request<Body>>) -> Vec<u8> {
     let sending = async {
         let (client, mut other) = tokio::io::duplex(1 << 20);

@@ -30,7 +30,7 @@ const COLLECTION: &str =
 
 const VERSION: &str = "api-version=2016-03-01";
 
-/// Carries no attempt anywhere.
+/// Delivers no attempt.
 struct NoDelivery;
 
 #[async_trait]
@@ -91,7 +91,7 @@ impl MemoryScheduler {
         server
     }
 
-    /// Sends a record as a request, and says the status of the answer.
+    /// Sends a record as a request, and returns the status of the response.
     async fn ask(&self, record: &[u8]) -> Option<u16> {
         let request = http::request(record, complete)?;
         let answer = self.web.ask(request).await?;

@@ -1,9 +1,9 @@
-//! What every execution of a session must show.
+//! Executes inputs and checks the invariants of a session.
 //!
 //! An execution fails if anything panics, also in a task whose panic the server catches;
-//! if the session allocates more than its bound or takes too much time of the processor;
-//! if the server does not answer a good request afterwards; or if something stays
-//! allocated when the server is gone.
+//! if the session allocates more than its bound or takes too much CPU time; if the
+//! server does not answer a good request afterwards; or if something stays allocated
+//! when the server has ended.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,24 +21,24 @@ use crate::time::{due_within, runtime};
 pub trait Session: Sized {
     /// The name of the target, and of the folder of its corpus.
     const NAME: &'static str;
-    /// The most memory that a session may hold at a time: so many bytes, and so many for
-    /// each byte of the input.
+    /// The most memory that a session may hold: a number of bytes, and a number for each
+    /// byte of the input.
     const BOUND: MemoryBound;
 
     /// Starts a server.
     async fn start() -> Self;
 
-    /// Has the server take an input, and waits until it is done with it.
+    /// Sends an input to the server, and waits until it is processed.
     async fn take(&mut self, input: &[u8]);
 
     /// Sends a good request.
     ///
     /// # Panics
     ///
-    /// If the server does not answer it as it must.
+    /// If the response is missing or wrong.
     async fn answers(&mut self);
 
-    /// Inputs to begin with: what real clients send.
+    /// Seed inputs: what real clients send.
     fn seeds() -> Vec<Vec<u8>>;
 }
 
@@ -49,8 +49,8 @@ pub struct MemoryBound {
     pub per_byte: u64,
 }
 
-/// The most time of the processor that one input may take, in seconds. The longest input
-/// takes a fraction of it, also without optimisation.
+/// The most CPU time that one input may take, in seconds. The longest input takes a
+/// fraction of it, also without optimisation.
 const MOST_SECONDS: i64 = 10;
 
 /// The most time of the server that a session may take: all requests of an input, each as
@@ -85,7 +85,7 @@ fn count_panics() {
 pub fn run<S: Session>(input: &[u8]) {
     count_panics();
     let mut left = 0;
-    // What is made once in a process is left by the first execution that needs it.
+    // The first execution leaves allocated what exists once per process.
     for _ in 0..ATTEMPTS {
         let whole = allocation_counter::measure(|| execute::<S>(input));
         left = whole.bytes_current;
@@ -105,7 +105,7 @@ fn execute<S: Session>(input: &[u8]) {
         runtime.block_on(due_within("a session", LONGEST, server.take(input)));
     });
     let seconds = clock_gettime(ClockId::ThreadCPUTime).tv_sec - began;
-    // A panic allocates much, so it is looked for first.
+    // A panic allocates much, so it is checked first.
     let panics = || PANICS.load(Ordering::SeqCst) - before;
     assert_eq!(panics(), 0, "the server panicked");
     let length = input.len() as u64;

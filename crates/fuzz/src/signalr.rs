@@ -20,15 +20,15 @@ use crate::session::{MemoryBound, Session};
 use crate::time::PausedClock;
 use crate::websocket::{BINARY, TEXT, put_frame, upgrade};
 
-/// The first byte of an input says what stands around the rest.
+/// The first byte of an input selects what is sent around the rest.
 mod mode {
     /// The handshake for JSON is sent for the input.
     pub(super) const JSON: u8 = 1;
-    /// The handshake for MessagePack is.
+    /// The handshake for MessagePack is sent for the input.
     pub(super) const MESSAGE_PACK: u8 = 2;
     /// The rest consists of records, each one WebSocket message.
     pub(super) const FRAMED: u8 = 4;
-    /// The client stays until its times are over.
+    /// The client stays until its time-outs.
     pub(super) const STAYS: u8 = 8;
     /// The bytes come in small pieces.
     pub(super) const CHOPPED: u8 = 16;

@@ -26,7 +26,7 @@ pub struct Target {
     ///
     /// If the server does something that it must not.
     pub run: fn(&[u8]),
-    /// Inputs to begin with.
+    /// The seed inputs.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 

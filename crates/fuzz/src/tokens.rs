@@ -20,7 +20,7 @@ const SECRET: &str = "c2VjcmV0";
 /// What the proofs are for.
 const RESOURCE: &str = "sb://localhost/houses";
 
-/// The first byte of an input says what the rest is.
+/// The first byte of an input selects what the rest is.
 mod mode {
     pub(super) const SAS: u8 = 0;
     pub(super) const TOKEN: u8 = 1;
@@ -117,7 +117,7 @@ impl Session for TokenSession {
 }
 
 impl TokenSession {
-    /// Shows a proof. A refusal is recorded as requests have it recorded.
+    /// Presents a proof. A refusal is recorded, as that of a request is.
     fn admit(&self, proof: Proof<'_>) {
         let audience = |audience: &str| is_for_area(ServiceArea::Events, audience);
         let demand = Demand::new(

@@ -1,4 +1,4 @@
-//! What a client of WebSockets sends.
+//! Frames and requests of WebSocket clients.
 
 /// The first byte of a text message, and of a binary one.
 pub(crate) const TEXT: u8 = 0x81;
@@ -22,7 +22,7 @@ pub(crate) fn put_frame(out: &mut Vec<u8>, first: u8, payload: &[u8]) {
     out.extend_from_slice(payload);
 }
 
-/// Asks to speak WebSocket on a path, with more headers.
+/// The request to open a WebSocket on a path, with more headers.
 pub(crate) fn upgrade(path: &str, headers: &str) -> Vec<u8> {
     let request = format!(
         "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: Upgrade\r\n\

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A folder or file of what is installed.
+/// The path of an installed folder or file.
 fn installed(path: impl AsRef<Path>) -> PathBuf {
     match std::env::var_os("STEADFAST_TOOLS") {
         Some(tools) => PathBuf::from(tools).join(path),
@@ -71,7 +71,7 @@ pub fn dotnet(program: &str) -> Command {
     command
 }
 
-/// Prints what a program with scenarios has printed, with its name in front: test file and
+/// Prints the output of a program with scenarios, with its name in front: test file and
 /// client. The test command reads these lines.
 #[expect(clippy::print_stdout, reason = "a test's own output")]
 pub fn show(name: &str, output: &[u8]) {

@@ -19,7 +19,8 @@ const COUNT: u16 = 12_000;
 /// The locks of this process. The system releases them when it ends.
 static RESERVED: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
-/// Where the search goes on. Processes begin at different places, so they seldom meet.
+/// The port at which the next search starts. Processes begin at different places, so
+/// they seldom meet.
 static NEXT: AtomicU16 = AtomicU16::new(0);
 
 /// A port that no other process reserves and no server listens at.

@@ -2,7 +2,7 @@
 //!
 //! - A child is reaped only by its `Process`, so its id never belongs to another process.
 //! - Its standard output is read at once, so it never blocks on a full pipe; past a bound the
-//!   oldest lines are forgotten.
+//!   oldest lines are dropped.
 //! - It is killed on drop. Its standard input is a pipe of ours: when the test process itself is
 //!   killed the pipe closes, and a child that should not outlive it ends at the end of its input.
 
@@ -20,7 +20,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 /// Lines of output kept for the test to read.
 const MAX_LINES: usize = 10_000;
 
-/// Lines that an error shows of what came instead.
+/// The number of received lines that an error shows.
 const SHOWN_LINES: usize = 20;
 
 /// A running or ended child process and the command to start it again.
@@ -92,7 +92,8 @@ impl Process {
         Ok(())
     }
 
-    /// Kills it with SIGKILL and waits until it is gone; without effect on an ended process.
+    /// Kills it with SIGKILL and waits until it has ended; without effect on an ended
+    /// process.
     pub fn kill(&mut self) -> anyhow::Result<()> {
         if self.status.is_none() {
             self.signal(Signal::KILL)?;
@@ -106,7 +107,7 @@ impl Process {
         self.signal(Signal::TERM)
     }
 
-    /// Stops it with SIGSTOP and waits until it stands still.
+    /// Stops it with SIGSTOP and waits until it is stopped.
     pub fn freeze(&self) -> anyhow::Result<()> {
         self.signal(Signal::STOP)?;
         let either = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
@@ -115,7 +116,7 @@ impl Process {
         Ok(())
     }
 
-    /// Lets a frozen process go on.
+    /// Resumes a frozen process.
     pub fn thaw(&self) -> anyhow::Result<()> {
         self.signal(Signal::CONT)
     }
@@ -145,7 +146,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // A process that cannot be killed is one that has ended.
+        // A process that cannot be killed has ended already.
         let _ = self.kill();
     }
 }

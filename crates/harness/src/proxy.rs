@@ -1,6 +1,6 @@
-//! A proxy for TCP on loopback that disturbs what it carries.
+//! A TCP proxy on loopback that injects faults.
 //!
-//! - Bytes keep their order and content; what is disturbed is when and whether they arrive.
+//! - Bytes keep their order and content; faults change when and whether they arrive.
 //! - Each direction of a connection holds at most `MAX_CHUNKS` chunks; then the sender waits.
 //! - Faults apply at once to connections that exist. Dropping the proxy closes them all.
 
@@ -73,7 +73,8 @@ impl FaultProxy {
         self.change(|faults| faults.cuts += 1);
     }
 
-    /// Resets all current connections after so many further bytes, both ways and all together.
+    /// Resets all current connections after this many further bytes, of all connections and
+    /// directions.
     pub fn cut_after_bytes(&self, bytes: u64) {
         self.change(|faults| faults.bytes_left = Some(bytes));
         self.shared.cut_if_due();
@@ -89,7 +90,7 @@ impl FaultProxy {
         self.change(|faults| faults.frozen = freeze);
     }
 
-    /// Lets bytes of one direction that come from now on arrive later by this much.
+    /// Delays the bytes of one direction from now on.
     pub fn delay(&self, direction: Direction, delay: Duration) {
         self.change(|faults| faults.delays[direction as usize] = delay);
     }
@@ -109,7 +110,7 @@ impl FaultProxy {
         self.shared.accepted.load(Ordering::Relaxed)
     }
 
-    /// Waits until exactly so many connections are open.
+    /// Waits until exactly this many connections are open.
     pub async fn wait_for_open(&self, connections: usize) {
         let mut open = self.shared.open.subscribe();
         // The sender lives as long as `self`.
@@ -166,7 +167,8 @@ impl ProxyState {
         }
     }
 
-    /// Takes up to `wanted` bytes from those left for connections that saw so many cuts.
+    /// Takes up to `wanted` of the bytes left until the next cut; none for a connection
+    /// that was cut.
     fn take(&self, wanted: usize, cuts: u64) -> usize {
         let mut taken = wanted;
         self.faults.send_if_modified(|faults| {
@@ -214,7 +216,7 @@ async fn accept(listener: TcpListener, shared: Arc<ProxyState>) {
 struct ProxiedConnection {
     shared: Arc<ProxyState>,
     faults: watch::Receiver<ProxyFaults>,
-    /// The cuts before this connection.
+    /// The number of cuts before this connection.
     cuts: u64,
 }
 
@@ -316,7 +318,7 @@ impl ProxiedConnection {
         to.shutdown().await
     }
 
-    /// Sends as much as goes in one step.
+    /// Sends as many bytes as one step allows.
     async fn deliver(
         &self,
         direction: Direction,
@@ -327,7 +329,7 @@ impl ProxiedConnection {
         let rate = self.faults.borrow().bytes_per_second;
         let piece = self.shared.take(piece_bytes(bytes.len(), rate), self.cuts);
         if piece == 0 {
-            // The cut is under way and ends this connection.
+            // The cut is in progress and ends this connection.
             std::future::pending::<()>().await;
         }
         to.write_all(&bytes[..piece]).await?;

@@ -10,7 +10,7 @@ pub(crate) const HOUR_MS: i64 = 3_600_000;
 /// Milliseconds of a minute.
 pub(crate) const MINUTE_MS: i64 = 60_000;
 
-/// A day as people write it.
+/// A date of the Gregorian calendar.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Date {
     pub(crate) year: i64,

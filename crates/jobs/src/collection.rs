@@ -8,7 +8,7 @@ use crate::id::CollectionId;
 #[derive(Record, Clone, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct JobCollection {
-    /// In the spelling in which it was created.
+    /// With the spelling used at creation.
     #[n(0)]
     pub id: CollectionId,
     /// The document as submitted, for the REST API.
@@ -16,7 +16,7 @@ pub struct JobCollection {
     pub document: String,
     #[n(2)]
     pub is_enabled: bool,
-    /// How many jobs it has, and may have.
+    /// The number of its jobs, and their limit.
     #[n(3)]
     pub jobs: u64,
     #[n(4)]

@@ -12,7 +12,7 @@ use crate::recurrence::JobTiming;
 #[derive(Record, Clone, PartialEq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct JobDefinition {
-    /// In the spelling in which it was created.
+    /// With the spelling used at creation.
     #[n(0)]
     pub id: JobId,
     /// The document as submitted, for the REST API.

@@ -16,7 +16,7 @@ use crate::status::{OccurrenceSource, RunPhase};
 #[derive(Record, Clone, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct DeliveryRequest {
-    /// In the spelling in which the job was created.
+    /// With the spelling used at creation.
     #[n(0)]
     pub job: JobId,
     /// The time of the occurrence, in milliseconds since 1970.

@@ -165,7 +165,7 @@ impl LoadedJob<'_> {
         self.status.queue.extend(kept.map(waiting));
     }
 
-    /// Records that an occurrence was too late; completes a job that runs once.
+    /// Records a skipped occurrence that was too late; completes a job that runs once.
     fn leave_out(&mut self, turn: &mut Turn<'_>, occurrence: i64) -> Result<(), TurnError> {
         if self.definition.policy.misfire != Misfire::Skip {
             return Ok(());

@@ -35,7 +35,7 @@ pub enum ErrorKind {
     Full,
     /// The job has ended, and cannot be changed or run.
     Final,
-    /// It was modified concurrently.
+    /// The job or collection was modified concurrently.
     Changed,
     /// The collection is being deleted.
     Leaving,

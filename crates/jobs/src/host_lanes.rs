@@ -1,11 +1,11 @@
 //! Running attempts, and those queued for their host.
 //!
 //! Attempts to one host and port share a lane with a bounded number of calls. A lane
-//! serves collections round-robin. Within a collection the attempt that waits longest
-//! and the one that was due last alternate, so that a burst delays no job that is due
-//! after it, even while attempts of the burst still arrive, and no job waits more than
-//! twice as long as in the order of arrival.
-//! Nothing here runs or spawns anything: methods return the attempts to start.
+//! serves collections round-robin. Within a collection the attempt that waits longest and
+//! the one that was due last alternate, so that a burst delays no job that is due after
+//! it, even while attempts of the burst still arrive, and no job waits more than twice as
+//! long as in the order of arrival. This module runs and spawns nothing: methods return
+//! the attempts to start.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -32,9 +32,9 @@ pub(crate) struct HostLanes {
     by_host: HashMap<String, HostLane>,
     /// Running and waiting attempts.
     open: HashMap<AttemptKey, OpenAttempt>,
-    /// Nothing is started: another node does it, or this one later.
+    /// No attempt is started: another node starts them, or this one later.
     is_resting: bool,
-    /// Attempts not started since, while this node may still resume.
+    /// Attempts held back since the pause, while this node may still resume.
     put_back: Option<Vec<JobAttempt>>,
 }
 
@@ -144,10 +144,10 @@ struct OpenAttempt {
 
 enum AttemptStage {
     Waiting,
-    /// It is about to be started.
+    /// The attempt is about to be started.
     Starting,
     Running(AbortHandle),
-    /// It is cancelled as soon as it has been started.
+    /// The attempt is cancelled as soon as it has been started.
     Cancelled,
 }
 
@@ -204,7 +204,7 @@ impl HostLanes {
                 open.stage = AttemptStage::Running(task);
                 true
             }
-            // It has ended already.
+            // The attempt has ended already.
             None => true,
         }
     }
@@ -256,7 +256,7 @@ impl HostLanes {
         None
     }
 
-    /// Starts nothing any more. Waiting attempts are kept for [`HostLanes::resume`].
+    /// Stops starting attempts. Waiting attempts are kept for [`HostLanes::resume`].
     pub(crate) fn pause(&mut self) {
         self.is_resting = true;
         let back = self.put_back.get_or_insert_default();
@@ -266,7 +266,7 @@ impl HostLanes {
         self.forget_waiting();
     }
 
-    /// Starts nothing any more, and drops the waiting attempts.
+    /// Stops starting attempts, and drops the waiting ones.
     pub(crate) fn stop(&mut self) {
         self.is_resting = true;
         self.put_back = None;

@@ -19,9 +19,9 @@
 //!    partition in turn.
 //! 4. After that commit `runner.rs` gets the work. Attempts to one host and port share a
 //!    lane of 64; further ones wait there, and the collections take turns
-//!    (`host_lanes.rs`). The runner checks that the partition is still here, in the tenure
-//!    that requested the attempt, records the begin of an attempt that must not be made
-//!    twice, and calls its `Deliverer`.
+//!    (`host_lanes.rs`). The runner checks that this node still serves the partition, in
+//!    the tenure that requested the attempt, records the start of an attempt that must not
+//!    be made twice, and calls its `Deliverer`.
 //! 5. `crates/protocols/src/outbound/delivery.rs` decrypts the secrets, has the guard
 //!    (`guard.rs` beside it) resolve and check the address by the policy
 //!    (`crates/protocols/src/egress/policy.rs`), adds the identifiers of the attempt
@@ -31,9 +31,10 @@
 //!    the error action, the dead letter, or the end, after which a waiting occurrence
 //!    begins.
 //!
-//! A crash before step 3 is durable: the timer fires again. Between steps 3 and 6 the work
-//! is performed again, with the same idempotency key; if the job has `inFlight: skip` and
-//! the attempt was begun, it is recorded as failed instead.
+//! After a crash before the commit of step 3 the timer fires again. After one between
+//! that commit and step 6 the work is performed again, with the same idempotency key; if
+//! the job has `inFlight: skip` and the attempt was begun, it is recorded as failed
+//! instead.
 //!
 //! The API is `client.rs`. The REST interface is in `crates/protocols/src/scheduler`:
 //! `routes.rs` is the entry, `dispatch.rs` finds the operation, `request.rs` performs it,
@@ -44,8 +45,8 @@
 //!
 //! - `tests/recurrence_oracle.rs`: random recurrences against a filter of every minute,
 //!   also where clocks change.
-//! - `tests/job_names.rs`: names that two homes share: makers and deletions in any order,
-//!   stopped at any step; no name is in both homes.
+//! - `tests/job_names.rs`: names shared by a pair of regions: creations and deletions in
+//!   any order, stopped at any step; no name is in both regions.
 //! - `tests/job_runs.rs`: runs, retries, overlaps, crashes and downtimes of jobs on a
 //!   virtual clock; partitions that leave and return, commits in doubt.
 

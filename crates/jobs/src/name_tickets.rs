@@ -1,12 +1,12 @@
 //! Collection names shared by a pair of regions.
 //!
-//! Each region of a pair is the home of some collections, and a name belongs to one of
-//! them. The creator of a collection requests a ticket from the first region, which
-//! rejects a name that it has. To create in the second region, the ticket is used there,
-//! unless it was invalidated. To create in the first region, the second one first
-//! invalidates all tickets up to this one, and rejects a name that it has; then the
-//! ticket is valid as long as it is the last issued. So no name is used twice, wherever
-//! a creation breaks off.
+//! Each region of a pair has its own collections, and a name belongs to one region. The
+//! creator of a collection requests a ticket from the first region, which rejects a name
+//! that it already has. To create in the second region, the ticket is used there, unless
+//! it was invalidated. To create in the first region, the second one first invalidates
+//! all tickets up to this one, and rejects a name that it has; then the ticket is valid
+//! as long as it is the last issued. So no name is used twice, at whatever step a
+//! creation stops.
 
 use steadfast_partition::{Address, Turn, TurnError};
 

@@ -146,7 +146,7 @@ impl LoadedJob<'_> {
         ended: &AttemptResult,
     ) -> Result<(), TurnError> {
         let Some(run) = self.under_way(ended.claim) else {
-            // It was cancelled, or is recorded already.
+            // The attempt was cancelled, or its result is recorded already.
             return Ok(());
         };
         self.attempt_ended(turn, run, ended, true)

@@ -51,7 +51,7 @@ pub trait Deliverer: Send + Sync + 'static {
     async fn deliver(&self, order: &DeliveryRequest, tenure: u64) -> Outcome;
 
     /// The tenure in which this node may deliver attempts now, if any. An attempt that
-    /// failed without one is repeated by the node that has it.
+    /// failed without a tenure is repeated by the node that has one.
     fn tenure(&self) -> Option<u64> {
         Some(0)
     }
@@ -114,7 +114,7 @@ impl JobRunner {
         self.inner.clock.now()
     }
 
-    /// Starts nothing any more, and waits until no call is running, or the limit;
+    /// Stops starting attempts, and waits until no call is running, at most for the limit;
     /// returns the number of calls still running. If there are any, waiting attempts are
     /// kept for [`JobRunner::resume`]; else they are dropped, because their rows are stored.
     pub async fn drain(&self, limit: Duration) -> usize {
@@ -129,7 +129,7 @@ impl JobRunner {
         *self.inner.running.borrow()
     }
 
-    /// Starts nothing any more, and drops waiting attempts: their rows are stored.
+    /// Stops starting attempts, and drops waiting ones: their rows are stored.
     pub fn stop(&self) {
         self.inner.lanes.lock().stop();
     }
@@ -310,7 +310,8 @@ impl Inner {
         self.report_result(&attempt, ended).await
     }
 
-    /// The mailbox of the requesting partition, if it is here in the requesting tenure.
+    /// The mailbox of the requesting partition, if this node serves it in the requesting
+    /// tenure.
     fn mailbox(&self, attempt: &JobAttempt) -> Option<Mailbox> {
         let door = self.router.mailbox(attempt.ticket.0)?;
         let ledger = door.ledger();

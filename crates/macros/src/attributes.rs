@@ -66,10 +66,10 @@ impl TypeAttributes {
     }
 }
 
-/// What a field holds when it is not in the bytes.
+/// The value of a field that is not in the bytes.
 #[derive(Clone)]
 pub(crate) enum Fallback {
-    /// Whatever its type says: an option is `None`, anything else is an error.
+    /// By the type of the field: an option is `None`, anything else is an error.
     OfType,
     /// `Default::default()`.
     Default,

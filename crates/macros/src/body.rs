@@ -1,6 +1,6 @@
 //! Code for the fields of a record.
 //!
-//! It works on variables: references to the fields when it writes, options of their
+//! The code works on variables: references to the fields when it writes, options of their
 //! values when it reads. So a struct and a variant with fields share it.
 
 use proc_macro2::TokenStream;
@@ -153,7 +153,7 @@ impl CheckedFields {
 }
 
 impl Field {
-    /// What to do if the field is not in the bytes.
+    /// The code for a field that is not in the bytes.
     fn otherwise(&self, owner: &str) -> TokenStream {
         let (ty, name) = (&self.ty, self.name());
         match &self.fallback {

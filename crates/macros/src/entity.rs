@@ -1,7 +1,8 @@
 //! `#[entity]`.
 //!
-//! From the methods of an impl block it makes two things: what runs an operation
-//! on an entity of the type, and a proxy whose methods call it from elsewhere.
+//! The macro derives two things from the methods of an impl block: code that runs an
+//! operation on an entity of the type, and a proxy whose methods call the entity from
+//! other code.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
@@ -44,7 +45,7 @@ struct EntityMethod<'a> {
     is_changing: bool,
     has_context: bool,
     input: Option<&'a Type>,
-    /// What a success is, and whether it may fail.
+    /// The type of a success, and whether the method may fail.
     output: TokenStream,
     is_fallible: bool,
 }
@@ -98,7 +99,7 @@ pub(crate) fn expand(options: &Options, block: &ItemImpl) -> Result<TokenStream>
         }
 
         impl #name {
-            /// The one with this key.
+            /// The entity with this key.
             ///
             /// # Errors
             ///
@@ -119,7 +120,7 @@ pub(crate) fn expand(options: &Options, block: &ItemImpl) -> Result<TokenStream>
 
         #[allow(dead_code)]
         impl #proxy {
-            /// Which entity it is.
+            /// The id of the entity.
             pub fn id(&self) -> &#root::EntityId {
                 &self.id
             }
@@ -179,7 +180,7 @@ fn read(method: &ImplItemFn) -> Result<EntityMethod<'_>> {
     })
 }
 
-/// What a success is, and whether there are failures.
+/// The type of a success, and whether the method may fail.
 fn output(output: &ReturnType) -> (TokenStream, bool) {
     let ReturnType::Type(_, ty) = output else {
         return (quote!(()), false);

@@ -1,8 +1,8 @@
 //! The fields of a struct or variant, checked.
 //!
-//! Numbers are there, unique and not retired; there is one place for unknown
-//! fields, or none if the type is closed. Each broken rule is an error of its own at
-//! the field that breaks it.
+//! Every field has a number, unique and not retired; one field keeps unknown fields, or
+//! none if the type is closed. Each violation is an error of its own at the field that
+//! causes it.
 
 use std::collections::HashMap;
 
@@ -26,13 +26,13 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    /// The name for messages.
+    /// The name for error messages.
     pub(crate) fn name(&self) -> String {
         name_of(&self.member)
     }
 }
 
-/// The place for unknown fields.
+/// The field that keeps unknown fields.
 pub(crate) struct UnknownField {
     pub(crate) member: Member,
     pub(crate) variable: Ident,
@@ -43,7 +43,7 @@ pub(crate) struct UnknownField {
 pub(crate) struct CheckedFields {
     pub(crate) known: Vec<Field>,
     pub(crate) slot: Option<UnknownField>,
-    /// Where the slot stands among all fields, and how many there are.
+    /// Whether the field for unknown fields is the last one.
     pub(crate) slot_is_last: bool,
 }
 
@@ -82,7 +82,8 @@ pub(crate) fn check_number(
 }
 
 impl CheckedFields {
-    /// Checks the fields of `owner`, which is where a missing slot is reported.
+    /// Checks the fields of `owner`, the place where a missing field for unknown fields
+    /// is reported.
     pub(crate) fn new(fields: &Fields, owner: Span, closed: bool, retired: &[u32]) -> Result<Self> {
         let mut checked = Self {
             known: Vec::new(),

@@ -1,4 +1,4 @@
-//! `#[hub]`: the methods of an impl block, for clients.
+//! `#[hub]`: methods of an impl block that clients call.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -7,7 +7,7 @@ use syn::{
     PathArguments, Result, ReturnType, Type, TypeParamBound, parse_quote,
 };
 
-/// Keeps the block, and adds what makes its type a hub.
+/// Keeps the block, and adds the implementation of `Hub`.
 pub(crate) fn expand(attribute: TokenStream, mut block: ItemImpl) -> Result<TokenStream> {
     let facade = facade(attribute)?;
     if let Some((_, path, _)) = &block.trait_ {
@@ -64,7 +64,7 @@ pub(crate) fn expand(attribute: TokenStream, mut block: ItemImpl) -> Result<Toke
     })
 }
 
-/// Where generated code finds the library.
+/// The path at which generated code finds the library.
 fn facade(attribute: TokenStream) -> Result<Path> {
     let mut path: Path = parse_quote!(::steadfast::realtime);
     let parser = syn::meta::parser(|meta| {

@@ -1,7 +1,7 @@
 //! `#[derive(Key)]`.
 //!
-//! A key is a row of its fields in the order of their declaration, which is the
-//! order that a derived `Ord` compares them in. It is a record too.
+//! A key is encoded as a row of its fields in the order of their declaration, in which a
+//! derived `Ord` compares them. A key is a record too.
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
@@ -74,7 +74,8 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     ))
 }
 
-/// Fields are numbered in the order of their declaration, the slot comes last.
+/// Fields are numbered in the order of their declaration; the one for unknown fields is
+/// last.
 fn check_order(checked: &CheckedFields) -> Result<()> {
     if let Some(slot) = &checked.slot
         && !checked.slot_is_last
@@ -134,7 +135,7 @@ fn row(input: &DeriveInput, checked: &CheckedFields) -> TokenStream {
     }
 }
 
-/// A struct that is a key as its only field is.
+/// A transparent struct: its key is that of its only field.
 fn transparent(
     input: &DeriveInput,
     attributes: &TypeAttributes,

@@ -1,10 +1,10 @@
-//! The derives of Steadfast.
+//! The derives and attributes of Steadfast.
 //!
-//! `Record` and `Key` for the types that an application stores, `hub` for those
-//! whose methods clients call. Generated code names one hidden module only,
-//! `steadfast::__private`; a crate that does not depend on the facade says where it is
-//! with `#[record(crate = "..")]`. Whatever cannot be stored safely is a compile error at
-//! the place that must change.
+//! `Record` and `Key` for the types that an application stores, `entity` for those whose
+//! methods are operations, `hub` for those whose methods clients call. Generated code
+//! names one hidden module only, `steadfast::__private`; a crate that does not depend on
+//! the facade gives its path with `#[record(crate = "..")]`. A type that cannot be stored
+//! safely is a compile error at the code that must change.
 
 use proc_macro::TokenStream;
 
@@ -49,16 +49,17 @@ pub fn derive_key(input: TokenStream) -> TokenStream {
 
 /// Makes an entity of a type: its methods are the operations.
 ///
-/// It stands on an `impl` block. A method takes `&mut self`, or `&self` if it only
-/// reads; then, optionally, the context of the operation by reference; then one
-/// input. It may be async, and may fail with anything that becomes a `Failure`.
+/// The attribute goes on an `impl` block. A method takes `&mut self`, or `&self` if it
+/// only reads; then, optionally, the context of the operation by reference; then one
+/// input. It may be async, and may fail with anything that converts into
+/// `FailureDetails`.
 ///
 /// A proxy of the type's name and `At` has the same methods, for orchestrations and
 /// clients: `Counter::at("key")?.add(&cx, 5).await?`, and `signal_add` to send it
 /// without waiting.
 ///
 /// `#[entity(name = "..")]` gives it another name than the type's in lower case,
-/// `#[entity(crate = "..")]` says where the facade's module `durable` is.
+/// `#[entity(crate = "..")]` gives the path of the facade's module `durable`.
 #[proc_macro_attribute]
 pub fn entity(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let mut options = entity::Options::default();

@@ -285,7 +285,7 @@ fn enum_body(
     }
 }
 
-/// Checks the variant that keeps unknown ones.
+/// Checks the variant that keeps unknown variants.
 fn catch_all<'a>(
     variant: &'a Variant,
     attributes: &TypeAttributes,

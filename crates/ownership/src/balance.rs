@@ -31,20 +31,20 @@ pub struct ConditionalWrite {
 pub enum Kind {
     /// Keep what we have.
     Renew,
-    /// Take up a record that has our id though we do not know it: we were restarted, or
-    /// never heard how a write ended.
+    /// Adopt a record that has our id although we do not track it: we were restarted,
+    /// or the outcome of a write is unknown.
     Adopt,
     /// Take a partition that has no owner any more.
     Claim,
     /// Take a partition from a living owner. Users' processors just write; a partition of
-    /// the cluster's own is asked for, and its owner writes [`Kind::Give`].
+    /// the cluster's own is requested, and its owner writes [`Kind::Give`].
     Steal {
         /// The owner it is taken from.
         from: OwnerId,
     },
     /// Hand over to another member: its id is written instead of ours.
     Give {
-        /// The member that asked.
+        /// The member that requested it.
         to: OwnerId,
     },
     /// Give up: the empty id is written, so that others need not wait.
@@ -61,11 +61,11 @@ pub struct BalancePlan {
     /// Whether no listing shows this member yet, and the plan only makes it visible before
     /// it takes its share.
     pub is_newcomer: bool,
-    /// Partitions that we doubted and that turn out to be another's: stop serving them.
+    /// Doubtful partitions that belong to another member: stop serving them.
     pub lost: Vec<PartitionIndex>,
 }
 
-/// What member `me` should do, given what it holds or has already asked for.
+/// What member `me` should do, given what it holds or has already requested.
 pub fn plan(
     census: &Census,
     me: &OwnerId,
@@ -199,7 +199,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// An extra, or a part of what is reserved for no member.
+    /// Claims an extra, or a part of what is reserved for no member.
     fn take_leftover(&mut self) {
         if self.own == self.min && self.claim_some(self.census.spare(), 1) > 0 {
             return;
@@ -250,7 +250,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// A random one that we do not hold, although the listing says so.
+    /// A random one, except those that we hold although the listing does not show it.
     fn pick(&mut self, range: &[PartitionIndex]) -> Option<PartitionIndex> {
         if range.is_empty() {
             return None;

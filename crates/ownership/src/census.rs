@@ -27,7 +27,7 @@ pub struct Census {
     overdue: Vec<PartitionIndex>,
     /// Members, most partitions first; ties in the order of their ids.
     standings: Vec<MemberStanding>,
-    /// By number of the listing: the member's place in `standings`.
+    /// The index in `standings`, by the owner's number in the listing.
     places: Vec<Option<u32>>,
     /// Owned partitions, grouped by member in the order of `standings`.
     owned: Vec<PartitionIndex>,
@@ -53,7 +53,7 @@ pub(crate) struct MemberStanding {
     extra: Option<u32>,
 }
 
-/// What the listing says of one owner.
+/// What the listing shows of one owner.
 #[derive(Clone, Copy, Debug)]
 struct Tally {
     count: u32,
@@ -77,8 +77,8 @@ pub(crate) struct Unit {
 }
 
 impl Census {
-    /// Counts a listing. `asked` is when the listing was asked for, not when it came: so
-    /// a slow store makes no member look dead.
+    /// Counts a listing. `asked` is when the listing was requested, not when it arrived:
+    /// so a slow store makes no member look dead.
     pub fn take(listing: OwnershipListing, asked: Timestamp, timing: &GroupTiming) -> Self {
         Self::with_members(listing, &[], asked, timing)
     }
@@ -286,7 +286,7 @@ impl Census {
     }
 
     /// What is matched with what a member lacks. The members who own most come first: one
-    /// that came and went again at once is matched with what still has an owner.
+    /// that joined and left at once is matched with what still has an owner.
     pub(crate) fn matched(&self, standing: &MemberStanding) -> impl Iterator<Item = Unit> + '_ {
         let (first, count) = standing.base;
         let units = (first..first + count).chain(standing.extra);

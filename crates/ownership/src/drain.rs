@@ -1,11 +1,11 @@
 //! Leaving in four phases: offline, hooks, leave, close.
 //!
-//! The same machine empties an app server of its clients and a node of its
-//! partitions; both are guests here. Events go in, actions come out; the phases only
-//! ever go forward, and one limit (30 s by default) spans the first three. At the
-//! limit the machine closes, whatever phase it is in. Events that are late, repeated
-//! or about strangers change nothing, and every guest is booked exactly once: moved,
-//! completed or lost.
+//! The same state machine empties an app server of its clients and a node of its
+//! partitions; both are called guests here. Events go in, actions come out; the
+//! phases only ever go forward, and one limit (30 s by default) spans the first
+//! three. At the limit the machine closes, whatever phase it is in. Events that are
+//! late, repeated or about unknown guests change nothing, and every guest is
+//! counted exactly once: moved, completed or lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -57,18 +57,18 @@ pub enum DrainPhase {
     Hooks,
     /// Guests leave, end or are moved.
     Leave,
-    /// All is closed; the end.
+    /// Everything is closed: the drain has ended.
     Close,
 }
 
-/// What happened.
+/// An input of the state machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DrainEvent<G> {
     /// All sources of new guests have confirmed that this server is offline.
     Offline,
     /// This hook has ended, well or not.
     HookEnded(u32),
-    /// A guest came, sent before we were offline.
+    /// A guest arrived, sent before this server was offline.
     Arrived(G),
     /// A guest left by itself or ended.
     Left(G),
@@ -82,7 +82,7 @@ pub enum DrainEvent<G> {
     Tick,
 }
 
-/// What to do.
+/// An output of the state machine: an action for the caller.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DrainAction<G> {
     /// Announce to all sources of new guests that this server is offline.
@@ -93,7 +93,7 @@ pub enum DrainAction<G> {
     End(G),
     /// Move this guest elsewhere.
     Move(G),
-    /// Send this guest away: it came too late.
+    /// Reject this guest: it arrived too late.
     Refuse(G),
     /// Close everything. The remaining guests are cut off.
     Close {
@@ -158,7 +158,7 @@ impl<G: Ord + Clone> DrainMachine<G> {
         (drain, vec![DrainAction::GoOffline])
     }
 
-    /// Takes in an event at monotonic time `now`.
+    /// Handles an event at monotonic time `now`.
     pub fn on(&mut self, event: DrainEvent<G>, now: Duration) -> Vec<DrainAction<G>> {
         let mut actions = Vec::new();
         if self.phase == DrainPhase::Close {
@@ -172,7 +172,7 @@ impl<G: Ord + Clone> DrainMachine<G> {
             self.go_on(&mut actions);
             return actions;
         }
-        // Too late to begin anything; but a guest that has gone is not lost.
+        // Too late to begin anything; but a guest that has left is not lost.
         match event {
             DrainEvent::Arrived(guest) => actions.push(DrainAction::Refuse(guest)),
             DrainEvent::Left(_) | DrainEvent::Moved(_) => self.take_in(event, &mut actions),
@@ -250,7 +250,7 @@ impl<G: Ord + Clone> DrainMachine<G> {
         }
     }
 
-    /// In the phase leave: starts moves while there is room, closes when all are gone.
+    /// In the phase leave: starts moves while there is room, closes when all have left.
     fn go_on(&mut self, actions: &mut Vec<DrainAction<G>>) {
         if self.phase != DrainPhase::Leave {
             return;
@@ -281,7 +281,7 @@ impl<G: Ord + Clone> DrainMachine<G> {
         }
     }
 
-    /// Whether the guest was still here.
+    /// Removes a guest; answers whether it was still here.
     fn forget(&mut self, guest: &G) -> bool {
         let stage = self.guests.remove(guest);
         self.moving -= usize::from(stage == Some(GuestStage::Moving));
@@ -289,7 +289,7 @@ impl<G: Ord + Clone> DrainMachine<G> {
         stage.is_some()
     }
 
-    /// A move has failed: the guest stays until there is a new target, or the end.
+    /// Keeps a guest whose move has failed, until there is a new target or the drain ends.
     fn keep(&mut self, guest: &G) {
         let Some(stage) = self.guests.get_mut(guest) else {
             return;

@@ -28,9 +28,9 @@
 //!
 //! - All members compute the same matching of what is missing with what is unclaimed or in
 //!   **excess**, and the same partitions as excess. So two members with one view never
-//!   steal the same partition, and no member is robbed below its share. Several members may
-//!   claim the same unclaimed partition; the conditional write picks one, and that is no
-//!   surplus move.
+//!   steal the same partition, and no steal leaves a member below its share. Several
+//!   members may claim the same unclaimed partition; the conditional write picks one, and
+//!   that is no surplus move.
 //! - A newcomer that is in no other member's listing takes one partition and waits for an
 //!   interval. Otherwise members that join together would each take what belongs to the
 //!   others. (A cluster knows its members by other means and passes them in:
@@ -41,7 +41,7 @@
 //! A steal of a user's partition is a write. A steal of one of the cluster's own is a
 //! request to its owner, which answers with `GroupMember::give`.
 //!
-//! The drain (`drain.rs`) is a machine of its own: events in, actions out, four phases
+//! The drain (`drain.rs`) is a separate state machine: events in, actions out, four phases
 //! (offline, hooks, leave, close), one limit. It knows guests, and not whether they are
 //! clients or partitions.
 //!

@@ -1,11 +1,12 @@
 //! One member of a group, cycle by cycle.
 //!
 //! A cycle: write the [renewals](GroupMember::renewals), list, write what
-//! [the plan](GroupMember::plan) says, and pass on every [outcome](GroupMember::record_outcome). A member
-//! serves exactly what it tracks. It loses a partition when a write meets another
-//! version, or when no write has succeeded for the expiration, counted from when the
-//! write was requested: by then others may have claimed it. Every write has an outcome, if
-//! need be [`WriteOutcome::Unknown`] after a time-out; until then its partition is left alone.
+//! [the plan](GroupMember::plan) says, and pass on every
+//! [outcome](GroupMember::record_outcome).
+//! A member serves exactly what it tracks. It loses a partition when a write meets another
+//! version, or when no write has succeeded for the expiration, counted from when the write
+//! was requested: by then others may have claimed it. Every write has an outcome, if need
+//! be [`WriteOutcome::Unknown`] after a time-out; until then its partition is left alone.
 //! Outcomes that are late or repeated change nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -218,9 +219,9 @@ impl GroupMember {
         lapsed
     }
 
-    /// Another member asks for a partition that it saw with `version`. Refused if we do not
-    /// hold it, or have written it since: then the other one's view is old. Stop serving
-    /// the partition before the write.
+    /// Hands over a partition that another member requests and saw with `version`. `None`
+    /// if we do not hold it, or have written it since: then the other one's view is old.
+    /// Stop serving the partition before the write.
     pub fn give(
         &mut self,
         partition: PartitionIndex,
@@ -282,8 +283,9 @@ impl GroupMember {
         })
     }
 
-    /// Leaves: from now on nothing is taken, and what is held is given up, except what has a
-    /// write under way. Call it again after [`OwnershipChange::Late`]. Stop serving before the writes.
+    /// Leaves: from now on nothing is claimed, and what is held is given up, except what
+    /// has a write under way. Call it again after [`OwnershipChange::Late`]. Stop serving
+    /// before the writes.
     pub fn release(&mut self, now: Timestamp) -> Vec<ConditionalWrite> {
         self.leaving = true;
         self.write_all(&Kind::Release, now, |_| true)

@@ -126,7 +126,7 @@ pub struct Record {
     pub owner: OwnerId,
     /// The version that the next writer must name.
     pub version: RecordVersion,
-    /// When the store took the last write.
+    /// When the store accepted the last write.
     pub modified: Timestamp,
 }
 

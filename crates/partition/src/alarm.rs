@@ -17,14 +17,14 @@ pub(crate) struct Alarm {
 const BLUR: Duration = Duration::from_millis(1);
 
 impl Alarm {
-    /// Rings in a while, at the latest.
+    /// Rings after `wait` at the latest.
     pub(crate) fn new(wait: Duration) -> Self {
         Self {
             sleep: Box::pin(sleep(wait)),
         }
     }
 
-    /// The alarm, so that it rings `wait` from now at the latest.
+    /// Makes the alarm ring `wait` from now at the latest.
     pub(crate) fn within(&mut self, wait: Duration) -> Pin<&mut Sleep> {
         let at = Instant::now() + wait;
         if self.sleep.is_elapsed() || at + BLUR < self.sleep.deadline() {
@@ -43,7 +43,7 @@ mod tests {
         let mut alarm = Alarm::new(Duration::from_secs(60));
         for wait_ms in [30, 5, 200, 0, 1] {
             let (wait, began) = (Duration::from_millis(wait_ms), Instant::now());
-            // It may ring early, once, because of what it was set to before.
+            // It may ring early once, at the time that was set before.
             while began.elapsed() < wait {
                 alarm.within(wait - began.elapsed()).await;
             }

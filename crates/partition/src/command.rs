@@ -96,7 +96,7 @@ impl Command {
         self.first.as_ref().map(|step| &step.to)
     }
 
-    /// Whether it may be refused: its sender learns of that.
+    /// Whether it may be refused, because its sender gets the refusal.
     pub(crate) fn is_refusable(&self) -> bool {
         matches!(
             self.origin,

@@ -44,7 +44,7 @@ pub(crate) struct LocalReceipt {
 }
 
 impl BatchReceipt {
-    /// For a batch to `to` of the loop behind `source`.
+    /// The receipt of a batch that the loop behind `source` sends to `to`.
     pub(crate) fn near(source: ControlSender, to: Partition) -> Self {
         let to = Some(to);
         Self::Local(LocalReceipt { source, to })
@@ -53,7 +53,7 @@ impl BatchReceipt {
     /// Acknowledges the last number of the link that is durably handled, or reports the
     /// error.
     pub(crate) fn send(self, handled: Result<u64>) {
-        // A sender that is gone sends the batch again after it was loaded.
+        // A sender whose loop has ended sends the batch again after its next load.
         match self {
             Self::Remote(reply) => drop(reply.send(handled)),
             Self::Local(mut near) => near.tell(handled.ok()),

@@ -184,7 +184,7 @@ impl Outbox {
         self.arrived.len() >= limits::LINK_QUEUE
     }
 
-    /// The first `count` of them were deleted.
+    /// Forgets the first `count` of these rows: they were deleted.
     pub(crate) fn forget_rows(&mut self, count: usize) {
         self.arrived.drain(..count);
     }
@@ -204,7 +204,7 @@ impl OutboundLink {
         }
     }
 
-    /// Memory holds none of the messages that the table has.
+    /// Whether rows must be read: only the table holds the next messages.
     fn needs_rows(&self) -> bool {
         self.queue.is_empty() && self.known < self.durable && self.loading.is_none()
     }

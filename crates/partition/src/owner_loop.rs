@@ -179,7 +179,7 @@ impl OwnerLoop {
         if !self.is_draining {
             has_more |= sequencer.work_off(&is_over);
         }
-        // Some of it depends on nothing that is still being written.
+        // Some outputs depend on nothing that is still being written.
         let durable = *self.durable.borrow_and_update();
         has_more |= sequencer.release(durable, &is_over);
         sequencer.measure();
@@ -234,7 +234,7 @@ impl OwnerLoop {
         }
         let room = limits::TURN_COMMANDS.saturating_sub(self.arrived.len());
         if room > 0 && self.sequencer.has_room() {
-            // Together: receiving them one by one would lock the queue each time.
+            // Receiving calls one by one would lock the queue each time.
             let _ = self.calls.recv_many(&mut self.fresh, room).now_or_never();
             self.arrived.extend(self.fresh.drain(..));
         }

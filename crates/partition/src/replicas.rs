@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::mailbox::Mailbox;
 use crate::router::Router;
 
-/// The replicas of a node; make one and share it.
+/// The replicas of a node; create it once and share it.
 pub struct CollectionReplicas {
     router: Arc<Router>,
     options: Options,
@@ -26,7 +26,7 @@ pub struct CollectionReplicas {
 }
 
 impl CollectionReplicas {
-    /// No replica yet.
+    /// Creates a set without replicas.
     pub fn new(router: Arc<Router>, options: Options) -> Self {
         Self {
             router,
@@ -130,7 +130,7 @@ fn declined(error: &Error) -> CommitRejected {
     }
 }
 
-/// A failure of collections, with their own code.
+/// Converts an error of collections; it keeps its code.
 fn collections(error: &steadfast_collections::Error) -> Error {
     let refusal = crate::service_error::ServiceError::new(error.code(), error.to_string());
     Error::new(ErrorKind::Refused(refusal))

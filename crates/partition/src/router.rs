@@ -25,7 +25,7 @@ pub struct Router {
 }
 
 impl Router {
-    /// Serves nothing yet.
+    /// Creates a router that serves nothing yet.
     pub fn new(remote: Arc<dyn NodeTransport>) -> Self {
         Self {
             mailboxes: RwLock::new(BTreeMap::new()),

@@ -140,7 +140,7 @@ impl Sequencer {
         }
     }
 
-    /// Calls the services. Nothing has changed afterwards.
+    /// Calls the services; changes nothing yet.
     fn decide(
         &mut self,
         command: &mut Command,
@@ -278,7 +278,7 @@ impl Sequencer {
         Ok(())
     }
 
-    /// The transaction could not be staged; nothing has changed.
+    /// Handles a transaction that could not be staged; nothing has changed.
     fn fail(&mut self, command: Command, error: &StorageError) -> RunOutcome {
         let is_too_much = matches!(
             error.kind(),

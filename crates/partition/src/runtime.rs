@@ -89,7 +89,7 @@ pub struct HandOverReport {
 }
 
 impl Runtime {
-    /// Serves nothing yet.
+    /// Creates a runtime that serves nothing yet.
     pub fn new(store: Arc<Store>, space: Space, options: Options) -> Self {
         let inner = Inner {
             store,

@@ -43,7 +43,7 @@ pub(crate) enum OwnerJob {
     },
     /// Read timers from this key on, once `after` is durable.
     Timers { from: Bytes, after: Lsn },
-    /// The same, ahead of those.
+    /// Read timers from this key on ahead of the pages, once `after` is durable.
     TimersAhead { from: Bytes, after: Lsn },
     /// Read messages from this number on.
     Messages { to: Partition, from: u64 },

@@ -9,9 +9,9 @@ use bytes::Bytes;
 #[derive(Default)]
 pub(crate) struct TimerIndex {
     by_key: BTreeMap<Bytes, Bytes>,
-    /// Timers per address, by the hash of the address, so that the check for an only
-    /// timer needs no scan: a burst makes it for every few timers. Two addresses with
-    /// one hash count as one that has several.
+    /// Timers per address, by the hash of the address: a burst checks often whether a
+    /// timer is the only one of its address, and the check needs no scan. Two
+    /// addresses with one hash count as one that has several.
     of_address: HashMap<u64, u32>,
 }
 

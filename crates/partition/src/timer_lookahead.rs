@@ -127,7 +127,7 @@ impl TimerLookahead {
     }
 }
 
-/// Before every timer that is due later.
+/// The key before every timer that is due later than `due`.
 fn moment_after(due: Timestamp) -> Bytes {
     let next = due.0.max(0).saturating_add(1) as u64;
     Bytes::copy_from_slice(&next.to_be_bytes())

@@ -302,7 +302,7 @@ mod tests {
         (page, found.next().map(|(key, _)| key.clone()))
     }
 
-    /// When what is taken was due.
+    /// The due times of the timers that are taken.
     fn taken(timers: &mut Timers, now: i64, limit: usize) -> Vec<i64> {
         let taken = timers.take_due(Timestamp(now), limit);
         taken.iter().map(|timer| due_of(&timer.key).0).collect()
@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(taken(&mut timers, 500, 4), [0, 1, 2, 500]);
     }
 
-    /// Of a service that keeps no order.
+    /// A timer of a service that keeps no order.
     fn unordered(address: &str, due: i64) -> Timer {
         let to = Address::new(UNORDERED, "n", address.to_string());
         let key = timer_key(Timestamp(due), &to, 0);
@@ -327,7 +327,7 @@ mod tests {
         Timer { key, body }
     }
 
-    /// Everything in the table as a partition has it that was loaded just now.
+    /// The timers of a partition that has just been loaded from the table.
     fn loaded(table: &BTreeMap<Bytes, Bytes>) -> Timers {
         let mut timers = Timers::unloaded(vec![UNORDERED]);
         let from = timers.begin_page().unwrap();
@@ -336,7 +336,7 @@ mod tests {
         timers
     }
 
-    /// Reads what the timers want read.
+    /// Reads the rows that the timers need.
     fn read(timers: &mut Timers, table: &BTreeMap<Bytes, Bytes>, now: i64) {
         if let Some(from) = timers.begin_page() {
             let (rows, next) = page(table, &from, limits::NEAR_TIMERS / 2);
@@ -352,7 +352,7 @@ mod tests {
         table.insert(timer.key, timer.body);
     }
 
-    /// After how many timers one that is due at `due` rings.
+    /// How many timers fire before the one that is due at `due`.
     fn rings_after(
         timers: &mut Timers,
         table: &mut BTreeMap<Bytes, Bytes>,
@@ -409,7 +409,7 @@ mod tests {
         let mut timers = loaded(&table);
         let before = rings_after(&mut timers, &mut table, 8, 9);
         assert!(before < limits::TURN_LOOK, "{before} before it");
-        // One that comes while the burst runs.
+        // A timer that is scheduled while the burst runs.
         let canary = unordered("canary", 10);
         put(&mut table, canary.clone());
         timers.schedule(canary);

@@ -6,10 +6,10 @@
 //! # One request, from socket to answer
 //!
 //! 1. `listen/listener.rs`: the listener takes a permit (connections are bounded;
-//!    `listen/stream.rs` holds it until the connection is gone, also when HTTP hands it
-//!    on), accepts the connection and, with a `Certificate` (`listen/certificate.rs`),
-//!    encrypts it within a time limit. When descriptors run out the listener waits, and
-//!    continues.
+//!    `listen/stream.rs` holds it until the connection closes, also after an upgrade to
+//!    a WebSocket), accepts the connection and, with a `Certificate`
+//!    (`listen/certificate.rs`), encrypts it within a time limit. When descriptors run
+//!    out the listener waits, and continues.
 //! 2. `http/serve.rs`: HTTP/1.1 or 2, with its limits. An idle client is disconnected.
 //! 3. The middleware of all routes, from outside in: `http/forwarded.rs` (the client's
 //!    address, and which proxies are trusted), `http/span.rs` (a span under the caller's
@@ -28,8 +28,8 @@
 //!
 //! One task per connection does all of it. The codecs are in `crates/wire/src/amqp`.
 //!
-//! 1. `amqp/handshake.rs`: headers, SASL, open. A client may also connect without SASL.
-//!    Either way it may do nothing before it puts a token on `$cbs` (`amqp/requests.rs`),
+//! 1. `amqp/handshake.rs`: headers, SASL, open. A client may also connect without SASL. In
+//!    both cases it has no rights before it puts a token on `$cbs` (`amqp/requests.rs`),
 //!    which `amqp/permit.rs` verifies by the server's keys or by the policies of the event
 //!    hub.
 //! 2. `amqp/serve.rs` reads into one buffer, which grows under load and is released when
@@ -73,26 +73,26 @@
 //!
 //! 1. `durabletask/routes.rs`: the path names a method, the method a right.
 //!    `durabletask/context.rs`: metadata names the task hub and the worker, and shows a key
-//!    unless the server is for development. `grpc.rs` has the message read and the answer
-//!    written; no other file knows gRPC.
+//!    unless the server is for development. `grpc.rs` reads the message and writes the
+//!    answer.
 //! 2. `durabletask/stream.rs`: a worker opens its stream. A ping is sent at once, and after
 //!    every 30 s of silence. The stream waits only for `WorkerStream::next` of the engine.
 //! 3. `durabletask/convert/work.rs` converts the item to a message. A history over 1 MiB
-//!    stays behind if the worker can fetch it (`durabletask/history.rs`, in chunks of 256
-//!    KiB). The result of a batch does not name its entity, so its token does.
+//!    is left out if the worker can fetch it (`durabletask/history.rs`, in chunks of 256
+//!    KiB). The result of a batch does not name its entity, so the token includes it.
 //! 4. The worker answers. `durabletask/workers.rs`: `durabletask/convert/action.rs` and
-//!    `durabletask/convert/entity.rs` decode the result. A result that cannot be carried
-//!    out fails the instance, because it would return again and again. The engine keeps
-//!    parts of a result until the last one has arrived.
+//!    `durabletask/convert/entity.rs` decode the result. A malformed result fails the
+//!    instance, because a retry would repeat it endlessly. The engine keeps parts of a
+//!    result until the last one has arrived.
 //! 5. Stale or fresh, the worker gets `OK`; `durabletask/status.rs` is the one table from
 //!    errors to statuses.
 //!
 //! `durabletask/remote/` is the other end, for Rust: `target.rs` parses the connection
 //! string, `channel.rs` keeps one HTTP/2 connection, `worker.rs` opens one stream after the
-//! other and has `crates/durable/src/native/runner.rs` do the work, `chunks.rs` splits long
-//! results, `results.rs` sends waiting results together, `client.rs` is the client.
-//! `durabletask/convert/decode_remote.rs` and `durabletask/convert/encode.rs` are the
-//! reverse directions.
+//! other and runs the work items by `crates/durable/src/native/runner.rs`, `chunks.rs`
+//! splits long results, `results.rs` sends waiting results together, `client.rs` is the
+//! client. `durabletask/convert/decode_remote.rs` and `durabletask/convert/encode.rs` are
+//! the reverse directions.
 //!
 //! Clients: `durabletask/clients.rs` and `durabletask/entities.rs`. A wait is one future of
 //! the engine, beside the client's time-out and the drain of the node.
@@ -124,13 +124,13 @@
 //!   with leases, the rights of keys and of signatures, and the memory that 256 MiB take.
 //! - `tests/scheduler_*.rs`: the Scheduler over real sockets, killed processes, the Python
 //!   SDK, Azurite.
-//! - `tests/scheduler_pair.rs`: REST over two regions, of which one is not well, or does
-//!   not reach the other.
+//! - `tests/scheduler_pair.rs`: REST over two regions, one of which is unhealthy or
+//!   cannot reach the other.
 //! - `tests/cluster_talk.rs`: admission between nodes, by key, cluster, version and
 //!   certificate.
-//! - `tests/realtime_*.rs`: SignalR over real sockets: transports byte by byte, app servers
-//!   by one that was written from the specification, servers that are replaced under load,
-//!   clients without servers and their upstreams.
+//! - `tests/realtime_*.rs`: SignalR over real sockets: transports byte by byte, an app
+//!   server written from the specification, servers that are replaced under load, clients
+//!   without servers and their upstreams.
 //! - `cargo xtask mutants access`, `protocols` and `wire` plant faults in proofs and
 //!   rights, in sessions and budgets, and in the formats.
 

@@ -103,7 +103,7 @@ fn targets(level: &str) -> Result<Targets, String> {
     let bad = || {
         format!("'{level}' is not a log level, such as 'info' or 'info,steadfast_storage=debug'")
     };
-    // A single word is a level: as the name of a module it would be a mistake.
+    // A part without `=` must be a level; the parser would take it for a module.
     let mut words = level.split(',').filter(|part| !part.contains('='));
     if words.any(|word| word.trim().parse::<LevelFilter>().is_err()) {
         return Err(bad());

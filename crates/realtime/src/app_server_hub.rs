@@ -39,7 +39,7 @@ pub enum ShutdownMode {
 }
 
 impl ShutdownMode {
-    /// The word in the service protocol.
+    /// The name in the service protocol.
     fn word(self) -> &'static str {
         match self {
             Self::MigrateClients => "fin:1",
@@ -140,7 +140,7 @@ impl<H: Hub> AppServerHub<H> {
         }
     }
 
-    /// Closes the clients that match, because they cannot be reached any more.
+    /// Closes the matching clients, which are unreachable.
     fn lose(&self, fits: impl Fn(&RemoteClient) -> bool, why: &str) {
         let lost: Vec<_> = {
             let mut tenants = self.board.clients.lock();
@@ -313,7 +313,7 @@ impl<H: Hub> AppServerHubLink<H> {
             let Some(tenant) = tenants.get_mut(connection) else {
                 return;
             };
-            // The first is the handshake, which was answered when the client was
+            // The first message is the handshake, which was answered when the client was
             // opened.
             if std::mem::take(&mut tenant.is_new) {
                 return;

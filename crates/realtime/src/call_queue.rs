@@ -156,7 +156,7 @@ impl CallQueue {
         Some(raws)
     }
 
-    /// Adds an item to an upload; one of an upload that has ended is ignored.
+    /// Adds an item to an upload; an item of an ended upload is ignored.
     pub(crate) fn feed(&self, id: &str, item: bytes::Bytes) {
         let mut streams = self.streams.lock();
         let is_read = streams.uploads.get(id).is_none_or(|feed| feed.put(item));

@@ -1,9 +1,9 @@
 //! A client connection over any transport and backend.
 //!
-//! A transport passes received bytes to an inlet and sends what [`ClientConnection::outgoing`]
-//! returns. Whole messages go to the backend, one after another; while they are held,
-//! the backend can be changed. A client leaves once: it is removed from its registry,
-//! and its backend is notified.
+//! A transport passes received bytes to a client reader and sends what
+//! [`ClientConnection::outgoing`] returns. Whole messages go to the backend, one after
+//! another; while they are held, the backend can be changed. A client leaves once: it is
+//! removed from its registry, and its backend is notified.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -202,8 +202,8 @@ impl ClientConnection {
         }
     }
 
-    /// Queues bytes of its backend, which begin with the handshake response. SDKs
-    /// send whatever their pipe holds, so they may hold several messages.
+    /// Queues bytes of its backend, which begin with the handshake response. SDKs send
+    /// all that their pipe holds, so the bytes may hold several messages.
     pub(crate) fn pass(self: &Arc<Self>, mut said: Bytes) {
         while !said.is_empty() {
             // The handshake response is JSON in every protocol.
@@ -250,7 +250,7 @@ impl ClientConnection {
         }
     }
 
-    /// Waits until the outbox has room, or the client has gone.
+    /// Waits until the outbox has room, or the client has ended.
     pub(crate) async fn room(&self) {
         loop {
             let made = self.outbox.room.notified();

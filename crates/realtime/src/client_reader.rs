@@ -1,7 +1,7 @@
 //! Splits received bytes of a client into messages.
 //!
-//! An inlet belongs to one socket, or to the requests of one client, and is used by
-//! one of them at a time, so messages are handled in order.
+//! A reader belongs to one socket, or to the requests of one client, which use it one at
+//! a time, so messages are handled in order.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub struct ClientReader {
 pub struct ClientClosedError;
 
 impl ClientReader {
-    /// An inlet of a client whose transport accepts messages of that size.
+    /// A reader of a client whose transport accepts messages of that size.
     pub fn new(client: Arc<ClientConnection>, hub: Arc<HubConnections>, most_bytes: usize) -> Self {
         let message_bytes = hub.message_bytes();
         let socket = client.socket();

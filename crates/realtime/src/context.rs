@@ -20,7 +20,7 @@ pub struct ClientMigration {
     pub to: String,
 }
 
-/// The calling connection, and access to all other clients. Clones are the same.
+/// The calling connection, and access to all other clients. Clones share one state.
 #[derive(Clone)]
 pub struct Context {
     shared: Arc<Inner>,

@@ -1,7 +1,7 @@
-//! Access of a hub to clients.
+//! Access of a hub to its clients.
 //!
-//! A hub in the process of the service reaches clients directly, one in an app server
-//! by messages to the service. Hubs do not know which.
+//! A hub in the process of the service reaches clients directly, a hub in an app server
+//! by messages to the service. A hub does not know which.
 
 use std::sync::Arc;
 

@@ -59,7 +59,7 @@ pub struct Method {
 }
 
 impl Method {
-    /// Whether `name`, as sent by a client, is this method.
+    /// Whether `name`, as sent by a client, names this method.
     pub(crate) fn is(&self, name: &str) -> bool {
         let letters = |text: &'static str| text.bytes().filter(|byte| *byte != b'_');
         let asked = name.bytes().filter(|byte| *byte != b'_');
@@ -159,7 +159,7 @@ pub enum MethodResponse {
     Void,
     /// A stream of items.
     Stream(BoxStream<'static, HubResult<Bytes>>),
-    /// An argument is not of the method's type.
+    /// An argument does not have the type of its parameter.
     Unfit(Error),
     /// The method has failed.
     Failed(HubError),

@@ -1,6 +1,6 @@
 //! Identity of a client connection.
 
-/// What is known of a client when it connects; it never changes.
+/// The identity of a client when it connects, which never changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientIdentity {
     /// Its user, if it has one.

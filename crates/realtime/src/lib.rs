@@ -2,9 +2,10 @@
 //!
 //! A [`Hub`] has methods that clients call, and calls methods of clients through
 //! [`Clients`]. The service, [`Realtime`], tracks connections, groups and users.
-//! Transports pass received bytes to a [`ClientReader`] and send what [`ClientConnection::outgoing`]
-//! returns; they know nothing of hubs. A [`HubBackend`](backend::HubBackend) is the backend that
-//! receives the messages of a client, and a client can migrate between two of them.
+//! Transports pass received bytes to a [`ClientReader`] and send what
+//! [`ClientConnection::outgoing`] returns; they do not depend on hubs. A
+//! [`HubBackend`](backend::HubBackend) is the backend that receives the messages of a
+//! client, and a client can migrate between two of them.
 //!
 //! # One call of a hub, from socket to method and back
 //!

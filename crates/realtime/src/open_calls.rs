@@ -70,8 +70,8 @@ impl OpenCalls {
         self.is_empty()
     }
 
-    /// Whether a message of the client belongs to an open call, or to no call at all,
-    /// as a ping does.
+    /// Whether a message of the client belongs to an open call, or to no call, such as a
+    /// ping.
     pub(crate) fn is_part(&self, protocol: Protocol, message: &Bytes) -> bool {
         match read::look(protocol, message) {
             Ok((kind::PING, _)) => true,

@@ -29,7 +29,7 @@ use crate::serverless::ServerlessBackend;
 use crate::ticket::{ConnectionTicket, TicketRegistry};
 use crate::ticks::Ticks;
 
-/// Real-time connections of one node. Clones are the same.
+/// Real-time connections of one node. Clones share one state.
 #[derive(Clone)]
 pub struct Realtime {
     pub(crate) shared: Arc<ServiceInner>,
@@ -86,9 +86,9 @@ impl Drop for AppServerSession {
 /// Result of a drain, in numbers of clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientDrainSummary {
-    /// Those that left by themselves or reconnect elsewhere.
+    /// Clients that disconnected by themselves or reconnect elsewhere.
     pub closed: usize,
-    /// Those that did not leave in time.
+    /// Clients that did not disconnect in time.
     pub cut_off: usize,
     /// Their calls that had no completion when the drain began.
     pub unanswered: usize,

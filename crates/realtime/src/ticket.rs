@@ -27,7 +27,7 @@ pub enum ClientTransport {
     LongPolling,
 }
 
-/// The reason why a ticket does not open a connection.
+/// The reason why a ticket opens no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TicketError {
     /// The connection is open on another socket.

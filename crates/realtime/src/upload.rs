@@ -112,7 +112,7 @@ impl<T: DeserializeOwned> Stream for Upload<T> {
 
 impl<T> Drop for Upload<T> {
     fn drop(&mut self) {
-        // The receiver is gone: wake the senders that wait for room.
+        // The receiver was dropped: wake the senders that wait for room.
         self.items.close();
         self.room.notify_waiters();
     }

@@ -123,7 +123,7 @@ fn drain(remote: &ServerClient, hub: &str, server: &str, limit: Duration) -> Res
         let answer = servers(remote, hub)?;
         let all = rows(&answer, "servers")?;
         let own = all.iter().find(|own| own["server"] == server);
-        // A server that is gone has no clients.
+        // A server without links has no clients.
         balance.left = own.and_then(|own| own["clients"].as_u64()).unwrap_or(0);
         if let Some(moved) = own.and_then(|own| own["moved"].as_u64()) {
             balance.moved = moved;

@@ -12,12 +12,12 @@
 //!   and processors over all of them; workers of one node for all; real SDKs at a node that
 //!   owns nothing, and at nodes that are drained and killed.
 //! - `tests/cluster_volatile.rs`: replicated volatile partitions with processes: a node
-//!   leaves, one joins, two are killed with -9 under load, one stands still, all are
+//!   leaves, one joins, two are killed with -9 under load, one is frozen, all are
 //!   killed.
-//! - `tests/cluster_isolated.rs`: a node that reaches the database and is not reached gives
-//!   up its partitions, and takes its share again.
-//! - `tests/cluster_metrics.rs`: replay that stands still, answers of the database that are
-//!   lost, entries that come too late: what a node counts.
+//! - `tests/cluster_isolated.rs`: a node that reaches the database but cannot be reached by
+//!   other nodes gives up its partitions, and later acquires its share again.
+//! - `tests/cluster_metrics.rs`: the counters of a node for stalled replay, lost responses
+//!   of the database and late entries.
 //! - `tests/cluster_shards.rs`: partitions over several databases: one of two loses its
 //!   primary under load; a move that is killed again and again; scrub and backup.
 //! - `tests/cluster_recipe.rs`: the guide's recipe with TLS; a node is reached at its

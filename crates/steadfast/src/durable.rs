@@ -27,7 +27,7 @@
 //!
 //! async fn transfer(cx: Context, (from, to, amount): (String, String, i64)) -> Result<bool, FailureDetails> {
 //!     let (from, to) = (Account::at(&from)?, Account::at(&to)?);
-//!     let section = cx.lock([from.id(), to.id()]).await?; // given back when it is dropped
+//!     let section = cx.lock([from.id(), to.id()]).await?; // released when it is dropped
 //!     if from.balance(&cx).await? < amount {
 //!         return Ok(false);
 //!     }

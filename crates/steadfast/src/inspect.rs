@@ -28,7 +28,7 @@ pub(crate) const ENTRIES: &str = "entries";
 pub struct InspectTable {
     /// What the rows are.
     pub name: String,
-    /// In the order in which people are shown them.
+    /// In display order.
     pub columns: Vec<String>,
     /// The rows.
     pub rows: Vec<Map<String, Value>>,

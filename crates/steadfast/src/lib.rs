@@ -1,7 +1,7 @@
 //! Durable state for Rust applications.
 //!
-//! A [`Node`] keeps state in a folder: a transaction is durable when it returns,
-//! and what was committed is there after any crash.
+//! A [`Node`] keeps state in a folder: a transaction is durable when it returns, and
+//! committed state survives any crash.
 //!
 //! ```
 //! use steadfast::collections::{Dictionary, Scheme, SlotKey};
@@ -53,8 +53,8 @@
 //!   works.
 //! - `tests/cluster_*.rs`: three nodes on PostgreSQL, together with those of
 //!   `crates/server/tests`.
-//! - `tests/cluster_secondary.rs`: a node reads whole states of what another one owns,
-//!   under load.
+//! - `tests/cluster_secondary.rs`: a node reads consistent states of partitions that
+//!   another node owns, under load.
 //! - `tests/cluster_upgrade.rs`: nodes are replaced one by one by those of the next
 //!   version; versions further apart are refused.
 //! - `tests/cluster_tail.rs`: readers at one node follow partitions whose owners join,

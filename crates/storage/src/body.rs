@@ -49,12 +49,12 @@ pub(crate) fn table_of(row: &RowKey) -> TableId {
 /// What one transaction changes, filled operation by operation.
 ///
 /// ```
-/// use steadfast_core::id::{Stream, Table};
+/// use steadfast_core::id::{StreamId, TableId};
 /// use steadfast_storage::Writes;
 ///
 /// let mut writes = Writes::new();
-/// writes.put(Table(1), b"house 7", b"21.5");
-/// writes.publish(Stream(1), 1, b"21.5".as_slice().into());
+/// writes.put(TableId(1), b"house 7", b"21.5");
+/// writes.publish(StreamId(1), 1, b"21.5".as_slice().into());
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Writes {

@@ -1,8 +1,8 @@
-//! Rows that the tables have and memory keeps.
+//! A cache of rows of the tables.
 //!
 //! The overlay hides the cache, and the owner is the only writer, so a cached row
 //! is valid until its partition's version changes: at each acquire and after each
-//! clear. One budget for all partitions of a node.
+//! clear. All partitions of a node share one budget.
 
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};

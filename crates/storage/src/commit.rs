@@ -115,8 +115,8 @@ async fn settle<L: LockFamily>(node: &NodeContext, closed: ClosedEntry<L>, outco
     }
 }
 
-/// Nothing was written: give the callers their answer and go on, unless the
-/// engine will never take a write again.
+/// Answers the callers of an entry that was not written, and goes on unless the
+/// engine will never accept a write again.
 fn refuse<L: LockFamily>(closed: &ClosedEntry<L>, error: &Error) {
     match error.kind() {
         ErrorKind::LogStopped { .. } | ErrorKind::Closed | ErrorKind::Damaged { .. } => {

@@ -247,7 +247,7 @@ pub enum Outcome {
     Committed,
     /// Refused for good: another epoch, or not the next number.
     Fenced,
-    /// Durable or not: ask by `acquire` with the old epoch.
+    /// Durable or not: `acquire` with the old epoch tells.
     Unknown,
 }
 

@@ -15,7 +15,7 @@ use steadfast_core::id::{Epoch, Owner, Partition, Sequence, StreamId};
 /// The result of everything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What happened, to what, and underneath it the cause.
+/// An error: what happened, to what, and its cause.
 #[derive(Clone, Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -100,7 +100,7 @@ pub enum ErrorKind {
     BackupKey { path: PathBuf, what: String },
     /// A file of a sealed backup is not what was sealed.
     AlteredBackup { file: PathBuf, what: String },
-    /// The state that is there is not older than the backup.
+    /// The existing state is not older than the backup.
     NotNewer { path: PathBuf, what: String },
     /// A restore into a folder without state was begun and not finished.
     RestoreUnfinished { path: PathBuf },
@@ -110,7 +110,7 @@ pub enum ErrorKind {
     BackupOverrun { waiting: usize, limit: usize },
     /// It is not known which tables the partition has.
     TablesUnknown { partition: Partition },
-    /// A migration or restore would go into what is not empty.
+    /// The target of a migration or restore is not empty.
     NotEmpty { place: String, what: String },
     /// A node, or another command, has a lease on the database.
     DatabaseInUse { node: u32 },
@@ -126,7 +126,7 @@ pub enum ErrorKind {
     ForeignCluster { found: String, expected: String },
     /// What the database holds for a partition fails its check.
     Damaged { partition: Partition, what: String },
-    /// The database refused a statement that it should take.
+    /// The database refused a statement that it should accept.
     Database { doing: &'static str },
     /// The address of the database cannot be used.
     BadAddress { what: String },

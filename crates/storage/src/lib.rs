@@ -1,11 +1,11 @@
 //! Steadfast's storage: one seam, several engines.
 //!
-//! Below the seam ([`Engine`]) stand the engines: [`memory`], [`local`] and [`postgres`]. Above it
-//! stand, once for all engines, the [`Store`] with its group commit and flusher,
-//! and one [`Ledger`] per owned partition with its overlay, snapshots and event
-//! streams. Only this crate names a database.
+//! Below the seam ([`Engine`]) are the engines, such as [`memory`], [`local`] and
+//! [`postgres`]. Above it are, once for all engines, the [`Store`] with its group commit
+//! and flusher, and one [`Ledger`] per owned partition with its overlay, snapshots and
+//! event streams. Apart from `bench`, only this crate names a database.
 //!
-//! # The floors of this crate
+//! # The layers of this crate
 //!
 //! - Above the seam, once for all engines: `store.rs`, `ledger.rs`, `partition_state.rs`,
 //!   `state.rs`, `commit.rs`, `flush.rs`, `overlay.rs`, `snapshot.rs`, `streams.rs`,
@@ -280,7 +280,7 @@
 //! - `tests/conformance.rs`: the guarantees of the seam, the same questions to every
 //!   engine: memory, local, and the hostile wrapper with delays only. Items are named
 //!   `seam_NN_..`.
-//! - `tests/store.rs`: what stands above the seam: order, snapshots, throttling, retention;
+//! - `tests/store.rs`: what is above the seam: order, snapshots, throttling, retention;
 //!   random work against a naive model; and the **hostile engine**, which answers `Unknown`
 //!   for groups that were or were not applied, loses answers, refuses groups, and lets a
 //!   rival acquire partitions.

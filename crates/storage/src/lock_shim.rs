@@ -13,7 +13,7 @@ pub(crate) trait LockFamily: Send + Sync + 'static {
     type LockOf<T: Send + Sync + 'static>: SharedLock<T>;
 }
 
-/// Something that many may read, or one may change.
+/// A lock for many readers or one writer.
 pub(crate) trait SharedLock<T>: Send + Sync + 'static {
     type SharedGuard<'a>: Deref<Target = T>
     where

@@ -52,7 +52,7 @@ struct MemoryPartition {
     streams: HashMap<StreamId, BTreeMap<Sequence, EventBatch>>,
     /// Of a copy: the last epoch whose owner has confirmed it; 0 if it is not whole.
     accepted: Epoch,
-    /// Of a copy: what stands in `meta` of an owner.
+    /// Of a copy: what an owner has in `meta`.
     folded: Option<ReplicaMeta>,
     /// A copy that is being made, and the last one that was done.
     staging: Option<StagedCopy>,

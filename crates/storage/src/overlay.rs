@@ -1,11 +1,11 @@
 //! Rows that are committed but not yet in the tables.
 //!
 //! One active generation takes writes; sealed ones wait to be flushed. A row has
-//! one version per LSN that someone may still ask for: what is not durable yet,
-//! the newest durable one, and those that a snapshot has pinned. A newer
-//! generation hides an older one, and all of them hide the tables, so tables plus
-//! overlay up to an LSN is the state at that LSN. Versions die with their
-//! generation, when the flush that carried them is done.
+//! one version per LSN that a read may still need: what is not durable yet, the
+//! newest durable one, and those that a snapshot has pinned. A newer generation
+//! hides an older one, and all of them hide the tables, so tables plus overlay up
+//! to an LSN is the state at that LSN. Versions die with their generation, when the
+//! flush that carried them is done.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -35,7 +35,7 @@ pub(crate) type Pins = BTreeMap<Lsn, usize>;
 pub(crate) struct Overlay {
     active: Generation,
     sealed: VecDeque<Arc<Generation>>,
-    /// How many generations are gone; tells readers that the tables have moved.
+    /// How many generations were dropped; shows readers that the tables have changed.
     pub(crate) drops: u64,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Generation {
     pub(crate) last_lsn: Lsn,
     /// Log bytes that the flush of this generation sets free.
     pub(crate) bytes: u64,
-    /// The group and the entry that brought the first of them.
+    /// The first group and entry that these bytes belong to.
     group: u64,
     first: EntryNumber,
 }

@@ -1,4 +1,4 @@
-//! A partition as the tasks of its owner share it.
+//! The state of a partition that its owner's tasks share.
 //!
 //! The ledger's handles stage into it, the committer closes its entries and commits or
 //! rolls them back, the flusher seals its generations.
@@ -313,7 +313,7 @@ impl<L: LockFamily> PartitionState<L> {
             follower.send_replace(next);
         }
         for (_, waiter) in ready {
-            // A caller that stopped waiting is no concern of the commit.
+            // The caller may have stopped waiting.
             let _ = waiter.send(Ok(()));
         }
     }

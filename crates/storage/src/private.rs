@@ -22,24 +22,24 @@ pub fn create_dir_all(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(FOLDER).create(path)
 }
 
-/// Creates a folder that is not there.
+/// Creates a folder that does not exist.
 pub(crate) fn create_dir(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(FOLDER).create(path)
 }
 
-/// How files are opened that may be created by it.
+/// Options for opening a file that may be created.
 pub(crate) fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.mode(FILE);
     options
 }
 
-/// Creates a file, or empties one that is there.
+/// Creates a file, or empties an existing one.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
     options().write(true).create(true).truncate(true).open(path)
 }
 
-/// Creates a file that is not there.
+/// Creates a file that does not exist.
 pub(crate) fn create_new(path: &Path) -> io::Result<File> {
     options().read(true).write(true).create_new(true).open(path)
 }
@@ -54,7 +54,7 @@ pub(crate) struct PermissionReport {
 }
 
 impl PermissionReport {
-    /// Says in the log what was found, if anything was.
+    /// Logs what was found, if anything.
     pub(crate) fn log(self, folder: &Path) {
         let (folder, closed, failed) = (folder.display(), self.closed, self.failed);
         if closed > failed {

@@ -1,4 +1,4 @@
-//! What the owner of a partition knows.
+//! What the owner of a partition keeps in memory.
 //!
 //! Everything is under one lock: staged writes, the durable mark, and waiters.
 //! Replaying an entry and staging a transaction apply the same changes to the overlay,

@@ -46,8 +46,8 @@ pub struct Options {
     pub row_cache: u64,
     /// Memory for the tails of event streams.
     pub event_tail: u64,
-    /// Whether long work gets a thread of its own. Without one it is done on the
-    /// spot, which a simulation wants: nothing then depends on a race.
+    /// Whether long work gets a thread of its own. Without one the caller does it,
+    /// so that nothing in a simulation depends on a race.
     pub background: bool,
 }
 
@@ -128,7 +128,7 @@ impl Store {
         self.node.budget.unflushed()
     }
 
-    /// Takes a partition and loads what is not in its tables yet.
+    /// Acquires a partition and loads what is not in its tables yet.
     pub async fn acquire(&self, partition: Partition) -> Result<Ledger> {
         let leased = self.leased();
         if self.node.lease.is_some() && leased.is_none() {
@@ -160,7 +160,7 @@ impl Store {
         self.node.lease.as_ref().and_then(NodeLease::tenure)
     }
 
-    /// Flushes a partition and gives it up. Its handles answer `Closed` from then
+    /// Flushes a partition and releases it. Its handles answer `Closed` from then
     /// on.
     pub async fn release(&self, ledger: &Ledger) -> Result<()> {
         let shared = &ledger.shared;
@@ -222,7 +222,7 @@ impl Store {
         tasks.extend(self.lanes.stop());
         for task in tasks {
             task.abort();
-            // It was aborted, or it has panicked and said so.
+            // The task was aborted, or its panic was already reported.
             let _ = task.await;
         }
     }

@@ -91,7 +91,7 @@ impl EventStreams {
         sender.or_insert_with(|| watch::channel(next).0).subscribe()
     }
 
-    /// Whom a new end of a stream concerns.
+    /// The sender that notifies followers of a stream's end.
     pub(crate) fn follower(&self, stream: StreamId) -> Option<watch::Sender<Sequence>> {
         if self.followers.is_empty() {
             None

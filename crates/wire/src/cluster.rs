@@ -2,7 +2,7 @@
 //!
 //! The service is `steadfast.cluster.Node`. A connection begins with `HelloRequest` and
 //! `ProofRequest`; then `Ask` carries requests that the runtime encodes. Fields are only
-//! ever added, because nodes of neighbouring versions talk to one another.
+//! ever added, because nodes of adjacent versions exchange messages.
 
 use bytes::Bytes;
 use prost::Message;

@@ -30,7 +30,7 @@ pub struct Jwt {
 /// The reason why a text is not a valid token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JwtError {
-    /// It has not the form of a token, or is too long.
+    /// It does not have the form of a token, or is too long.
     Malformed,
     /// It is signed with neither HS256 nor HS512.
     Algorithm,
@@ -146,7 +146,7 @@ mod tests {
         let jwt = Jwt::parse(FOREIGN_LONG).unwrap();
         assert!(jwt.is_signed_by("ABC"));
         assert!(!jwt.is_signed_by("ABD"));
-        // A signature of one is none of the other.
+        // A signature of one algorithm is invalid for the other.
         let (_, rest) = FOREIGN_LONG.split_once('.').unwrap();
         let header = text(HEADER.as_bytes());
         let renamed = Jwt::parse(&format!("{header}.{rest}")).unwrap();

@@ -21,12 +21,12 @@ use crate::writers::{VALUE_BYTES, side_by_side};
 /// Instances that are written.
 const INSTANCES: u64 = 200_000;
 
-/// Where clients call.
+/// Which node a client calls.
 #[derive(Clone, Copy)]
 enum CallRoute {
-    /// At any node: most calls go one hop.
+    /// Any node: most calls take one hop.
     Any,
-    /// At the node that owns the partition.
+    /// The node that owns the partition.
     Owner,
 }
 
@@ -70,7 +70,8 @@ fn statements(nodes: &[BenchClusterNode]) -> u64 {
     counts.sum()
 }
 
-/// Lets clients commit, each on its own task; answers what each commit took.
+/// Runs committing clients, each on its own task; returns the latency of each commit
+/// and the seconds of all.
 async fn commit_for(
     nodes: &[BenchClusterNode],
     clients: u64,
@@ -118,7 +119,7 @@ async fn commit(
     Ok(latencies)
 }
 
-/// Whether the store wants its writers to wait.
+/// Whether the store throttles its writers.
 fn is_throttled(error: &Error) -> bool {
     let kind = error.storage().map(steadfast_storage::Error::kind);
     matches!(kind, Some(ErrorKind::Throttled { .. }))

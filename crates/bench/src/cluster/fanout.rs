@@ -1,4 +1,4 @@
-//! Tails of an event hub, at its owner and elsewhere.
+//! Tailing an event hub, at its owner and at other nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,14 +17,14 @@ use crate::stopwatch::Stopwatch;
 
 const HUB: &str = "tail";
 
-/// Events of a burst, their size, and how many are sent in one publication.
+/// The size of an event in a burst, and the events of one publication.
 const EVENT_BYTES: usize = 1024;
 const EVENTS_PER_BATCH: usize = 64;
 
-/// Between two events of which each is waited for.
+/// The pause between two events when lateness is measured.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Readers at each node, where all of them follow one partition: as many as may.
+/// Readers at each node when all of them follow one partition: the maximum.
 const READERS: usize = 5;
 
 pub(super) async fn measure(
@@ -89,8 +89,7 @@ async fn tails(reading: &[&BenchClusterNode]) -> Result<Vec<PartitionReader>> {
     Ok(readers)
 }
 
-/// How long after its sender has begun to publish it the last reader has an event, of
-/// each.
+/// For each event, the time from its publication until the last reader has it.
 async fn lateness(
     settings: &Settings,
     owner: &BenchClusterNode,
@@ -123,7 +122,7 @@ async fn lateness(
     Ok(samples)
 }
 
-/// How late each event comes to a reader.
+/// The lateness of each event at one reader.
 async fn follow(
     mut reader: PartitionReader,
     events: usize,
@@ -141,7 +140,8 @@ async fn follow(
     Ok(late)
 }
 
-/// MB per second that all readers get while everything is published that can be.
+/// MB per second that all readers together receive while events are published at full
+/// rate.
 async fn burst(
     settings: &Settings,
     owner: &BenchClusterNode,
@@ -171,7 +171,7 @@ async fn burst(
     Ok((found * EVENT_BYTES) as f64 / 1e6 / run.seconds())
 }
 
-/// Publishes as much as can be; answers how many events that were.
+/// Publishes at full rate; returns the number of events.
 async fn publish(settings: &Settings, owner: &BenchClusterNode, run: &Stopwatch) -> Result<usize> {
     let sender = owner.hubs.sender(HUB, Some(0)).await?;
     let mut sent = 0usize;

@@ -1,4 +1,4 @@
-//! What one hop costs: a call at the owner and elsewhere.
+//! The cost of a hop: calls at the owner and at other nodes.
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
@@ -54,7 +54,7 @@ pub(super) async fn measure(
     Ok(())
 }
 
-/// Calls one instance, one call after the other.
+/// Calls one instance sequentially.
 async fn call(
     handle: &Handle<RowService>,
     place: Partition,

@@ -1,4 +1,4 @@
-//! What the machine and the database can do at best.
+//! The limits of the machine and the database.
 
 use anyhow::Result;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -11,7 +11,7 @@ use crate::stopwatch::Stopwatch;
 /// The approximate size of a call and its answer on the wire.
 const BYTES: usize = 200;
 
-/// There and back again over loopback, many times.
+/// Measures round trips over loopback.
 pub(super) async fn round_trips(settings: &Settings) -> Result<Samples> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;

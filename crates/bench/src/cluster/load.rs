@@ -17,7 +17,7 @@ pub(super) struct RowService;
 pub(super) enum RowCommand {
     /// Put this row.
     Put(Bytes),
-    /// Answer the row; nothing is written, so the call does not wait for the database.
+    /// Return the row; nothing is written, so the call does not wait for the database.
     Get,
 }
 

@@ -1,6 +1,7 @@
 //! Nodes that share the partitions of one database.
 //!
-//! They are in one process, and talk over loopback as nodes of different machines do.
+//! They run in one process and communicate over loopback, as nodes of different
+//! machines do over a network.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +34,7 @@ use super::settings::{NODES, PARTITIONS, Settings};
 const LEASE: Duration = Duration::from_secs(10);
 const KEY: &str = "the key of a cluster that only this run knows";
 
-/// How long sharing out may take.
+/// The time-out for the assignment of all partitions.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One node.
@@ -47,7 +48,8 @@ pub(super) struct BenchClusterNode {
 }
 
 impl BenchClusterNode {
-    /// All nodes of a run, with their shares.
+    /// Starts all nodes of a run and waits until each serves its share of the
+    /// partitions.
     pub(super) async fn start_all(settings: &Settings) -> Result<Vec<Self>> {
         let mut nodes = Vec::new();
         for name in ["a", "b", "c"].iter().take(NODES) {
@@ -137,7 +139,7 @@ impl BenchClusterNode {
         doors.iter().map(count).collect()
     }
 
-    /// Takes no more part.
+    /// Leaves the cluster.
     pub(super) async fn end(self) {
         self.cluster.finish_leaving().await;
         self.stop.cancel();
@@ -167,7 +169,7 @@ async fn runtime(
     Ok(Arc::new(Runtime::new(Arc::clone(store), space, options)))
 }
 
-/// The volatile space of a node, copied to the others.
+/// The volatile space of a node, replicated to the others.
 fn volatile(
     engine: &Arc<ShardedEngine>,
     runtime: &Arc<Runtime>,
@@ -191,7 +193,7 @@ fn volatile(
     VolatileSpace::start(runtime, store, Some(copies))
 }
 
-/// Answers other nodes.
+/// Handles requests of other nodes.
 struct BenchNodeHandler(Arc<Cluster>);
 
 #[async_trait]
@@ -201,7 +203,7 @@ impl PeerHandler for BenchNodeHandler {
     }
 }
 
-/// There is no way to other nodes yet.
+/// The network of a node that has not joined its cluster yet.
 struct NoNetwork;
 
 #[async_trait]

@@ -1,7 +1,7 @@
-//! Commits of one region, and copied to another one's disk.
+//! Commits in one region, and mirrored to another.
 //!
-//! Both regions are folders of this machine, and talk over loopback. So this is what a
-//! mirror costs beside the way between the regions.
+//! Both regions are folders of this machine and communicate over loopback, so the
+//! figures show the cost of a mirror without the latency between regions.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::writers::{commit_for, rate};
 
 const PARTITIONS: u16 = 4;
 
-/// How long the owner may work.
+/// The tenure of the owner, longer than any run.
 const TENURE: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(super) async fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
@@ -82,7 +82,7 @@ async fn acquire(store: &Store) -> Result<Vec<Ledger>> {
     Ok(ledgers)
 }
 
-/// An engine in a folder that is gone with it.
+/// An engine in a temporary folder.
 struct EngineFolder {
     engine: Arc<dyn Engine>,
     _folder: TempDir,
@@ -102,7 +102,7 @@ impl EngineFolder {
     }
 }
 
-/// An owner, and the region that follows it.
+/// An owner, and the region that mirrors it.
 struct RegionCopyBench {
     ledgers: Vec<Ledger>,
     store: Store,
@@ -149,7 +149,7 @@ impl RegionCopyBench {
     }
 }
 
-/// The way to the other region; copies go one after the other anyway.
+/// The connection to the other region; copies are sent one after the other.
 struct LoopbackRegion(Mutex<TcpStream>);
 
 #[async_trait]

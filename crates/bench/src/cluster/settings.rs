@@ -10,7 +10,7 @@ pub(super) const NODES: usize = 3;
 /// Partitions that they share.
 pub(super) const PARTITIONS: u16 = 12;
 
-/// Rows that are written where a mirror is measured.
+/// Rows that are written when a mirror is measured.
 pub(super) const KEYS: u64 = 240_000;
 
 /// The settings of a run.
@@ -18,9 +18,9 @@ pub(super) const KEYS: u64 = 240_000;
 pub struct Settings {
     /// The cluster of PostgreSQL, and how long each measurement takes.
     pub(super) database: postgres::Settings,
-    /// Calls one after the other when a hop is measured.
+    /// Sequential calls when a hop is measured.
     pub(super) calls: usize,
-    /// Events one after the other when a tail is measured.
+    /// Sequential events when a tail is measured.
     pub(super) events: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Volatile commits: in one memory, and copied to three.
+//! Volatile commits: on one node, and replicated to three.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::settings::{KEYS, NODES, PARTITIONS, Settings};
 use crate::report::Report;
 use crate::writers::{commit_for, rate};
 
-/// How long it may take until everything is held as it shall be.
+/// The time-out until all nodes hold replicas.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) async fn measure(
@@ -66,7 +66,7 @@ fn alone() -> Owner {
     }
 }
 
-/// The volatile partitions of a node, when all nodes hold them.
+/// The volatile partitions of a node, once all nodes hold replicas of them.
 async fn held(node: &BenchClusterNode) -> Result<Vec<Ledger>> {
     let mut ledgers = Vec::new();
     for partition in node.serving() {

@@ -1,6 +1,6 @@
 //! A process that only holds rows.
 //!
-//! Its memory is what is measured.
+//! The measurement is its memory.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -10,15 +10,15 @@ use anyhow::Result;
 use super::node::CollectionNode;
 use crate::process::{resident_mb, settle};
 
-/// Where the rows are.
+/// Where the rows are stored.
 pub enum RowStorage {
     /// In this folder, flushed, and resident.
     Durable(PathBuf),
-    /// Nowhere else.
+    /// In memory only.
     Volatile,
 }
 
-/// Takes rows and writes to `output` by how many MB the process has grown.
+/// Holds rows and writes to `output` by how many MB the process has grown.
 pub fn hold(place: &RowStorage, rows: u64, mut output: impl Write) -> Result<()> {
     let node = match place {
         RowStorage::Durable(folder) => CollectionNode::durable(folder)?,

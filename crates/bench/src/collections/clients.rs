@@ -9,12 +9,12 @@ use super::node::{BenchPartition, CollectionNode, RowValue, home_of, patiently};
 use crate::samples::Samples;
 use crate::stopwatch::Stopwatch;
 
-/// What some clients achieved.
+/// The result of some clients.
 pub(super) struct CollectionLoad {
-    /// From the begin to the answer of each transaction, other tries included.
+    /// From begin to commit of each transaction, retries included.
     pub(super) latencies: Samples,
     seconds: f64,
-    /// Groups that were appended meanwhile, each with one sync.
+    /// Groups that were appended in that time, each with one sync.
     groups: usize,
 }
 
@@ -31,13 +31,13 @@ impl CollectionLoad {
 /// The operation that a client repeats.
 #[derive(Clone, Copy)]
 pub(super) enum ClientWork {
-    /// Sets one row out of so many.
+    /// Sets a random row of this many.
     SetOneOf(u64),
-    /// Reads one row, always the same, and writes it changed.
+    /// Reads this row and writes it changed.
     Change(u64),
 }
 
-/// Lets clients work, each on its own task.
+/// Runs clients, each on its own task.
 pub(super) fn work_for(
     node: &CollectionNode,
     clients: u64,
@@ -96,7 +96,7 @@ async fn repeat(
 }
 
 impl BenchPartition {
-    /// One transaction that counts in the first byte of a row.
+    /// One transaction that increments the first byte of a row.
     async fn change(&self, key: u64) -> steadfast_collections::Result<()> {
         let mut tx = self.replica.begin();
         let count = |old: &RowValue| {

@@ -1,6 +1,6 @@
 //! Transactions of one client and of many.
 //!
-//! Next to them: the bare sync, bare commits of the ledger underneath with the
+//! Measured beside them: the bare sync, bare commits of the ledger underneath with the
 //! same rows and as many clients, and the same transactions on volatile state.
 
 use anyhow::Result;

@@ -1,7 +1,7 @@
 //! Many clients that all change one row.
 //!
-//! Each holds the row's lock until its commit is durable, so one change needs one
-//! sync: how many bare syncs a second has is the limit.
+//! Each holds the row's lock until its commit is durable, so one change needs one sync:
+//! the limit is the number of bare syncs per second.
 
 use anyhow::Result;
 

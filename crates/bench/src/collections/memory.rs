@@ -1,7 +1,7 @@
-//! Memory that rows take while they are resident.
+//! The memory of resident rows.
 //!
-//! Each measurement is a process of its own: what one has given back to its
-//! allocator, another would find there.
+//! Each measurement runs in a process of its own: a second one would reuse memory that
+//! the first has freed.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

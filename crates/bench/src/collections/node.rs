@@ -1,7 +1,7 @@
 //! All partitions of a store, each with one dictionary.
 //!
-//! Durable on a folder or volatile in memory; everything else is the same, so
-//! that the two can be compared.
+//! The store is durable in a folder or volatile in memory; everything else is equal, so
+//! that both can be compared.
 
 use std::path::Path;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(super) struct BenchPartition {
     pub(super) rows: RowDictionary,
 }
 
-/// An open store. Homes are dropped before the session that they live in.
+/// An open store. Partitions are dropped before the session that holds their ledgers.
 pub(super) struct CollectionNode {
     pub(super) homes: Vec<BenchPartition>,
     pub(super) session: Session,
@@ -112,7 +112,7 @@ impl BenchPartition {
     }
 }
 
-/// Whether it is done; if not, and another try can help, waits a moment.
+/// Whether the transaction has succeeded; pauses after a transient error.
 pub(super) async fn patiently(done: steadfast_collections::Result<()>) -> Result<bool> {
     match done {
         Ok(()) => Ok(true),

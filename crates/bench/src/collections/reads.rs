@@ -1,9 +1,9 @@
-//! Point reads of rows that memory has.
+//! Point reads of cached rows.
 //!
-//! On one thread, many reads to a transaction and one read to a transaction. A
-//! bare hash map with the same rows is the limit. That such a read allocates
-//! nothing is not measured here: counting needs an allocator, which needs unsafe
-//! code. The test `random` of the collections counts instead.
+//! One thread reads, with many reads per transaction and with one. A bare hash map with
+//! the same rows is the limit. Allocations are not measured here: counting them needs
+//! an allocator, which needs unsafe code. The test `random` of the collections counts
+//! them instead.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -19,7 +19,7 @@ use crate::report::{GoalBound, Report};
 use crate::stopwatch::Stopwatch;
 use crate::storage::load::value_of;
 
-/// Reads in one transaction, and between two looks at the clock.
+/// Reads in one transaction, and between two readings of the clock.
 const READS: u64 = 1000;
 
 pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {

@@ -1,4 +1,4 @@
-//! One run over all subjects of the area.
+//! One run of all measurements of the area.
 
 use anyhow::{Context, Result};
 

@@ -9,9 +9,9 @@ use tempfile::TempDir;
 /// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Temporary folders are made in here; its disk is what is measured.
+    /// The parent of temporary folders; its disk is what is measured.
     pub folder: PathBuf,
-    /// An executable that answers `bench collections-child`: this one.
+    /// The executable that runs `bench collections-child`: this one.
     pub executable: PathBuf,
     /// How long each measurement takes.
     pub duration: Duration,
@@ -51,7 +51,7 @@ impl Settings {
         }
     }
 
-    /// A new folder on the disk that is measured; gone when it is dropped.
+    /// A new folder on the measured disk, deleted on drop.
     pub(super) fn temporary(&self) -> Result<TempDir> {
         let builder = tempfile::Builder::new()
             .prefix(".steadfast-bench-")

@@ -17,15 +17,15 @@ use crate::child::{wait_for_end, wait_saying};
 
 const CONNECTIONS: usize = 1000;
 
-/// Serves a folder with workers in this process, says so on `output`, and waits for
-/// its end.
+/// Serves a folder with workers in this process, reports readiness on `output`, and
+/// waits for its end.
 pub fn serve(folder: &Path, input: impl Read, output: impl Write) -> Result<()> {
     let _session = Session::open(folder)?;
     wait_for_end(input, output)
 }
 
-/// Serves a folder by gRPC, with no worker in this process, says on which port, and
-/// waits for its end.
+/// Serves a folder by gRPC, with no worker in this process, reports its port, and waits
+/// for its end.
 pub fn serve_grpc(folder: &Path, input: impl Read, output: impl Write) -> Result<()> {
     let session = Session::bare(folder)?;
     let port = session.tasks.block_on(listen(&session))?;

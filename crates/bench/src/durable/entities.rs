@@ -76,7 +76,7 @@ fn add(key: u64) -> EntityOperation {
     }
 }
 
-/// Signals per second, until the last one has run.
+/// Signals per second, measured until the last one has run.
 async fn signals(settings: &Settings, hub: &TaskHub, keys: u64) -> Result<f64> {
     let watch = Arc::new(Stopwatch::start());
     let sent = Arc::new(AtomicU64::new(0));
@@ -109,7 +109,7 @@ async fn signals(settings: &Settings, hub: &TaskHub, keys: u64) -> Result<f64> {
     }
 }
 
-/// Calls per second, and how long each took.
+/// Calls per second, and the latency of each.
 async fn calls(
     settings: &Settings,
     hub: &TaskHub,
@@ -140,7 +140,7 @@ async fn calls(
     Ok((samples.len() as f64 / watch.seconds(), samples))
 }
 
-/// How many requests wait for all entities.
+/// The number of pending requests of all entities.
 async fn backlog(hub: &TaskHub) -> Result<u64> {
     over_all(hub, |found| found.backlog).await
 }

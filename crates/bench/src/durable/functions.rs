@@ -1,4 +1,4 @@
-//! What the workers of a run do.
+//! The functions that the workers of a run execute.
 
 use steadfast_durable::native::{Context, Functions};
 use steadfast_durable::{EntityId, FailureDetails};

@@ -15,9 +15,9 @@ use crate::process::settle;
 use crate::report::{GoalBound, Report};
 use crate::stopwatch::Stopwatch;
 
-/// Time in which a started node comes to rest.
+/// Time for a started node to become idle.
 const REST: Duration = Duration::from_secs(3);
-/// Entities that are made at a time.
+/// Entities that are created concurrently.
 const AT_A_TIME: u64 = 1024;
 
 pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
@@ -74,7 +74,7 @@ async fn fill(session: &Session, count: u64) -> Result<()> {
     Ok(())
 }
 
-/// Starts a node on a folder; how long it took, and its memory in MB.
+/// Starts a node on a folder; returns the seconds that it took, and its memory in MB.
 fn start(settings: &Settings, data: &Path) -> Result<(f64, f64)> {
     let arguments = [OsStr::new("durable-child"), data.as_os_str()];
     let watch = Stopwatch::start();

@@ -11,7 +11,7 @@ use crate::process::settle;
 use crate::report::{GoalBound, Report};
 use crate::stopwatch::Stopwatch;
 
-/// Orchestrations under way at a time.
+/// Orchestrations in flight.
 const AT_A_TIME: usize = 512;
 /// Activities of a fan-out.
 const WIDTH: u64 = 100;
@@ -42,7 +42,7 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// How many instances begin and end in a second.
+/// The number of instances that complete per second.
 fn rate(
     settings: &Settings,
     name: &'static str,

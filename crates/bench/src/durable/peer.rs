@@ -1,8 +1,8 @@
-//! Restate's server with the same counter, if it is there.
+//! Restate's server with the same counter, if installed.
 //!
-//! Node 22, `@restatedev/restate-server` and `@restatedev/restate-sdk` are looked for as
-//! Node does it from `NODE_PATH`. Its clients are in one process of Node with the
-//! counter, which is how its users would write it.
+//! Node 22, `@restatedev/restate-server` and `@restatedev/restate-sdk` are found as Node
+//! finds them, by `NODE_PATH`. The clients and the counter share one Node process, as
+//! users of Restate would write it.
 
 use std::process::{Command, Stdio};
 
@@ -45,7 +45,7 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Adds the goal if Restate was there.
+/// Adds the goal if Restate was measured.
 pub(super) fn compare(report: &mut Report) {
     let other = report.figures.largest(FIGURE);
     let own = report.figures.largest("calls_per_s_1000_keys");
@@ -57,7 +57,7 @@ pub(super) fn compare(report: &mut Report) {
     }
 }
 
-/// The folder beside whose modules Restate stands.
+/// The parent of the module folder that contains Restate.
 fn packages() -> Option<std::path::PathBuf> {
     let modules = std::env::var_os("NODE_PATH")?;
     let folders = std::env::split_paths(&modules);

@@ -1,4 +1,4 @@
-//! The same over gRPC, with a worker and clients of ours.
+//! The same over gRPC, with our own worker and clients.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -18,9 +18,9 @@ use crate::stopwatch::Stopwatch;
 
 /// How many entities the load is spread over.
 const KEYS: u64 = 1000;
-/// What one sequence is to a worker: six turns and five activities.
+/// The work items of one sequence: six turns and five activities.
 const ITEMS: f64 = 11.0;
-/// Clients at a time; each has one request under way.
+/// Concurrent clients; each has one request in flight.
 const CLIENTS: usize = 256;
 /// Connections that they share.
 const CONNECTIONS: usize = 4;
@@ -70,7 +70,7 @@ fn add() -> EntityOperation {
     }
 }
 
-/// How often clients get something done in a second, with one worker.
+/// Operations per second of all clients, with one worker.
 fn run<F>(
     settings: &Settings,
     tasks: &tokio::runtime::Runtime,

@@ -11,17 +11,17 @@ use crate::disk::temporary;
 /// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Temporary folders are made in here; its disk is what is measured.
+    /// The parent of temporary folders; its disk is what is measured.
     pub folder: PathBuf,
-    /// An executable that answers `bench durable-child`: this one.
+    /// The executable that runs `bench durable-child`: this one.
     pub executable: PathBuf,
     /// How long each measurement takes.
     pub duration: Duration,
     /// How often each is repeated; the median counts.
     pub rounds: u32,
-    /// Clients at a time.
+    /// Concurrent clients.
     pub clients: usize,
-    /// Accounts that money is moved between.
+    /// Accounts of the transfers.
     pub accounts: u64,
     /// Entities that are kept idle.
     pub idle: u64,
@@ -53,7 +53,7 @@ impl Settings {
         }
     }
 
-    /// A new folder on the disk that is measured; gone when it is dropped.
+    /// A new folder on the measured disk, deleted on drop.
     pub(super) fn temporary(&self) -> Result<TempDir> {
         temporary(&self.folder)
     }

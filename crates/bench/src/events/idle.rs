@@ -1,4 +1,4 @@
-//! What consumers cost that wait for events.
+//! The cost of consumers that wait for events.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use super::server::EventServer;
 use super::settings::Settings;
 use crate::report::{GoalBound, Report};
 
-/// Time to come to rest.
+/// Time to become idle.
 const REST: Duration = Duration::from_secs(2);
 
 pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
     let folder = settings.temporary()?;
     let server = EventServer::start(settings, &folder.path().join("data"))?;
     let tasks = tokio::runtime::Runtime::new()?;
-    // What the first consumer of a partition costs is not counted for all others.
+    // The one-time cost of a partition's first consumer is not counted.
     let warm = IDLE_PARTITIONS.min(settings.idle);
     let mut consumers = Vec::new();
     for number in 0..warm {

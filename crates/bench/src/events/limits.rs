@@ -1,4 +1,4 @@
-//! What the disk and the loopback device can do at best.
+//! The limits of the disk and the loopback device.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use crate::disk::{LogFile, write_batches};
 use crate::report::Report;
 use crate::stopwatch::Stopwatch;
 
-/// How long each limit is looked for.
+/// How long each limit is measured.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Bytes of a file that is written in batches, each synced.

@@ -1,4 +1,4 @@
-//! A client that sends and reads as fast as it is let.
+//! A client that sends and reads at full speed.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use tokio::net::TcpStream;
 
 use crate::samples::Samples;
 
-/// The key of the server that is measured.
+/// The key of the measured server.
 pub(super) const KEY_NAME: &str = "RootManageSharedAccessKey";
 pub(super) const KEY: &str = "SAS_KEY_VALUE";
 
-/// Hubs and partitions that are sent to, and those with idle receivers only.
+/// Hub and partitions of the load, and those of the idle receivers.
 pub(super) const LOAD_HUB: &str = "load";
 pub(super) const LOAD_PARTITIONS: u32 = 4;
 pub(super) const IDLE_HUB: &str = "idle";
 pub(super) const IDLE_PARTITIONS: u32 = 256;
 
-/// When the tokens of a run end; longer than any run.
+/// The expiry of all tokens, later than any run.
 const EXPIRY: i64 = 4_000_000_000;
 
 /// A connection with one session.
@@ -43,7 +43,7 @@ pub(super) async fn connect(port: u16, hub: &str) -> Result<AmqpClient<TcpStream
     Ok(client)
 }
 
-/// A batch of so many events of so many bytes, as a message.
+/// A batch of this many events of this size, as a message.
 pub(super) fn batch(events: u32, bytes: usize) -> Vec<u8> {
     let mut body = vec![0; bytes];
     fastrand::fill(&mut body);
@@ -72,7 +72,7 @@ impl SenderClient {
         let address = format!("{LOAD_HUB}/Partitions/{partition}");
         client.attach_sender(1, 0, "load", &address);
         client.flush().await?;
-        // The answer, and credit.
+        // The answering attach, and credit.
         client.next().await?;
         client.next().await?;
         Ok(Self {
@@ -93,7 +93,7 @@ impl SenderClient {
         self.started.len() - self.acknowledged
     }
 
-    /// Sends a batch that should have left at `when`.
+    /// Sends a batch that was due at `when`.
     pub(super) fn send(&mut self, message: &[u8], when: Duration) {
         let delivery = self.started.len() as u32;
         self.started.push(when);
@@ -104,7 +104,7 @@ impl SenderClient {
         Ok(self.client.flush().await?)
     }
 
-    /// Waits for some acknowledgement; nothing is lost if it is dropped.
+    /// Waits for an acknowledgement; cancel-safe.
     pub(super) async fn take(&mut self) -> Result<()> {
         self.client.fill().await?;
         let now = self.clock.monotonic();
@@ -121,7 +121,8 @@ impl SenderClient {
         Ok(())
     }
 
-    /// Waits until everything is acknowledged; how many batches, and their times.
+    /// Waits until all batches are acknowledged; returns their number and their
+    /// latencies.
     pub(super) async fn end(mut self) -> Result<(u64, Samples)> {
         self.flush().await?;
         while self.under_way() > 0 {
@@ -138,7 +139,7 @@ pub(super) struct ReceiverClient {
     granted: u32,
 }
 
-/// Events that a receiver grants at a time.
+/// The credit that a receiver grants at a time, in events.
 const CREDIT: u32 = 4000;
 
 /// The bytes that mark a frame as a transfer.
@@ -160,7 +161,7 @@ impl ReceiverClient {
         })
     }
 
-    /// Waits for events; how many came.
+    /// Waits for events; returns their number.
     pub(super) async fn take(&mut self) -> Result<u64> {
         self.client.fill().await?;
         let mut came = 0;

@@ -1,4 +1,4 @@
-//! Very many small events: memory, and a start after them.
+//! Very many small events: memory, and the restart.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const EVENT_BYTES: usize = 100;
 const BATCH_EVENTS: u32 = 1000;
 const AHEAD: usize = 16;
 
-/// Growth in the second half that still counts as none, in MB.
+/// Memory growth in the second half that is tolerated, in MB.
 const FLAT: f64 = 32.0;
 
 pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
@@ -41,7 +41,7 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
         GoalBound::Below(FLAT),
         growth,
     );
-    // As a crash: it is killed.
+    // Kills the server, like a crash.
     drop(server);
     let seconds = start(settings, &data)?;
     report
@@ -58,7 +58,7 @@ fn start(settings: &Settings, data: &Path) -> Result<f64> {
     Ok(seconds)
 }
 
-/// Sends about so many events, by one link per partition.
+/// Sends about this many events, by one link per partition.
 async fn send(port: u16, events: u64) -> Result<u64> {
     let message: Arc<[u8]> = batch(BATCH_EVENTS, EVENT_BYTES).into();
     let each = events.div_ceil(u64::from(BATCH_EVENTS) * u64::from(LOAD_PARTITIONS));

@@ -1,7 +1,7 @@
 //! `steadfast bench events`: in, out, idle, restart.
 //!
-//! The server is a process of its own, so that its memory and processor time are
-//! told apart from those of the load.
+//! The server is a process of its own, so that its memory and CPU time are measured
+//! separately from those of the load.
 
 mod child;
 mod idle;

@@ -1,7 +1,7 @@
 //! Redis Streams, every write synced, where it is installed.
 //!
-//! The load is the same: four connections, events of 1 KiB, 200 of them under way
-//! at a time, each acknowledged after it was synced.
+//! The load is the same: four connections, events of 1 KiB, 200 of them in flight, each
+//! acknowledged after it was synced.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -19,7 +19,7 @@ const EVENT_BYTES: usize = 1024;
 const BATCH_EVENTS: usize = 200;
 const AHEAD: usize = 16;
 
-/// Measures it next to what went in at Steadfast in the same round.
+/// Measures Redis and compares it with Steadfast's rate in the same round.
 pub(super) fn measure(settings: &Settings, own: f64, report: &mut Report) -> Result<()> {
     let folder = settings.temporary()?;
     let Some(redis) = Redis::start(folder.path())? else {
@@ -45,7 +45,7 @@ pub(super) fn measure(settings: &Settings, own: f64, report: &mut Report) -> Res
     Ok(())
 }
 
-/// Adds events to a stream for a while; how many were acknowledged.
+/// Adds events to a stream for a while; returns how many were acknowledged.
 fn send(mut stream: TcpStream, number: u32, duration: Duration) -> Result<u64> {
     let mut command = format!("*5\r\n$4\r\nXADD\r\n$2\r\ns{number}\r\n$1\r\n*\r\n$1\r\nb\r\n");
     command.push_str(&format!(
@@ -69,7 +69,7 @@ fn send(mut stream: TcpStream, number: u32, duration: Duration) -> Result<u64> {
                 String::from_utf8_lossy(&buffer[..read.min(200)])
             );
         }
-        // An answer is the id of the event: one '$' each.
+        // A reply is the id of the event, with one '$' in it.
         acknowledged += buffer[..read].iter().filter(|byte| **byte == b'$').count() as u64;
     }
     Ok(acknowledged)

@@ -1,4 +1,4 @@
-//! How long an acknowledgement takes at half the rate.
+//! Acknowledgement latency at half the required rate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::report::{GoalBound, Report};
 use crate::samples::Samples;
 
 const EVENT_BYTES: usize = 1024;
-/// Events of a batch: what a device gateway gathers in some milliseconds.
+/// Events of a batch: what a device gateway gathers in a few milliseconds.
 const BATCH_EVENTS: u32 = 64;
-/// Half of what has to go in.
+/// Half of the required rate of sending.
 const BYTES_PER_S: f64 = 50e6;
 
 pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {

@@ -1,4 +1,4 @@
-//! The server that is measured, as its client knows it.
+//! The measured server, a child process.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use super::settings::Settings;
 use crate::child::Child;
 
-/// A server on a folder; it is killed when this is dropped.
+/// A server on a folder, killed on drop.
 pub(super) struct EventServer {
     pub(super) child: Child,
     pub(super) port: u16,

@@ -11,17 +11,17 @@ use crate::disk::temporary;
 /// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Temporary folders are made in here; its disk is what is measured.
+    /// The parent of temporary folders; its disk is what is measured.
     pub folder: PathBuf,
-    /// An executable that answers `bench events-child`: this one.
+    /// The executable that runs `bench events-child`: this one.
     pub executable: PathBuf,
     /// How long each measurement takes.
     pub duration: Duration,
-    /// How often everything short is measured.
+    /// How often each short measurement is repeated.
     pub rounds: u32,
     /// Consumers that wait for events.
     pub idle: u32,
-    /// Small events that a server starts again with.
+    /// Small events that a server holds when it restarts.
     pub small: u64,
 }
 
@@ -49,7 +49,7 @@ impl Settings {
         }
     }
 
-    /// A new folder on the disk that is measured; gone when it is dropped.
+    /// A new folder on the measured disk, deleted on drop.
     pub(super) fn temporary(&self) -> Result<TempDir> {
         temporary(&self.folder)
     }

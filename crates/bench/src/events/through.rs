@@ -1,4 +1,4 @@
-//! How much goes in, and how much comes out.
+//! The throughput of sending and of receiving.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use super::settings::Settings;
 use crate::report::{GoalBound, Report};
 use crate::stopwatch::Stopwatch;
 
-/// Bytes of an event, events of a batch, and batches that are under way per link.
+/// Bytes of an event, events of a batch, and batches in flight per link.
 const EVENT_BYTES: usize = 1024;
 const BATCH_EVENTS: u32 = 200;
 const AHEAD: usize = 16;
 
-/// Measures both; answers how many events per second went in.
+/// Measures both; returns the events sent per second.
 pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<f64> {
     let folder = settings.temporary()?;
     let server = EventServer::start(settings, &folder.path().join("data"))?;
@@ -48,8 +48,8 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<f64> {
     Ok(events as f64 / seconds)
 }
 
-/// Sends for a while, by one link per partition; events, and how long it took until
-/// all of them were durable.
+/// Sends for a while, by one link per partition; returns the events, and the seconds
+/// until all of them were durable.
 async fn send(port: u16, duration: Duration) -> Result<(u64, f64)> {
     let message: std::sync::Arc<[u8]> = batch(BATCH_EVENTS, EVENT_BYTES).into();
     let mut links = Vec::new();
@@ -80,7 +80,7 @@ async fn send(port: u16, duration: Duration) -> Result<(u64, f64)> {
     Ok((batches * u64::from(BATCH_EVENTS), watch.seconds()))
 }
 
-/// Reads everything, by one link per partition; how long it took.
+/// Reads everything, by one link per partition; returns the seconds.
 async fn receive(port: u16, events: u64) -> Result<f64> {
     let watch = Stopwatch::start();
     let (told, mut came) = tokio::sync::mpsc::channel(1024);

@@ -12,10 +12,10 @@ use super::settings::Settings;
 use crate::report::{GoalBound, Report};
 use crate::samples::Samples;
 
-/// How long a burst may take before it is given up.
+/// The time-out of a burst.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Measures it; answers how many jobs were dispatched per second.
+/// Measures a burst; returns the jobs dispatched per second.
 pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<f64> {
     let folder = settings.temporary()?;
     let session = Session::open(&folder.path().join("data"))?;

@@ -14,7 +14,7 @@ use crate::process::settle;
 use crate::report::{GoalBound, Report};
 use crate::samples::Samples;
 
-/// Time to come to rest before calls are counted.
+/// Time to become idle before calls are counted.
 const REST: Duration = Duration::from_secs(2);
 
 /// Registers the jobs in a folder, which is kept, and measures.
@@ -24,7 +24,7 @@ pub(super) fn measure(settings: &Settings, report: &mut Report, data: &Path) -> 
     collections(&session)?;
     let clock = SystemClock::new();
     let (count, per_s) = (settings.registered, settings.due_per_s);
-    // Every job comes again when all others have come.
+    // Every job runs again after all others have run.
     let cycle_s = count.div_ceil(per_s);
     let begin = clock.now().0 + 1000;
     let when = move |number: u64| {

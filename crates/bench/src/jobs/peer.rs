@@ -1,8 +1,8 @@
 //! BullMQ on Redis, where both are installed.
 //!
-//! The same load: jobs that are due within one second, and as durable as ours, because
-//! Redis syncs every write. A worker makes 64 calls at a time to the same receiver.
-//! BullMQ and ioredis are looked for as Node does it, also by `NODE_PATH`.
+//! The load is the same: jobs that are due within one second, as durable as ours,
+//! because Redis syncs every write. A worker makes 64 calls at a time to the same
+//! receiver. BullMQ and ioredis are found as Node finds them, also by `NODE_PATH`.
 
 use std::process::{Command, Stdio};
 
@@ -15,7 +15,7 @@ use crate::report::{GoalBound, Report};
 
 const LOAD: &str = include_str!("peer.js");
 
-/// Measures it next to what Steadfast did in the same round.
+/// Measures BullMQ and compares it with Steadfast's rate in the same round.
 pub(super) fn measure(settings: &Settings, own: f64, report: &mut Report) -> Result<()> {
     if !has_bullmq() {
         return Ok(());
@@ -45,7 +45,7 @@ pub(super) fn measure(settings: &Settings, own: f64, report: &mut Report) -> Res
     Ok(())
 }
 
-/// Whether Node is there and finds BullMQ and its client of Redis.
+/// Whether Node is installed and finds BullMQ and its Redis client.
 fn has_bullmq() -> bool {
     let mut node = Command::new("node");
     node.args(["-e", "require('bullmq'); require('ioredis')"]);

@@ -1,6 +1,6 @@
-//! A target that answers at once and notes the time.
+//! A target that responds at once and records the time.
 //!
-//! It speaks as little HTTP as it needs, so that what is measured is the sender.
+//! It implements as little HTTP as possible, so that the sender is what is measured.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use steadfast_jobs::iso;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// A call: when it was due and when it came, in milliseconds since 1970.
+/// A call: when it was due and when it arrived, in milliseconds since 1970.
 #[derive(Clone, Copy)]
 pub(super) struct ReceivedCall {
     pub(super) due: i64,
     pub(super) came: i64,
-    /// It came to the address of the canary.
+    /// Whether it is a call of the canary.
     pub(super) is_canary: bool,
 }
 
@@ -41,14 +41,14 @@ impl CallReceiver {
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let own = own.clone();
-                // A sender that goes away is no concern of ours.
+                // A sender that disconnects is not an error.
                 tokio::spawn(async move { own.serve(stream).await.ok() });
             }
         });
         Ok(receiver)
     }
 
-    /// Where a job calls. The canary has a host, and so a lane, of its own.
+    /// The URL that a job calls. The canary has a host, and so a lane, of its own.
     pub(super) fn url(&self, is_canary: bool) -> String {
         let host = if is_canary { "127.0.0.2" } else { "127.0.0.1" };
         let path = if is_canary { "canary" } else { "job" };
@@ -59,7 +59,7 @@ impl CallReceiver {
         self.calls.lock().len()
     }
 
-    /// All calls since this was last asked.
+    /// Takes all calls since the last `take`.
     pub(super) fn take(&self) -> Vec<ReceivedCall> {
         std::mem::take(&mut self.calls.lock())
     }
@@ -72,7 +72,7 @@ impl CallReceiver {
             if stream.read_buf(&mut buffer).await? == 0 {
                 return Ok(());
             }
-            // Requests have no body, and do not come before the answer.
+            // Requests have no body and are not pipelined.
             if !buffer.ends_with(b"\r\n\r\n") {
                 continue;
             }

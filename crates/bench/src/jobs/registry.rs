@@ -14,13 +14,13 @@ use super::session::Session;
 
 /// Collections that jobs are spread over.
 const COLLECTIONS: u64 = 512;
-/// Callers that register side by side.
+/// Callers that register concurrently.
 const CALLERS: u64 = 256;
 
-/// When a job runs, by its number: its start, and how often from then on.
+/// When a job runs: its start, and its interval in seconds, if it recurs.
 pub(super) type JobTimes = (i64, Option<u32>);
 
-/// Makes the collections.
+/// Creates the collections.
 pub(super) fn collections(session: &Session) -> Result<()> {
     session.tasks.block_on(async {
         for number in 0..COLLECTIONS {
@@ -39,7 +39,7 @@ pub(super) fn collections(session: &Session) -> Result<()> {
     })
 }
 
-/// Makes `count` jobs that call `url`.
+/// Creates `count` jobs that call `url`.
 pub(super) fn register(
     session: &Session,
     prefix: &'static str,
@@ -100,7 +100,7 @@ async fn put(jobs: &JobClient, prefix: &str, number: u64, url: &str, when: JobTi
         policy: JobPolicy::default(),
         state: None,
     };
-    // The log may be full for a moment.
+    // The log may be throttled for a moment.
     for _ in 0..1000 {
         match jobs.put(draft.clone(), Precondition::Nothing).await {
             Ok(_) => return Ok(()),

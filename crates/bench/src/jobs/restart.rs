@@ -1,4 +1,4 @@
-//! A restart with very many jobs, and what an idle one costs.
+//! A restart with many jobs, and the cost of an idle job.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::report::{GoalBound, Report};
 use crate::stopwatch::Stopwatch;
 use steadfast_core::clock::{Clock, SystemClock};
 
-/// Time in which a started node comes to rest.
+/// Time for a started node to become idle.
 const REST: Duration = Duration::from_secs(3);
 
 pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
@@ -52,7 +52,7 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Starts a node on a folder; how long it took, and its memory in MB.
+/// Starts a node on a folder; returns the seconds that it took, and its memory in MB.
 fn start(settings: &Settings, data: &Path) -> Result<(f64, f64)> {
     let arguments = [OsStr::new("jobs-child"), data.as_os_str()];
     let watch = Stopwatch::start();

@@ -1,4 +1,4 @@
-//! One run over all subjects of the area.
+//! One run of all measurements of the area.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::disk::LogFile;
 use crate::machine::Machine;
 use crate::report::Report;
 
-/// How long the disk is asked for its limit.
+/// How long the disk's limit is measured.
 const LIMIT: Duration = Duration::from_millis(500);
 
 /// Measures everything.

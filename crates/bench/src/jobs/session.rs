@@ -40,7 +40,7 @@ impl Session {
         })
     }
 
-    /// Brings everything into the tables.
+    /// Flushes everything to the tables.
     pub(super) fn flush(&self) -> Result<()> {
         Ok(self.tasks.block_on(self.store.flush())?)
     }

@@ -11,9 +11,9 @@ use crate::disk::temporary;
 /// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Temporary folders are made in here; its disk is what is measured.
+    /// The parent of temporary folders; its disk is what is measured.
     pub folder: PathBuf,
-    /// An executable that answers `bench jobs-child`: this one.
+    /// The executable that runs `bench jobs-child`: this one.
     pub executable: PathBuf,
     /// How long lateness is measured.
     pub duration: Duration,
@@ -23,7 +23,7 @@ pub struct Settings {
     pub burst: u64,
     /// Jobs that are registered while lateness is measured.
     pub registered: u64,
-    /// Of these so many are due in each second.
+    /// Registered jobs that are due in each second.
     pub due_per_s: u64,
     /// Time to register a burst before it is due.
     pub lead: Duration,
@@ -57,7 +57,7 @@ impl Settings {
         }
     }
 
-    /// A new folder on the disk that is measured; gone when it is dropped.
+    /// A new folder on the measured disk, deleted on drop.
     pub(super) fn temporary(&self) -> Result<TempDir> {
         temporary(&self.folder)
     }

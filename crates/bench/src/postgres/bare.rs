@@ -1,7 +1,7 @@
 //! The commit statement alone, on one connection.
 //!
-//! The same statement on the same tables with the same bytes, sent again and
-//! again by the plain client: what no engine on PostgreSQL can be faster than.
+//! The plain client sends the same statement on the same tables with the same bytes
+//! repeatedly: the upper bound of any engine on PostgreSQL.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ const COMMIT: &str = "with f as (update sf_partition p set commit_no = g.no
 /// The approximate overhead of a transaction in the log, beside its row.
 const OVERHEAD: usize = 24;
 
-/// Drops what this and earlier runs have made.
+/// Drops the schemas of this and earlier runs.
 pub(crate) async fn clean(settings: &Settings) -> Result<()> {
     let client = connect(settings).await?;
     for schema in [OURS, BARE] {
@@ -44,19 +44,19 @@ pub(crate) async fn clean(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// How many bytes the database has ever written to its log.
+/// The bytes that the database has written to its log so far.
 pub(super) async fn log_bytes(settings: &Settings) -> Result<f64> {
     let client = connect(settings).await?;
     let position = "select pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::float8";
     Ok(client.query_one(position, &[]).await?.get(0))
 }
 
-/// Commits groups of this size for a while; answers logical commits per second.
+/// Commits groups of this size for a while; returns logical commits per second.
 pub(super) async fn commit_for(settings: &Settings, group: f64) -> Result<f64> {
     commit_by(settings, group, 1).await
 }
 
-/// As [`commit_for`], on several connections, each with its own partitions.
+/// Like [`commit_for`], on several connections, each with its own partitions.
 pub(crate) async fn commit_by(settings: &Settings, group: f64, connections: i32) -> Result<f64> {
     let client = connect(settings).await?;
     client
@@ -74,7 +74,7 @@ pub(crate) async fn commit_by(settings: &Settings, group: f64, connections: i32)
     Ok(statements as f64 * group as f64 / run.seconds())
 }
 
-/// Sends statement after statement on one connection; answers how many.
+/// Sends statement after statement on one connection; returns their number.
 async fn commit_on(settings: &Settings, group: usize, place: i32, run: &Stopwatch) -> Result<i64> {
     let client = connect(settings).await?;
     client

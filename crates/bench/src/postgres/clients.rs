@@ -11,7 +11,7 @@ use crate::writers;
 /// Keys that are written, over all partitions.
 const KEYS: u64 = 200_000;
 
-/// What some clients achieved.
+/// The result of some clients.
 pub(super) struct PostgresLoad {
     pub(super) latencies: Samples,
     seconds: f64,
@@ -28,7 +28,7 @@ impl PostgresLoad {
     }
 }
 
-/// Lets clients commit, each on its own task.
+/// Runs committing clients, each on its own task.
 pub(super) async fn commit_for(
     node: &PostgresNode,
     clients: u64,

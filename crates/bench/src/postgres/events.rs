@@ -1,4 +1,4 @@
-//! Event streams: how fast batches go in and come out.
+//! Event streams: the rates of appending and of reading.
 
 use anyhow::Result;
 use steadfast_core::id::{Sequence, StreamId};

@@ -17,7 +17,7 @@ pub(super) struct PostgresNode {
 }
 
 impl PostgresNode {
-    /// A node that takes all partitions.
+    /// Starts a node that acquires all partitions.
     pub(super) async fn start(settings: &Settings, number: u32) -> Result<Self> {
         let engine = Arc::new(PostgresEngine::open(settings.options()).await?);
         let options = Options::new(Owner {

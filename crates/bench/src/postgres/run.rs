@@ -1,4 +1,4 @@
-//! One run over all subjects of the area.
+//! One run of all measurements of the area.
 
 use std::path::Path;
 
@@ -39,7 +39,7 @@ async fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
         .context("takeover")
 }
 
-/// We first, because the bare statement gets groups of the size that we had.
+/// Steadfast runs first: the bare statement gets groups of the size that it reached.
 async fn compare(
     settings: &Settings,
     node: &PostgresNode,

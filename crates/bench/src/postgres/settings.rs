@@ -51,7 +51,7 @@ impl Settings {
         }
     }
 
-    /// How the engine is opened.
+    /// The options of the engine.
     pub(crate) fn options(&self) -> Options {
         Options {
             durability: if self.single {

@@ -1,8 +1,8 @@
 //! Takeover: how long until another node has all partitions.
 //!
-//! The first node has flushed its events; some rows are only in its log. It ends
-//! without a word and holds no lease, so what is measured is the work of taking,
-//! verifying and loading, not the waiting for a lease.
+//! The first node has flushed its events; some rows are only in its log. It stops
+//! without a hand-over and holds no lease, so the time covers acquiring, verifying and
+//! loading partitions, not waiting for a lease.
 
 use std::time::Duration;
 

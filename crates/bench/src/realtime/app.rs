@@ -1,6 +1,7 @@
 //! The child process that is an app server.
 //!
-//! It leaves gracefully when its input closes, and says how many clients were left.
+//! It shuts down gracefully when its input closes, and reports how many clients were
+//! left.
 
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::SocketAddr;
@@ -16,10 +17,10 @@ use steadfast_realtime::{HubOptions, ShutdownMode};
 
 use super::hub::{EchoHub, FAR, SECRET};
 
-/// How long leaving may take.
+/// The time limit of its shutdown.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// An app server in a process of its own. It is killed when this is dropped.
+/// An app server in a process of its own. It is killed on drop.
 pub(super) struct App {
     process: Child,
     output: BufReader<ChildStdout>,
@@ -48,8 +49,7 @@ impl App {
         Ok(line.trim().to_owned())
     }
 
-    /// Requests it to leave, and waits until it has; answers how many clients were
-    /// left.
+    /// Shuts it down and waits for its end; returns how many clients were left.
     pub(super) fn leave(mut self) -> Result<usize> {
         drop(self.process.stdin.take());
         let left = self.line()?;
@@ -60,13 +60,13 @@ impl App {
 
 impl Drop for App {
     fn drop(&mut self) {
-        // It may be gone already.
+        // It may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Links a hub to a service, says that it is ready, and leaves when its input ends.
+/// Links a hub to a service, reports readiness, and shuts down when its input ends.
 pub fn serve(
     service: &str,
     name: &str,

@@ -1,7 +1,7 @@
-//! A WebSocket client that costs little.
+//! A WebSocket client with little overhead.
 //!
-//! Frames of servers are not parsed: every message that counts holds one mark, and
-//! marks are counted. Frames to servers are masked with zeros.
+//! Frames of servers are not parsed: every counted message contains one mark, and marks
+//! are counted. Frames to servers are masked with zeros.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -11,13 +11,13 @@ use anyhow::{Context, Result, bail, ensure};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// Stands once in every message that is counted, and in no head of a frame.
+/// Occurs once in every counted message, and in no frame header.
 const MARK: &[u8; 3] = b"|!|";
 
-/// How long anything may take.
+/// The time-out of every operation.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What servers speak.
+/// The protocol that a server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServerProtocol {
     SignalR,
@@ -32,10 +32,10 @@ pub(super) struct BenchClient {
     marks: MarkCounter,
 }
 
-/// Counts marks, also those that come in two pieces.
+/// Counts marks, also those that are split over two reads.
 #[derive(Default)]
 struct MarkCounter {
-    /// How much of one was seen last.
+    /// The number of bytes of an incomplete mark.
     seen: usize,
 }
 
@@ -99,7 +99,7 @@ impl BenchClient {
         Ok(client)
     }
 
-    /// Reads until these bytes have come.
+    /// Reads until these bytes have arrived.
     async fn until(&mut self, end: &[u8]) -> Result<Vec<u8>> {
         let mut seen = Vec::new();
         let reading = async {
@@ -132,7 +132,7 @@ impl BenchClient {
         }
     }
 
-    /// Waits for bytes; how many messages that count are among them.
+    /// Waits for bytes; returns the number of counted messages among them.
     pub(super) async fn hear(&mut self) -> Result<usize> {
         loop {
             self.stream.readable().await?;
@@ -148,7 +148,7 @@ impl BenchClient {
         }
     }
 
-    /// Waits until so many messages that count have come.
+    /// Waits until this many counted messages have arrived.
     pub(super) async fn hear_all(&mut self, count: usize) -> Result<()> {
         let mut heard = 0;
         let hearing = async {
@@ -165,7 +165,7 @@ impl BenchClient {
         Ok(())
     }
 
-    /// A call that is answered with a text of its own.
+    /// Calls `echo` and waits for the response.
     pub(super) async fn echo(&mut self, number: usize) -> Result<()> {
         let text = match self.speech {
             ServerProtocol::SignalR => format!(

@@ -12,13 +12,13 @@ use tokio::task::JoinSet;
 
 use super::client::{BenchClient, PATIENCE, ServerProtocol};
 
-/// Connections that are made at a time.
+/// Connections that are opened concurrently.
 const AT_ONCE: usize = 64;
 
 /// How often an idle client sends a ping.
 const PING: Duration = Duration::from_secs(10);
 
-/// Clients that listen, and count together.
+/// Listening clients with a common counter.
 pub(super) struct ClientCrowd {
     heard: Arc<ReceivedMarks>,
     tasks: JoinSet<Result<()>>,
@@ -31,7 +31,7 @@ struct ReceivedMarks {
     changed: Notify,
 }
 
-/// Connects so many clients.
+/// Connects this many clients.
 pub(super) async fn connect(
     address: SocketAddr,
     path: &str,
@@ -43,7 +43,7 @@ pub(super) async fn connect(
 }
 
 impl ClientCrowd {
-    /// Lets these clients listen.
+    /// Starts to listen with these clients.
     pub(super) fn listen(clients: Vec<BenchClient>) -> Self {
         let heard = Arc::new(ReceivedMarks::default());
         let (stop, stopped) = watch::channel(());
@@ -58,7 +58,7 @@ impl ClientCrowd {
         }
     }
 
-    /// Waits until so many messages have come since the last time.
+    /// Waits until this many messages have arrived since the last call.
     pub(super) async fn hear(&mut self, count: usize) -> Result<()> {
         let waiting = async {
             loop {

@@ -11,7 +11,7 @@ pub(super) const FAR: &str = "far";
 /// The secret of the only key.
 pub(super) const SECRET: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789ABCDEFGH";
 
-/// What is broadcast: a mark, and as much as a short message has.
+/// The broadcast text: a mark, in a text as long as a short message.
 pub(super) const TEXT: &str = "a client |!| has said something that everybody wants to know";
 
 /// Echoes, and broadcasts to all clients.
@@ -31,7 +31,7 @@ impl EchoHub {
         Ok(())
     }
 
-    /// Takes a number of one client after another, and says it again.
+    /// Returns the number.
     async fn note(&self, number: u64) -> u64 {
         number
     }
@@ -46,7 +46,7 @@ impl EchoHub {
         Ok(others.send("tick", &(number,)).await?)
     }
 
-    /// Asks another client for its name.
+    /// Calls another client for its name.
     async fn ask(&self, context: &Context, connection: String) -> HubResult<String> {
         Ok(context
             .clients()
@@ -60,7 +60,7 @@ impl EchoHub {
         milliseconds
     }
 
-    /// The process that answers.
+    /// The id of the process that executes the call.
     async fn process(&self) -> u32 {
         std::process::id()
     }

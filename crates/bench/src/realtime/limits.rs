@@ -1,4 +1,4 @@
-//! What the loopback device can do at best.
+//! The limit of the loopback device.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,10 +10,10 @@ use crate::report::Report;
 use crate::samples::Samples;
 use crate::stopwatch::Stopwatch;
 
-/// How long the limit is looked for.
+/// How long the limit is measured.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// As long as a short message.
+/// The length of a short message.
 const BYTES: usize = 100;
 
 pub(super) fn measure(report: &mut Report) -> Result<()> {

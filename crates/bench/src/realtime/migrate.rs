@@ -53,7 +53,7 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
         for calling in calling {
             lost += usize::from(calling.await?.is_err());
         }
-        // All others are asked too: a lost client does not answer.
+        // All others make a call too: a lost client gets no response.
         let asking: Vec<_> = still
             .into_iter()
             .map(|mut client| tokio::spawn(async move { client.echo(1).await }))
@@ -72,7 +72,7 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Calls until it is over; fails if an answer is missing.
+/// Calls until `is_over`; fails if a response is missing.
 async fn call(mut client: BenchClient, is_over: Arc<AtomicBool>) -> Result<()> {
     let mut number = 0;
     while !is_over.load(Ordering::SeqCst) {

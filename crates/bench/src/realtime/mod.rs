@@ -1,7 +1,7 @@
 //! `steadfast bench realtime`: clients and their moves.
 //!
-//! The service and its app servers are processes of their own, so that their memory
-//! and processor time are told apart from those of the load. Where node is installed
+//! The service and its app servers are processes of their own, so that their memory and
+//! CPU time are measured separately from those of the load. Where node is installed
 //! with socket.io and ws, both get the same load.
 
 mod app;

@@ -1,7 +1,7 @@
 //! socket.io and plain ws on node, where they are installed.
 //!
-//! Both are looked for as node does it, also by `NODE_PATH`, and get the same load as
-//! our own server.
+//! Both are found as Node finds them, also by `NODE_PATH`, and get the same load as our
+//! own server.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -15,8 +15,8 @@ use super::settings::Settings;
 use super::traffic::MeasuredServer;
 use crate::report::{GoalBound, Report};
 
-/// A peer: its name, its package, its program, how it is reached, and how much more
-/// we want to deliver.
+/// A peer: its name, its package, its program, its path, its protocol, and the factor
+/// by which Steadfast must exceed it.
 struct NodePeer {
     name: &'static str,
     package: &'static str,
@@ -45,7 +45,7 @@ const PEERS: [NodePeer; 2] = [
     },
 ];
 
-/// Measures peers that are there.
+/// Measures the installed peers.
 pub(super) fn measure(tasks: &Runtime, settings: &Settings, report: &mut Report) -> Result<()> {
     for peer in PEERS.iter().filter(|peer| peer.is_installed()) {
         let server = PeerProcess::start(peer)?;
@@ -68,7 +68,7 @@ pub(super) fn measure(tasks: &Runtime, settings: &Settings, report: &mut Report)
     Ok(())
 }
 
-/// Compares with what was measured of peers.
+/// Adds the comparisons with the measured peers.
 pub(super) fn compare(settings: &Settings, report: &mut Report) {
     for peer in &PEERS {
         for count in [settings.some, settings.many] {
@@ -97,7 +97,7 @@ impl NodePeer {
     }
 }
 
-/// A peer that serves. It is killed when this is dropped.
+/// A running peer, killed on drop.
 struct PeerProcess {
     process: Child,
     port: u16,
@@ -124,7 +124,7 @@ impl PeerProcess {
 
 impl Drop for PeerProcess {
     fn drop(&mut self) {
-        // It may be gone already.
+        // It may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -6,13 +6,13 @@ use std::time::Duration;
 /// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// For what is said about the machine.
+    /// The folder whose machine and file system the report names.
     pub folder: PathBuf,
-    /// An executable that answers `bench realtime-child`: this one.
+    /// The executable that runs `bench realtime-child`: this one.
     pub executable: PathBuf,
     /// How long each measurement takes.
     pub duration: Duration,
-    /// How often everything short is measured.
+    /// How often each short measurement is repeated.
     pub rounds: u32,
     /// Clients that are idle, get broadcasts, and are moved.
     pub many: usize,

@@ -12,7 +12,7 @@ use crate::process::cpu_seconds_of;
 use crate::samples::Samples;
 use crate::stopwatch::Stopwatch;
 
-/// Broadcasts that are made one after another, without waiting for the clients.
+/// Broadcasts that are sent one after another, without waiting for the clients.
 pub(super) const BURST: usize = 32;
 
 /// A server that is measured.
@@ -23,13 +23,13 @@ pub(super) struct MeasuredServer<'a> {
     pub(super) pid: u32,
 }
 
-/// What many idle connections cost.
+/// The cost of an idle connection.
 pub(super) struct IdleCost {
     pub(super) kib_each: f64,
     pub(super) connects_per_s: f64,
 }
 
-/// What calls that are answered came to.
+/// The result of echoed calls.
 pub(super) struct EchoResult {
     pub(super) per_s: f64,
     pub(super) p50_us: f64,
@@ -37,9 +37,9 @@ pub(super) struct EchoResult {
 }
 
 impl MeasuredServer<'_> {
-    /// Opens connections that say nothing.
+    /// Measures connections that send nothing.
     pub(super) async fn idle(&self, process: &Child, count: usize) -> Result<IdleCost> {
-        // What the first clients need once is not counted.
+        // The one-time cost of the first clients is not counted.
         let first = connect(self.address, self.path, self.speech, count / 10).await?;
         let before = process.resident_mb()?;
         let watch = Stopwatch::start();
@@ -54,7 +54,7 @@ impl MeasuredServer<'_> {
         })
     }
 
-    /// Deliveries per second of the server's processor time, to so many clients.
+    /// Deliveries per second of the server's CPU time, to this many clients.
     pub(super) async fn broadcast(&self, count: usize, duration: Duration) -> Result<f64> {
         let mut sender = BenchClient::start(self.address, self.path, self.speech).await?;
         let clients = connect(self.address, self.path, self.speech, count - 1).await?;
@@ -76,7 +76,7 @@ impl MeasuredServer<'_> {
         Ok((bursts * BURST * count) as f64 / cpu.max(0.01))
     }
 
-    /// Calls of some clients, each when the former one is answered.
+    /// Measures calls of some clients; each client calls sequentially.
     pub(super) async fn echo(&self, callers: usize, duration: Duration) -> Result<EchoResult> {
         let clients = connect(self.address, self.path, self.speech, callers).await?;
         let watch = Stopwatch::start();

@@ -1,4 +1,4 @@
-//! Callers that keep many calls under way each.
+//! Callers that each keep many calls in flight.
 //!
 //! A task per call would measure the tasks; so a few callers each wait for many
 //! calls at once.
@@ -17,12 +17,12 @@ use super::session::Session;
 use crate::samples::Samples;
 use crate::stopwatch::Stopwatch;
 
-/// Callers at a time.
+/// Concurrent callers.
 const CALLERS: u64 = 8;
 
-/// What some callers achieved.
+/// The result of some callers.
 pub(super) struct CallTotals {
-    /// From the call to the durable answer, of each call.
+    /// From the call to the durable response, of each call.
     pub(super) latencies: Samples,
     pub(super) seconds: f64,
 }
@@ -30,24 +30,24 @@ pub(super) struct CallTotals {
 /// The next call of a caller.
 pub(super) type CallSource = fn(&mut fastrand::Rng, instances: u64) -> (Address, LoadCommand);
 
-/// What callers do.
+/// The work of the callers.
 #[derive(Clone, Copy)]
 pub(super) struct CallPlan {
     pub(super) next: CallSource,
     pub(super) instances: u64,
-    /// Where all instances are, unless their hash decides.
+    /// The partition of all instances; `None` partitions them by hash.
     pub(super) place: Option<Partition>,
-    /// Calls that are under way at a time, of all callers.
+    /// Calls in flight, of all callers together.
     pub(super) open_calls: usize,
     pub(super) duration: Duration,
 }
 
-/// Lets callers call for some time.
+/// Runs the callers for some time.
 pub(super) fn call_for(session: &Session, plan: CallPlan) -> Result<CallTotals> {
     let run = Arc::new(Stopwatch::start());
     let start = |seed| {
         let calling = call(session.handle(), plan, seed, Arc::clone(&run));
-        // With a budget, calls that are answered would wait for others to be asked.
+        // With Tokio's budget, completed calls would wait until others are sent.
         session.tasks.spawn(tokio::task::unconstrained(calling))
     };
     let callers: Vec<_> = (0..CALLERS).map(start).collect();
@@ -107,7 +107,7 @@ async fn call(
     Ok(latencies)
 }
 
-/// Whether the store wants its writers to wait.
+/// Whether the store throttles its writers.
 pub(super) fn is_throttled(error: &Error) -> bool {
     let kind = error.storage().map(steadfast_storage::Error::kind);
     matches!(kind, Some(ErrorKind::Throttled { .. }))

@@ -12,7 +12,7 @@ use crate::process::settle;
 /// Serves a folder, reports readiness on `output`, and waits for its end.
 pub fn serve(folder: &Path, input: impl Read, output: impl Write) -> Result<()> {
     let _session = Session::open(folder)?;
-    // The near timers are loaded behind the start.
+    // The next timers are loaded after the start.
     settle()?;
     wait_for_end(input, output)
 }

@@ -10,7 +10,7 @@ use crate::process::settle;
 use crate::report::Report;
 use crate::stopwatch::Stopwatch;
 
-/// Measures the limits; the disk's bytes per second.
+/// Measures the limits; returns the disk's bytes per second.
 pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<f64> {
     let folder = settings.temporary()?;
     let mut file = LogFile::create(folder.path())?;

@@ -1,6 +1,6 @@
 //! The service under load: rows, messages and timers.
 //!
-//! It does next to nothing itself, so that what is measured is the runtime.
+//! It does almost nothing itself, so that the runtime is what is measured.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,10 +35,9 @@ pub(super) enum LoadCommand {
     Put(Bytes),
     /// Send this row to these instances.
     Tell(Vec<u64>, Bytes),
-    /// Have timers at these times, in milliseconds, each again and again after
-    /// `every`.
+    /// Schedule timers at these times, in milliseconds, each repeated after `every`.
     Schedule { due: Vec<i64>, every: u64 },
-    /// A timer, its due time, and how much later it comes again.
+    /// A timer has fired: its due time and its interval.
     Fired { due: i64, every: u64 },
 }
 
@@ -149,7 +148,7 @@ fn numbers(reader: &mut ByteReader) -> Result<Vec<u64>, DecodeError> {
     Ok(numbers)
 }
 
-/// The time that was given, in whole milliseconds.
+/// A duration in whole milliseconds.
 pub(super) fn millis(duration: Duration) -> u64 {
     duration.as_millis() as u64
 }

@@ -12,7 +12,7 @@ use steadfast_partition::{Effect, Performer};
 
 use crate::samples::Samples;
 
-/// What was measured of timers.
+/// The measured lateness of timers.
 #[derive(Default)]
 pub(super) struct Lateness {
     /// Until the service handled the timer.

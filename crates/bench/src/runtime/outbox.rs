@@ -1,7 +1,7 @@
 //! Messages from partition to partition.
 //!
-//! Each message is a row of its sender and, where it arrives, a commit that puts a
-//! row of 100 bytes; then the sender's row goes. The time counts until the last one
+//! Each message is a row of its sender and, where it arrives, a commit that puts a row
+//! of 100 bytes; then the sender's row is deleted. The time counts until the last one
 //! has been handled.
 
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
             next: tell,
             instances: settings.instances,
             place: None,
-            // Callers do not wait for their messages, so fewer of them.
+            // Callers do not wait for their messages, so fewer calls are in flight.
             open_calls: settings.open_calls / 16,
             duration: settings.duration,
         };
@@ -56,7 +56,7 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Waits until so many commands have been handled.
+/// Waits until this many commands have been handled.
 fn wait_for(session: &Session, commands: u64) {
     while session.commands() < commands {
         std::thread::sleep(Duration::from_millis(1));

@@ -1,7 +1,7 @@
 //! A node with all partitions of a space, on a folder.
 //!
-//! Dropping a session flushes nothing: what is not in the tables yet is found in
-//! the log by the next one, as after a crash.
+//! Dropping a session flushes nothing: the next session recovers unflushed commits from
+//! the log, as after a crash.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::meter::LatenessMeter;
 use crate::counting::Counting;
 use crate::report::Values;
 
-/// How long a loop did not look up: with waiting for a processor, and without.
+/// The longest turn of an owner loop: elapsed time and CPU time.
 #[derive(Default)]
 pub(super) struct LongestTurn {
     pub(super) turn_ms: f64,
@@ -65,15 +65,15 @@ impl Session {
         self.node.handle()
     }
 
-    /// Commands that were handled, of whatever origin.
+    /// Commands that were handled, of any origin.
     pub(super) fn commands(&self) -> u64 {
         let doors = self.node.router().mailboxes();
         let count = |door: &steadfast_partition::Mailbox| door.metrics().counts().commands;
         doors.iter().map(count).sum()
     }
 
-    /// The longest turn of any partition since this was last asked, and its
-    /// longest processor time, in milliseconds.
+    /// The longest turn of any partition since the last call, and its longest CPU time,
+    /// in milliseconds.
     pub(super) fn take_longest(&self) -> LongestTurn {
         let mut longest = LongestTurn::default();
         for door in self.node.router().mailboxes() {
@@ -84,7 +84,7 @@ impl Session {
         longest
     }
 
-    /// Brings everything into the tables.
+    /// Flushes everything to the tables.
     pub(super) fn flush(&self) -> Result<()> {
         Ok(self.tasks.block_on(self.store.flush())?)
     }

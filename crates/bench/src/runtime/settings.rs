@@ -11,9 +11,9 @@ use crate::disk::temporary;
 /// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Temporary folders are made in here; its disk is what is measured.
+    /// The parent of temporary folders; its disk is what is measured.
     pub folder: PathBuf,
-    /// An executable that answers `bench runtime-child`: this one.
+    /// The executable that runs `bench runtime-child`: this one.
     pub executable: PathBuf,
     /// How long each measurement takes.
     pub duration: Duration,
@@ -21,7 +21,7 @@ pub struct Settings {
     pub rounds: u32,
     /// Instances that commands go to, each with one row.
     pub instances: u64,
-    /// Commands that are under way at a time.
+    /// Commands in flight.
     pub open_calls: usize,
     /// Timers that are pending.
     pub timers: u64,
@@ -59,7 +59,7 @@ impl Settings {
         }
     }
 
-    /// A new folder on the disk that is measured; gone when it is dropped.
+    /// A new folder on the measured disk, deleted on drop.
     pub(super) fn temporary(&self) -> Result<TempDir> {
         temporary(&self.folder)
     }

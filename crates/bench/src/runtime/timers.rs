@@ -1,7 +1,7 @@
 //! Timers: how late they are, and what a pending one costs.
 //!
-//! Every timer comes again after a cycle that is as long as all timers take, so as
-//! many are always pending, and they are due at a steady rate.
+//! Every timer repeats after a cycle in which each timer fires once, so the number of
+//! pending timers is constant and they are due at a steady rate.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -23,7 +23,7 @@ use crate::samples::Samples;
 /// Timers of one instance.
 const TAGS: u64 = 50;
 
-/// Time to come to rest before timers are counted.
+/// Time to become idle before timers are counted.
 const REST: Duration = Duration::from_millis(100);
 
 pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {

@@ -1,9 +1,9 @@
-//! Many writers: how well they share a sync, next to the peer.
+//! Many writers that share syncs, compared with the peer.
 //!
-//! Both sides start with the same keys in their tables and keep their folders
-//! over all rounds, so that flushes and compactions are part of what is measured.
-//! Rates are compared with ready-made groups, which the peer commits without any
-//! waiting; latencies with as many writers, who wait for it as ours wait for us.
+//! Both sides start with the same keys in their tables and keep their folders over all
+//! rounds, so that flushes and compactions are part of what is measured. Rates are
+//! compared with ready-made groups, which the peer commits without waiting; latencies
+//! with an equal number of writers that wait for the peer.
 
 use std::path::Path;
 
@@ -33,7 +33,8 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
     measure_written(settings, &session, folder.path(), report)
 }
 
-/// One round: we first, because the peer gets groups of the size that we had.
+/// One round: Steadfast runs first, because the peer gets groups of the size that it
+/// reached.
 fn compare(
     settings: &Settings,
     session: &Session,
@@ -86,7 +87,7 @@ fn compare(
     Ok(())
 }
 
-/// All that 64 writers cause to be written until it is in the tables.
+/// The bytes that 64 writers cause to be written, flushes to the tables included.
 fn measure_written(
     settings: &Settings,
     session: &Session,

@@ -22,7 +22,7 @@ use crate::stopwatch::Stopwatch;
 
 const STREAM: StreamId = StreamId(1);
 
-/// Publications under way at a time.
+/// Publications in flight.
 const IN_FLIGHT: u64 = 8;
 
 /// The size of a reader's request.
@@ -67,7 +67,7 @@ fn measure_reads(file: &Path, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Bytes per second with several publications under way.
+/// Bytes per second with several publications in flight.
 fn publish(data: &Path, bytes: u64, report: &mut Report) -> Result<f64> {
     let session = Session::open(data, options())?;
     let written = WriteCounters::count(&session, data)?;

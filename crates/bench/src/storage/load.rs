@@ -16,14 +16,14 @@ pub(crate) const VALUE_BYTES: usize = 100;
 /// The size of a row: key and value.
 pub(super) const ROW_BYTES: usize = 8 + VALUE_BYTES;
 
-/// What some writers achieved.
+/// The result of some writers.
 pub(crate) struct WriteLoad {
-    /// From the call to the durable answer, of each commit.
+    /// From the call to the durable response, of each commit.
     pub(crate) latencies: Samples,
     pub(super) seconds: f64,
-    /// Of each group meanwhile, each one sync of the log.
+    /// The duration of each group in that time, each one sync of the log.
     pub(super) groups: Samples,
-    /// Flushes of partitions meanwhile.
+    /// Flushes of partitions in that time.
     pub(super) flushes: u64,
 }
 
@@ -41,7 +41,7 @@ impl WriteLoad {
     }
 }
 
-/// Lets writers commit one put after the other, each on its own task.
+/// Runs writers that commit one put after the other, each on its own task.
 pub(crate) fn put_for(
     session: &Session,
     writers: u64,
@@ -97,7 +97,7 @@ async fn write(
     Ok(latencies)
 }
 
-/// Commits, and waits as long as the store wants its writers to wait.
+/// Commits, and waits while the store throttles its writers.
 pub(super) async fn commit_patiently(
     ledger: &Ledger,
     writes: impl Fn() -> Writes,

@@ -20,9 +20,9 @@ pub(super) struct FjallPeer {
     random: fastrand::Rng,
 }
 
-/// What it achieved.
+/// The result of the peer.
 pub(super) struct PeerLoad {
-    /// Of each group, or of each writer's wait.
+    /// The latency of each group, or of each writer.
     pub(super) latencies: Samples,
     pub(super) commits_per_s: f64,
 }
@@ -38,7 +38,7 @@ impl FjallPeer {
         })
     }
 
-    /// Puts every key once and brings everything into the tables.
+    /// Puts every key once and flushes everything to the tables.
     pub(super) fn fill(&self, keys: u64) -> Result<()> {
         const ROWS: u64 = 1024;
         for first in (0..keys).step_by(ROWS as usize) {

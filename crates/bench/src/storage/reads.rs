@@ -1,4 +1,4 @@
-//! Reads of rows that memory has.
+//! Reads of cached rows.
 
 use anyhow::{Result, ensure};
 use steadfast_storage::{MemoryLookup, Visibility};
@@ -9,7 +9,7 @@ use super::settings::Settings;
 use crate::report::Report;
 use crate::stopwatch::Stopwatch;
 
-/// Few enough to stay in memory.
+/// The number of keys, few enough to stay in memory.
 const KEYS: u64 = 100_000;
 
 pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {

@@ -33,7 +33,7 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Lets a child fill a folder and kills it; the memory it had in use.
+/// Lets a child fill a folder and kills it; returns its resident memory.
 fn load_and_kill(settings: &Settings, data: &Path) -> Result<f64> {
     let keys = settings.keys.to_string();
     let arguments = [OsStr::new("storage-child"), data.as_os_str(), keys.as_ref()];

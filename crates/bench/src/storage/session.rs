@@ -1,7 +1,7 @@
 //! A store on a folder, with all its partitions.
 //!
-//! Dropping a session flushes nothing: what is not in the tables yet is found in
-//! the log by the next one, as after a crash.
+//! Dropping a session flushes nothing: the next session recovers unflushed commits from
+//! the log, as after a crash.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) struct Session {
     pub(crate) engine: Arc<Counting>,
 }
 
-/// The defaults for the only node there is.
+/// The default options of a single node.
 pub(crate) fn options() -> Options {
     Options::new(Owner {
         node: 1,
@@ -38,13 +38,13 @@ pub(crate) fn options() -> Options {
 }
 
 impl Session {
-    /// Opens a folder and takes all partitions, as a node does when it starts.
+    /// Opens a folder and acquires all partitions, as a node does when it starts.
     pub(crate) fn open(folder: &Path, options: Options) -> Result<Self> {
         let engine = LocalEngine::open(folder, &local::Options::default())?;
         Self::over(Counting::new(engine), options)
     }
 
-    /// Takes all partitions of an engine.
+    /// Acquires all partitions of an engine.
     pub(crate) fn over(engine: Arc<Counting>, options: Options) -> Result<Self> {
         let runtime = Runtime::new()?;
         let start = async {
@@ -66,12 +66,12 @@ impl Session {
         ledger_of(&self.ledgers, key)
     }
 
-    /// Log bytes that are not in the tables yet.
+    /// Log bytes that are not flushed to the tables yet.
     pub(crate) fn unflushed(&self) -> u64 {
         self.store.unflushed()
     }
 
-    /// Brings everything into the tables.
+    /// Flushes everything to the tables.
     pub(crate) fn flush(&self) -> Result<()> {
         Ok(self.runtime.block_on(self.store.flush())?)
     }

@@ -11,9 +11,9 @@ use crate::disk::temporary;
 /// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Temporary folders are made in here; its disk is what is measured.
+    /// The parent of temporary folders; its disk is what is measured.
     pub folder: PathBuf,
-    /// An executable that answers `bench storage-child`: this one.
+    /// The executable that runs `bench storage-child`: this one.
     pub executable: PathBuf,
     /// How long each measurement takes.
     pub duration: Duration,
@@ -52,7 +52,7 @@ impl Settings {
         }
     }
 
-    /// A new folder on the disk that is measured; gone when it is dropped.
+    /// A new folder on the measured disk, deleted on drop.
     pub(super) fn temporary(&self) -> Result<TempDir> {
         temporary(&self.folder)
     }

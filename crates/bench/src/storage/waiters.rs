@@ -1,8 +1,8 @@
-//! Writers that wait for the peer, as ours wait for us.
+//! Group commit for the peer, with waiting writers.
 //!
-//! A writer's wait is the rest of the group under way and then its own group. The
-//! peer has no group commit, so one thread gives it one: it takes whatever has
-//! gathered, commits it as one batch with one `fdatasync`, and answers.
+//! A writer waits for the rest of the current group and then for its own group. The
+//! peer has no group commit, so one thread adds it: it takes all queued rows, commits
+//! them as one batch with one `fdatasync`, and replies.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -17,14 +17,14 @@ use super::peer::{FjallPeer, PeerLoad};
 use crate::samples::Samples;
 use crate::stopwatch::Stopwatch;
 
-/// A row and who waits for it.
+/// A row and the reply channel of its writer.
 struct PeerWrite {
     key: u64,
     value: [u8; VALUE_BYTES],
     reply: oneshot::Sender<()>,
 }
 
-/// Lets writers put one row after the other, each on its own task.
+/// Runs writers that put one row after the other, each on its own task.
 pub(super) fn put_for(
     peer: &FjallPeer,
     writers: u64,

@@ -16,7 +16,7 @@ pub(super) struct WriteCounters {
 }
 
 impl WriteCounters {
-    /// Starts to count, from a session that has nothing left to do.
+    /// Starts to count, after a flush and background work.
     pub(super) fn count(session: &Session, folder: &Path) -> Result<Self> {
         session.flush()?;
         settle()?;
@@ -26,8 +26,8 @@ impl WriteCounters {
         })
     }
 
-    /// Records what was written since for each committed byte, once everything is
-    /// in its final place.
+    /// Records the bytes written since then per committed byte, after a flush and
+    /// background work.
     pub(super) fn record(
         self,
         session: &Session,

@@ -22,7 +22,8 @@ use crate::lock::table::{LockTable, WaitOutcome};
 use crate::lock::word::WaitEdges;
 
 impl<L: Latch> LockTable<L> {
-    /// Ends the wait of the youngest of every cycle that `owner`, which waits now, closes.
+    /// In every cycle that `owner` closes by waiting, ends the youngest transaction's
+    /// wait.
     pub(crate) fn break_cycles(&self, owner: &Arc<LockOwner<L>>) {
         if !self.is_waited_for(owner) {
             return;
@@ -138,7 +139,7 @@ impl<L: Latch> CycleSearch<L> {
         false
     }
 
-    /// The way from the start to `last`.
+    /// The path from the start to `last`.
     fn path(&self, last: &Arc<LockOwner<L>>) -> Vec<Arc<LockOwner<L>>> {
         let before = |one: &Arc<LockOwner<L>>| {
             if *one == self.start {

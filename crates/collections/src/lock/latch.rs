@@ -1,4 +1,4 @@
-//! The mutex underneath the lock table, passed in.
+//! The mutex of the lock table, as a type parameter.
 //!
 //! Production uses [`ParkingLatch`]; the model checker brings its own, so that it sees
 //! every point at which tasks may interleave.

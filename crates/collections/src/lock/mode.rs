@@ -1,8 +1,8 @@
 //! Lock modes and their compatibility.
 //!
-//! Shared, update and exclusive. The table is not symmetric: an update lock joins
-//! shared holders, but once it is granted no new shared one enters, so that its
-//! later upgrade to exclusive drains and two upgraders cannot block each other.
+//! Shared, update and exclusive. The table is not symmetric: an update lock joins shared
+//! holders, but once it is granted no new shared one enters, so a later upgrade to
+//! exclusive waits only for existing readers, and two upgraders cannot block each other.
 
 /// How strongly a row is locked; later ones include earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,15 +1,15 @@
-//! What a lock is on: a collection, a row of it, or a name.
+//! Names of locks on collections, rows and names.
 //!
-//! A name is bytes: what it is, the table, the key. Different keys have different
-//! names, so that they never wait for each other. Names are built in a buffer of
-//! the transaction; only a row that becomes resident keeps a copy.
+//! A lock's name is bytes: its subject, the table, the key. Different keys have different
+//! names, so that they never wait for each other. Names are built in a buffer of the
+//! transaction; only a row that becomes resident keeps a copy.
 
 use std::sync::Arc;
 
 use steadfast_core::id::TableId;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// What is locked.
+/// The subject of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Subject {
@@ -80,7 +80,7 @@ pub fn table_of(name: &[u8]) -> TableId {
     TableId(u32::from_be_bytes(bytes.unwrap_or_default()))
 }
 
-/// What a name is of.
+/// The subject in a name.
 pub fn subject_of(name: &[u8]) -> Option<Subject> {
     let all = [Subject::Collection, Subject::Row, Subject::Name];
     let first = *name.first()?;

@@ -30,7 +30,7 @@ struct State {
 /// The phase of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionPhase {
-    /// It may do anything.
+    /// All operations are allowed.
     Active,
     /// Its commit is under way: only the outcome of the commit may end it.
     Committing,
@@ -76,7 +76,8 @@ impl<L: Latch> LockOwner<L> {
             .with(|state| (state.held.len() <= most).then(|| state.held.clone()))
     }
 
-    /// Records the lock that it waits for. The lock's waiters tell whether it still does.
+    /// Records the lock that it waits for. Whether it still waits is recorded in the
+    /// lock's waiters.
     pub(crate) fn wait_for(&self, name: &OwnedLockName) {
         self.state.with(|state| state.waiting = Some(name.clone()));
     }

@@ -82,7 +82,7 @@ impl<L: Latch> LockTable<L> {
         })
     }
 
-    /// Asks for a lock. If it is busy, joins the waiters when `wait` says so.
+    /// Requests a lock. If it is busy, joins the waiters if `wait` is set.
     pub fn acquire(
         self: &Arc<Self>,
         owner: &Arc<LockOwner<L>>,

@@ -1,9 +1,9 @@
-//! Whether stored keys still mean what they did.
+//! Checks that stored keys keep their meaning.
 //!
-//! It is checked when a collection is opened. Stored keys come in the order of their
-//! bytes. If code changes how a key type sorts, compares or encodes, rows could no longer
-//! be found, or found twice. Such code is refused with [`ErrorKind::KeyContractChanged`],
-//! before it writes.
+//! The check runs when a collection is opened. Stored keys come in the order of their
+//! bytes. If code changes how a key type sorts, compares or encodes, rows could be lost
+//! or found twice. Such code is rejected with [`ErrorKind::KeyContractChanged`], before
+//! it writes.
 
 use crate::schema::error::{Error, ErrorKind, Result};
 use crate::schema::key::{Key, decode_key, encode_key};

@@ -1,4 +1,4 @@
-//! What can go wrong between a value and its bytes.
+//! Errors of encoding and decoding values.
 //!
 //! Every kind has a stable code and a page in `docs/errors/`. Errors are one
 //! pointer wide, because decoding returns one per field.
@@ -12,7 +12,7 @@ use steadfast_core::error::Code;
 /// The result of everything here that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What happened, to what, and underneath it the cause.
+/// An error: its kind and its cause.
 #[derive(Clone, Debug)]
 pub struct Error(Box<Inner>);
 
@@ -30,7 +30,7 @@ pub enum ErrorKind {
     Malformed { path: String, what: String },
     /// A field that has no default is not in the bytes.
     MissingField { path: String, field: &'static str },
-    /// A closed type met something that it does not know.
+    /// A closed type met an unknown field or variant.
     Closed { path: String, found: String },
     /// The value has a format that this version does not know.
     NewerFormat { found: u8, known: u8 },

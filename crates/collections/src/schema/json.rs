@@ -1,8 +1,8 @@
 //! JSON as a stored value.
 //!
-//! For values without a Rust type: what REST puts into a collection. An
-//! object is stored as a CBOR map with texts for keys, so it is told apart from a
-//! record, whose keys are numbers.
+//! For values without a Rust type, such as those that the REST API stores. An object is
+//! stored as a CBOR map with texts for keys, so it is told apart from a record, whose
+//! keys are numbers.
 
 use minicbor::data::Type;
 use serde_json::{Map, Number, Value};

@@ -1,4 +1,4 @@
-//! What values and keys look like in storage.
+//! The stored form of values and keys.
 //!
 //! A value is a [`Record`]: a CBOR map with numbers for names, behind a small
 //! envelope. A key is a [`Key`]: bytes that sort as the key itself sorts. Code of

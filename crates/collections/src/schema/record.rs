@@ -1,9 +1,8 @@
 //! The trait of everything that can be stored.
 //!
-//! `#[derive(Record)]` is the way to get it for a type of one's own; the methods
-//! are hidden because only the derive and this crate supply them. A record has
-//! no interior mutability, so that a shared reference to a stored value can never
-//! change what is stored.
+//! Applications implement it with `#[derive(Record)]`; the methods are hidden because
+//! only the derive and this crate supply them. A record has no interior mutability, so
+//! that a shared reference to a stored value can never change what is stored.
 
 use crate::schema::cbor::{CborReader, CborWriter};
 use crate::schema::error::Result;
@@ -82,9 +81,9 @@ pub trait Record: Send + Sync + Sized + 'static {
         })
     }
 
-    /// Takes over from `old` what this code does not know, where `self` was built
-    /// without it: in the record itself and in nested records in the same place.
-    /// Elements of lists have no place of their own; they keep what they carry.
+    /// Copies from `old` the fields that this code does not know, where `self` was built
+    /// without it: in the record itself and in nested records in the same place. Elements
+    /// of lists have no place of their own; they keep what they carry.
     #[doc(hidden)]
     fn inherit(&mut self, old: &Self) {
         let _ = old;

@@ -1,9 +1,9 @@
 //! Stored bytes as JSON, without their Rust types.
 //!
-//! For tools and REST. A record is an object with field numbers for names. A key is
-//! a text, number, truth value, or a list of its fields; what JSON cannot say is an
+//! For tools and REST. A record is an object with field numbers for names. A key is a
+//! text, number, truth value, or a list of its fields; a value without a JSON form is an
 //! object with one name that starts with `$`. [`key_to_json`] and [`json_to_key`] are
-//! each other's inverse; values are for looking at.
+//! each other's inverse; the JSON of values is for display only.
 
 use minicbor::data::Type;
 use serde_json::{Value, json};
@@ -101,7 +101,7 @@ fn name(key: &Value) -> String {
 }
 
 fn float(value: f64) -> Value {
-    // Infinities and what is not a number have no form in JSON.
+    // Infinities and NaN have no form in JSON.
     serde_json::Number::from_f64(value)
         .map_or_else(|| json!({"$float": value.to_string()}), Value::Number)
 }
@@ -132,7 +132,7 @@ fn tagged(from: &mut CborReader<'_>) -> Result<Value> {
     }
 }
 
-/// MessagePack as JSON, or as bytes if it holds what JSON cannot say.
+/// MessagePack as JSON, or as bytes if it has no JSON form.
 fn packed(bytes: &[u8]) -> Value {
     let mut from = rmp_serde::Deserializer::from_read_ref(bytes);
     from.set_max_depth(RECORD_DEPTH);
@@ -195,7 +195,7 @@ fn write_element(json: &Value, to: &mut KeyWriter) -> Result<()> {
     Ok(())
 }
 
-/// What JSON has no form for; none if the object is none of these.
+/// Writes a value without a JSON form of its own; `None` if the object is not one.
 fn write_special(name: &str, value: &Value, to: &mut KeyWriter) -> Option<()> {
     match name {
         "$hex" => to.bytes(&from_hex(value.as_str()?)?),

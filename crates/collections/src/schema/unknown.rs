@@ -1,9 +1,8 @@
-//! What newer code wrote and this code does not know.
+//! Fields and variants that only newer code knows.
 //!
 //! A record has a field of type [`Unknown`], an enum a variant with an
-//! [`UnknownVariant`]. Both hold raw bytes and give them back unchanged. Two
-//! values that differ only in what is unknown are not equal, because their stored
-//! bytes are not.
+//! [`UnknownVariant`]. Both hold raw bytes and give them back unchanged. Two values that
+//! differ only in unknown parts are not equal, because their stored bytes are not.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -12,8 +11,8 @@ use std::sync::Arc;
 
 /// The fields of a record, or of a key, that this code does not know.
 ///
-/// It rides along when a value is cloned or moved. Build new values with
-/// [`Unknown::NONE`], and changed ones from the old value.
+/// It is kept when a value is cloned or moved. Build new values with [`Unknown::NONE`],
+/// and changed ones from the old value.
 #[derive(Clone, Default)]
 pub struct Unknown {
     fields: Option<Arc<UnknownFields>>,

@@ -1,4 +1,4 @@
-//! Which schema version is written.
+//! The schema version that is written.
 //!
 //! A new version of a type is rolled out in two steps: first code that can read
 //! it, still writing the old one; then, when every node runs that code, the write

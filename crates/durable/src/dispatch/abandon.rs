@@ -44,8 +44,9 @@ impl WorkQueue {
     }
 
     /// An item has failed. If the worker had no code for it, and another worker that may
-    /// have it was not tried yet, the item goes there. `false`: the failure is the result.
-    /// A failure of an earlier delivery of an activity is ignored: a newer one is out.
+    /// have code was not tried yet, the item goes to that worker. `false`: the failure is
+    /// the result. A failure of an earlier delivery of an activity is ignored: a newer
+    /// delivery is pending.
     pub(crate) fn offer_to_others(
         &self,
         key: &Key,

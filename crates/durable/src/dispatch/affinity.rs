@@ -1,7 +1,7 @@
-//! Which worker had an instance last.
+//! The worker that had each instance last.
 //!
-//! It may have the instance in memory, so it is preferred. Affinity ends when its worker
-//! disconnects or when it was not used for a while.
+//! That worker may have the instance in memory, so it is preferred. An affinity ends when
+//! its worker disconnects or when it was not used for a while.
 
 use std::collections::HashMap;
 

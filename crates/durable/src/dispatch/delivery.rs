@@ -1,4 +1,4 @@
-//! How work is delivered to workers.
+//! Options of the delivery of work to workers.
 
 use std::time::Duration;
 

@@ -21,7 +21,7 @@ use crate::id::KIND;
 use crate::inline::InlineExecutors;
 use crate::rows::{key_of, marked};
 
-/// Performs the effects of instances. Clones share one state.
+/// Performs the work requests of instances. Clones share one state.
 #[derive(Clone)]
 pub struct Dispatcher {
     inner: Arc<Inner>,

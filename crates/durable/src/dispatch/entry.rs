@@ -25,7 +25,7 @@ pub(crate) enum WorkKind {
     Batch,
 }
 
-/// What workers select work by.
+/// The group of an entry, by which workers select work.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct WorkGroup {
     pub(crate) sort: WorkKind,
@@ -43,7 +43,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Entry {
-    /// Distinguishes it from older entries with the same key.
+    /// Distinguishes the entry from older ones with the same key.
     pub(crate) number: u64,
     pub(crate) from: Address,
     pub(crate) instance: String,
@@ -64,7 +64,7 @@ pub(crate) struct Entry {
     pub(crate) refusals: u32,
     /// Parts of a result received so far.
     pub(crate) chunks: BTreeMap<u32, TurnResult>,
-    /// What the worker was given.
+    /// The work that was delivered to the worker.
     pub(crate) given: Option<DeliveredWork>,
     /// The worker requests the history with the item.
     pub(crate) is_whole: bool,
@@ -88,7 +88,7 @@ pub(crate) enum EntryState {
     Committing,
 }
 
-/// What a worker was given, as far as its result needs it.
+/// The part of the delivered work that is needed for its result.
 #[derive(Clone, Debug)]
 pub(crate) enum DeliveredWork {
     Turn {
@@ -103,7 +103,7 @@ pub(crate) enum DeliveredWork {
         /// The heads of the lanes at delivery.
         front: u64,
         main: u64,
-        /// The requests, each with the heads of the lanes behind it.
+        /// The requests, each with the heads of the lanes after it.
         requests: Vec<(OperationRequest, u64, u64)>,
     },
 }
@@ -178,7 +178,7 @@ impl Entry {
         pause_after(self.refusals)
     }
 
-    /// Forgets which workers have abandoned it: there is a new one.
+    /// Forgets which workers have abandoned it, because a new worker has connected.
     pub(crate) fn reconsider(&mut self) {
         self.refusals = 0;
         self.group.declined_by.clear();

@@ -22,7 +22,7 @@ const AROUND: usize = 256;
 /// One eviction frees this part of the bound, so that few inserts scan all caches.
 const EVICTED_PART: u64 = 32;
 
-/// The caches of all task hubs. Clones are the same.
+/// The caches of all task hubs. Clones share one state.
 pub(super) struct HubCaches<V>(Arc<SharedCaches<V>>);
 
 struct SharedCaches<V> {

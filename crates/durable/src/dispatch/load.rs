@@ -33,7 +33,7 @@ use crate::rows::{
 };
 use crate::work::{ActivityWork, BatchWork, TurnWork, WorkDelivery, WorkPayload};
 
-/// What a worker is given, or `None` if there is nothing to do any more.
+/// The work for a worker, or `None` if there is nothing left to do.
 type LoadResult = Result<Option<(WorkPayload, DeliveredWork)>, LoadError>;
 
 /// Why rows could not be read; a retry may succeed.
@@ -57,8 +57,8 @@ impl From<DecodeError> for LoadError {
 }
 
 impl WorkQueue {
-    /// Reads what the worker needs and sends it. If there is nothing to do any more, removes
-    /// the entry.
+    /// Reads what the worker needs and sends it. If there is nothing left to do, removes the
+    /// entry.
     pub(super) async fn load(self: Arc<Self>, key: Key, number: u64, attempt: u32, to: Recipient) {
         let (from, instance, wish, most) = {
             let state = self.state.lock();
@@ -344,7 +344,7 @@ fn answerable(requests: &[(OperationRequest, u64, u64)], state_bytes: usize) -> 
     count
 }
 
-/// The requests that may run now, each with the heads of the lanes behind it.
+/// The requests that may run now, each with the heads of the lanes after it.
 async fn requests(
     door: &Mailbox,
     key: &[u8],

@@ -35,7 +35,7 @@ enum ResultFate {
 }
 
 impl ResultClaim {
-    /// What the worker was given, and the earlier parts of the result.
+    /// The delivered work, and the earlier parts of the result.
     pub(crate) fn open(&mut self) -> (DeliveredWork, BTreeMap<u32, TurnResult>) {
         let given = std::mem::replace(&mut self.given, DeliveredWork::Activity);
         (given, std::mem::take(&mut self.chunks))

@@ -74,7 +74,7 @@ impl Waiters {
         let key = (hub.to_owned(), entity.to_owned(), request.to_owned());
         let waiting = self.calls.lock().remove(&key).unwrap_or_default();
         for sender in waiting {
-            // A caller that has gone needs no answer.
+            // A caller that stopped waiting needs no answer.
             let _ = sender.send(outcome.clone());
         }
     }

@@ -37,7 +37,7 @@ pub(crate) struct Recipient {
 }
 
 impl Recipient {
-    /// Whether it does not need the history of this execution.
+    /// Whether the worker needs no history of this execution.
     pub(crate) fn remembers(&self, instance: &str, execution: &str, past: HistoryPosition) -> bool {
         match &self.memory {
             WorkerMemory::Nothing => false,
@@ -72,7 +72,7 @@ impl WorkerSlot {
         }
     }
 
-    /// Declares that it is in this process and can be queried.
+    /// Declares that the worker is in this process and can be queried.
     pub(crate) fn remember(&mut self, operator: Arc<dyn InlineExecutor>) {
         self.memory = WorkerMemory::Known(operator);
     }
@@ -91,13 +91,13 @@ impl WorkerSlot {
         }
     }
 
-    /// Whether it takes one more of this group.
+    /// Whether the worker takes one more item of this group.
     pub(crate) fn takes(&self, group: &WorkGroup) -> bool {
         let place = group.sort as usize;
         self.busy[place] < self.most[place] && self.knows(group)
     }
 
-    /// Whether it has code for this group.
+    /// Whether the worker has code for this group.
     pub(crate) fn knows(&self, group: &WorkGroup) -> bool {
         let Some(filters) = &self.filters else {
             return true;

@@ -23,12 +23,13 @@ pub struct WorkerStream {
 pub(crate) struct WorkSender(mpsc::UnboundedSender<WorkDelivery>);
 
 impl WorkSender {
-    /// Sends an item; if the worker has gone, the lease returns the item to the queue.
+    /// Sends an item; if the worker has disconnected, the lease returns the item to the
+    /// queue.
     pub(crate) fn put(&self, item: WorkDelivery) {
         let _ = self.0.send(item);
     }
 
-    /// Completes when the worker has gone.
+    /// Completes when the worker has disconnected.
     pub(crate) async fn closed(&self) {
         self.0.closed().await;
     }

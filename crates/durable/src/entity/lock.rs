@@ -49,7 +49,7 @@ pub(crate) fn release(
     let mut entity = LoadedEntity::find(turn, to)?;
     let was_waiting = entity.withdraw(section)?;
     let was_held = entity.let_go(section);
-    // A request that still waited here has not reached the next entity.
+    // A request that was still waiting here has not reached the next entity.
     if !was_waiting && let Some(next) = set.get(position as usize + 1) {
         let ask = Command::Release {
             section: section.to_owned(),

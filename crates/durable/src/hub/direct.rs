@@ -59,7 +59,7 @@ impl TaskHub {
         }
     }
 
-    /// The cached state, if the partition has not moved since.
+    /// The cached state, if the partition has not moved since it was cached.
     fn still(&self, entity: &str, warm: CachedState) -> Option<CachedState> {
         let door = self.mailbox(entity)?;
         (door.ledger().epoch() == warm.epoch).then_some(warm)
@@ -186,7 +186,7 @@ fn tell(done: Vec<(LocalRequest, Outcome)>, said: &Result<Reply>) {
             Ok(_) => Ok(LocalOutcome::Queue(request)),
             Err(error) => Err(error.clone()),
         };
-        // A caller that has gone needs no answer.
+        // A caller that stopped waiting needs no answer.
         let _ = answer.send(settled);
     }
 }
@@ -194,7 +194,7 @@ fn tell(done: Vec<(LocalRequest, Outcome)>, said: &Result<Reply>) {
 /// Sends requests to the queue of the entity.
 fn give_back(batch: impl IntoIterator<Item = LocalRequest>) {
     for LocalRequest { request, answer } in batch {
-        // A caller that has gone needs no answer.
+        // A caller that stopped waiting needs no answer.
         let _ = answer.send(Ok(LocalOutcome::Queue(request)));
     }
 }

@@ -109,7 +109,7 @@ impl TaskHub {
     }
 
     /// Waits until the answer to a request may go to another waiter. For a request that
-    /// cannot be repeated, waits as long as its entity is here.
+    /// cannot be repeated, waits as long as this node serves its entity.
     async fn left(&self, request: &OperationRequest, mut since: Option<Epoch>) {
         let entity = &request.requested.operation.target;
         loop {

@@ -1,10 +1,10 @@
-//! Work of all nodes for the workers of each.
+//! Relays work items to workers of other nodes.
 //!
 //! A worker is registered at every node: while it is connected, its own node pulls work
 //! from the other ones, and each of them assigns work from its own queue. Results go to
 //! the owner of their instance. A registration ends, and its items are assigned again,
-//! when its node is silent, when a pull breaks off, and when an answer is lost: then the
-//! worker registers under a new id.
+//! when its node is silent, when a pull is interrupted, and when an answer is lost: then
+//! the worker registers under a new id.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -123,7 +123,7 @@ impl TaskHub {
     }
 }
 
-/// Pulls work from all other nodes until the worker has gone.
+/// Pulls work from all other nodes until the worker has disconnected.
 async fn pull_all(
     hub: String,
     terms: WorkerOptions,
@@ -170,7 +170,8 @@ struct WorkPuller {
 }
 
 impl WorkPuller {
-    /// Pulls until the node or the worker has gone; returns the name of the node.
+    /// Pulls until the node has left or the worker has disconnected; returns the name of
+    /// the node.
     async fn run(self) -> String {
         let mut seat = fresh_seat();
         while self.others.names().contains(&self.name) {

@@ -324,8 +324,8 @@ impl TaskHub {
         }
     }
 
-    /// The key of an instance's work, and the token if there is one; `None` if the
-    /// token is not one of ours.
+    /// The key of an instance's work, and the token if there is one; `None` if the token
+    /// is not valid.
     fn turn_key(
         &self,
         token: &str,

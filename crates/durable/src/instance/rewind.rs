@@ -248,7 +248,7 @@ mod tests {
                 failure: Some(failure.clone()),
             },
         );
-        // Activity 1 was tried twice under one id; 3 never came back.
+        // Activity 1 was tried twice under one id; 3 never returned.
         let history = vec![
             event(-1, EventKind::TurnStarted),
             scheduled(1),

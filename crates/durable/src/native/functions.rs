@@ -90,7 +90,7 @@ impl Functions {
         self
     }
 
-    /// Takes orchestrations of these versions only. So a new version may run beside an old
+    /// Takes orchestrations of these versions only, so a new version may run beside an old
     /// one until the last instance of the old one has ended. Orchestrations that were started
     /// without a version have the empty one.
     #[must_use]

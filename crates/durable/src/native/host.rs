@@ -67,7 +67,7 @@ impl FunctionHost {
 impl HubRunner {
     async fn run(self, item: WorkDelivery) {
         if let Err(error) = self.done(item).await {
-            // The work queue assigns it again.
+            // The work queue assigns the item again.
             tracing::warn!(
                 event = "durable.result_not_in",
                 %error,

@@ -50,9 +50,9 @@ pub(super) struct ReplayState {
     waiting: HashMap<String, VecDeque<u64>>,
     pub(super) custom_status: Option<String>,
     pub(super) section: State,
-    /// It continues as new, with this input.
+    /// The orchestration continues as new, with this input.
     pub(super) renewal: Option<Option<String>>,
-    /// It has ended: further actions are ignored.
+    /// The orchestration has ended: further actions are ignored.
     pub(super) is_over: bool,
 }
 

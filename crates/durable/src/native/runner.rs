@@ -103,7 +103,7 @@ impl FunctionRunner {
 
     fn keep(&self, instance: String, replay: Replay) {
         let mut warm = self.warm.lock();
-        // They can all be replayed.
+        // All of them can be replayed.
         let all = (warm.len() >= WARM).then(|| std::mem::take(&mut *warm));
         let former = warm.insert(instance, replay);
         drop(warm);
@@ -232,7 +232,7 @@ impl InlineExecutor for FunctionRunner {
         };
         let mut all = self.begun.lock();
         if all.len() >= WARM {
-            // They can all be started again.
+            // All of them can be started again.
             all.clear();
         }
         all.insert(entity.to_string(), begun);

@@ -9,7 +9,7 @@ use crate::failure::FailureDetails;
 /// [`FailureDetails`] whose kind is the name here, and the section stays usable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CriticalSectionError {
-    /// There is a section already.
+    /// The orchestration is in a section already.
     Nested,
     /// A child must not be started while locks are held.
     SubOrchestration,

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A lease, held, broken or expired.
+/// A lease that is held, broken or expired.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct BlobLease {

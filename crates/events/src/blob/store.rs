@@ -238,7 +238,7 @@ impl Blobs {
             if !names.is_empty() {
                 count += names.len() as u64;
                 let id = self.container(container).await?.id;
-                // The event hub is gone: a lease does not protect the blob.
+                // The event hub was deleted: a lease does not protect the blob.
                 let sweep = BlobCommand::Sweep {
                     container: id,
                     names,

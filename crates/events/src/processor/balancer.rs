@@ -219,8 +219,8 @@ impl<H: Handler> PartitionBalancer<H> {
         is_here && self.follower.as_ref().is_some_and(is_for)
     }
 
-    /// One cycle; returns the time from its start to the next one, or `None` if the
-    /// event hub or group is gone.
+    /// One cycle; returns the time from its start to the next one, or `None` if the event
+    /// hub or group was deleted.
     async fn cycle(&mut self) -> Option<Duration> {
         for lapsed in self.member.expire(self.now()) {
             self.end(lapsed.0, CloseReason::OwnershipLost);

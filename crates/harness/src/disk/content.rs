@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// The unit that a disk writes as a whole.
 pub(super) const BLOCK_BYTES: usize = 512;
 
-/// Past this many versions of one block every second one is forgotten.
+/// With more versions of one block than this, every second one is dropped.
 const MAX_VERSIONS: usize = 64;
 
 #[derive(Default)]
@@ -40,7 +40,7 @@ pub(super) struct ContentChange {
     shortened: bool,
 }
 
-/// What survives of one file: decided per cut, asked per block.
+/// What survives of one file: decided per cut, queried per block.
 pub(super) struct Survival<'a> {
     /// The moment to which a block returns, given its number and its last operation.
     pub(super) block: &'a mut dyn FnMut(usize, u64) -> u64,
@@ -264,7 +264,7 @@ fn within_shortenings(versions: &[BlockVersion], moment: u64, until: u64) -> u64
     moment.clamp(earliest, latest.max(earliest))
 }
 
-/// Forgets every second version, but never the first or one before a shortening.
+/// Drops every second version, but never the first or one before a shortening.
 fn thin(versions: &mut Vec<BlockVersion>) {
     let mut index = 0;
     versions.retain(|version| {

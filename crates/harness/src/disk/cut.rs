@@ -15,7 +15,7 @@ use super::tree::{NodeBody, ROOT, RenameEnd, Tree};
 
 /// The disk after a power cut, all of it durable, under new inode numbers.
 pub(super) fn power_cut(mut tree: Tree, seed: u64) -> Tree {
-    // The kernel tells late that a handle is closed, so handles must not matter.
+    // The kernel reports late that a handle is closed, so handles must not matter.
     tree.close_all();
     let mut rng = Rng::with_seed(seed);
     let history = UnsyncedHistory::of(&tree);
@@ -46,7 +46,7 @@ struct UnsyncedHistory {
 enum SurvivalStyle {
     /// Everything reached the disk.
     All,
-    /// Nothing did.
+    /// Nothing reached the disk.
     None,
     /// Each block with this probability.
     Each(f64),
@@ -68,7 +68,7 @@ enum Tear {
     Some,
 }
 
-/// The tree of after the cut while it is built from that of before.
+/// The tree after the cut, while it is built from the tree before it.
 struct Image {
     before: Tree,
     after: Tree,
@@ -237,7 +237,7 @@ fn settle_entries(tree: &mut Tree, rng: &mut Rng, history: &UnsyncedHistory) {
     }
 }
 
-/// A folder in which a rename survives that does not in its other folder.
+/// A folder where a rename survives that does not survive in its peer folder.
 fn first_half_rename(tree: &Tree, moments: &HashMap<Inode, u64>) -> Option<(Inode, u64)> {
     moments.iter().find_map(|(inode, moment)| {
         let pending = tree.folder(*inode).ok()?.pending().iter();

@@ -25,7 +25,7 @@ pub(super) struct PendingEntry {
     changes: Vec<EntryChange>,
 }
 
-/// A name and what it stands for from now on.
+/// A name and the node that it refers to from now on.
 pub(super) type EntryChange = (OsString, Option<Inode>);
 
 impl DiskFolder {
@@ -54,7 +54,7 @@ impl DiskFolder {
         &self.pending
     }
 
-    /// All nodes that an entry of now, of the past or of an unfinished operation stands for.
+    /// All nodes that a current, durable or pending entry refers to.
     pub(super) fn references(&self) -> impl Iterator<Item = Inode> + '_ {
         let pending = self.pending.iter().flat_map(|pending| &pending.changes);
         let entries = self.live.values().chain(self.durable.values());

@@ -1,7 +1,7 @@
 //! The kernel's requests to the fake disk.
 //!
 //! Nothing is cached by the kernel: entries and attributes live zero seconds and files are read
-//! directly, so that after a restart no page of before is seen.
+//! directly, so that no stale page is seen after a restart.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -31,7 +31,8 @@ pub(super) struct KernelServer {
     listings: Mutex<Listings>,
 }
 
-/// Open folders; each lists what was there when reading began, also while entries go.
+/// Open folders; each lists the entries that existed when reading began, also if some
+/// are removed.
 #[derive(Default)]
 struct Listings {
     last_handle: u64,
@@ -40,7 +41,7 @@ struct Listings {
 
 type FolderListing = (Inode, FileType, OsString);
 
-/// Syncs a file and answers its caller.
+/// Syncs a file and replies to its caller.
 pub(super) fn sync_file(volume: &mut Volume, inode: Inode, reply: ReplyEmpty) {
     answer(volume.sync_file(inode), reply);
 }
@@ -65,7 +66,7 @@ impl KernelServer {
 
 impl Filesystem for KernelServer {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // The nearest possible size is as good.
+        // On an error the default size applies, which works too.
         let _ = config.set_max_write(MAX_WRITE_BYTES);
         Ok(())
     }

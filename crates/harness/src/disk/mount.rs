@@ -54,12 +54,12 @@ impl FakeDisk {
         &self.path
     }
 
-    /// Empties the disk and takes back all faults, counts and an armed cut.
+    /// Empties the disk and clears all faults, counts and an armed cut.
     pub fn reset(&self) {
         self.lock().reset();
     }
 
-    /// Cuts the power after so many further operations that change something.
+    /// Cuts the power after this many further operations that change something.
     ///
     /// These are: write, sync, create, remove, rename, change of size, space allocation. The last
     /// of them still succeeds; from then on all fail with EIO, until `restart`.
@@ -77,16 +77,17 @@ impl FakeDisk {
         self.lock().cut
     }
 
-    /// Switches the power on again and disarms a cut that has not come.
+    /// Switches the power on again and disarms a pending cut.
     ///
-    /// After a cut the disk holds what survived it, all durable; handles of before stay broken.
+    /// After a cut the disk holds what survived it, all durable; handles opened before it stay
+    /// broken.
     pub fn restart(&self) {
         let mut volume = self.lock();
         volume.cut = false;
         volume.armed = None;
     }
 
-    /// How many operations that change something there were.
+    /// The number of operations so far that change something.
     pub fn operations(&self) -> u64 {
         self.lock().counts.operations
     }
@@ -101,12 +102,12 @@ impl FakeDisk {
         self.lock().counts.bytes_written
     }
 
-    /// Lets syncs of files and folders fail whose path, relative to the disk, contains the text.
+    /// Fails syncs of files and folders whose path, relative to the disk, contains the text.
     pub fn fail_sync(&self, path_part: Option<&str>) {
         self.lock().faults.failing_sync = path_part.map(str::to_owned);
     }
 
-    /// Lets syncs of files wait, or go on.
+    /// Holds syncs of files, or releases them.
     pub fn hold_syncs(&self, hold: bool) {
         let mut volume = self.lock();
         let held = volume.faults.held_syncs.take().unwrap_or_default();
@@ -119,7 +120,7 @@ impl FakeDisk {
         }
     }
 
-    /// How many syncs wait.
+    /// The number of held syncs.
     pub fn held_syncs(&self) -> usize {
         self.lock().faults.held_syncs.as_ref().map_or(0, Vec::len)
     }
@@ -129,12 +130,13 @@ impl FakeDisk {
         self.lock().faults.capacity = bytes;
     }
 
-    /// Lets all changes fail with EROFS.
+    /// Fails all changes with EROFS.
     pub fn set_read_only(&self, read_only: bool) {
         self.lock().faults.read_only = read_only;
     }
 
-    /// Lets each sync make all entries durable, as the journal of ext4 does; off at first.
+    /// Makes each sync make all entries durable, as the journal of ext4 does; off by
+    /// default.
     pub fn set_entries_follow_sync(&self, follow: bool) {
         self.lock().faults.entries_follow_sync = follow;
     }
@@ -181,7 +183,7 @@ fn unmount(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Unmounts disks that processes left behind which were killed.
+/// Unmounts disks that killed processes left behind.
 fn sweep_mounts() {
     let Ok(entries) = std::fs::read_dir(std::env::temp_dir()) else {
         return;

@@ -2,7 +2,7 @@
 //!
 //! A node stays as long as an entry, durable or not, or an open handle refers to it: a file whose
 //! removal does not survive a cut comes back. Inode numbers are never used twice, so that the
-//! kernel and late handles never mistake a node of before a cut for one of after.
+//! kernel and late handles never mistake a node from before a cut for one from after it.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -15,7 +15,7 @@ use super::folder::{DiskFolder, EntryChange, Inode};
 
 pub(super) const ROOT: Inode = 1;
 
-/// Removals after which unreachable nodes are looked for.
+/// Removals between two searches for unreachable nodes.
 const REMOVALS_PER_SWEEP: usize = 256;
 
 pub(super) struct Tree {
@@ -137,7 +137,7 @@ impl Tree {
         names.iter().rev().collect()
     }
 
-    /// Bytes that files which can still be reached take up.
+    /// The bytes of all reachable files.
     pub(super) fn used_bytes(&self) -> u64 {
         let reachable = self.nodes.values();
         reachable
@@ -146,7 +146,7 @@ impl Tree {
             .sum()
     }
 
-    /// Adds a node that no entry stands for yet.
+    /// Adds a node that no entry refers to yet.
     pub(super) fn add(&mut self, mode: u16, body: NodeBody, place: RenameEnd<'_>) -> Inode {
         let inode = self.next_inode;
         self.next_inode += 1;

@@ -39,7 +39,7 @@ pub(super) struct DiskFaults {
     pub(super) failing_sync: Option<String>,
     /// Whether each sync makes all entries durable, as the journal of ext4 does.
     pub(super) entries_follow_sync: bool,
-    /// Syncs of files that wait for their answer, while they have to.
+    /// Held syncs of files that wait for their reply; `None` while syncs are not held.
     pub(super) held_syncs: Option<Vec<(Inode, ReplyEmpty)>>,
 }
 
@@ -61,7 +61,7 @@ impl Volume {
         }
     }
 
-    /// Empties the disk and takes back all faults and counts.
+    /// Empties the disk and clears all faults and counts.
     pub(super) fn reset(&mut self) {
         *self = Volume {
             tree: Tree::empty(Some(&self.tree)),
@@ -80,7 +80,7 @@ impl Volume {
         self.armed = None;
     }
 
-    /// Arms a cut after so many further operations.
+    /// Arms a cut after this many further operations.
     pub(super) fn arm(&mut self, operations: u64, seed: u64) {
         if operations == 0 {
             return self.cut_power(seed);
@@ -110,7 +110,7 @@ impl Volume {
     }
 
     pub(super) fn release(&mut self, inode: Inode) {
-        // After a cut or a reset the node of a late handle is gone.
+        // After a cut or a reset the node of a late handle no longer exists.
         if let Ok(node) = self.tree.node_mut(inode) {
             node.handles = node.handles.saturating_sub(1);
         }

@@ -1,7 +1,7 @@
 //! One primary and two standbys with quorum commit.
 //!
-//! Promotion follows the rule: stop reception on both survivors, compare what
-//! they received, promote the one with more. With a single survivor there is none.
+//! Promotion follows the rule: stop reception on both survivors, compare what they
+//! received, promote the one with more. With a single survivor there is no promotion.
 
 use anyhow::{Context, bail};
 
@@ -51,7 +51,7 @@ impl PostgresCluster {
         format!("postgres://postgres@{}/postgres", hosts.join(","))
     }
 
-    /// Makes a database, and answers its address.
+    /// Creates a database and returns its address.
     pub fn create_database(&mut self, name: &str) -> anyhow::Result<String> {
         let primary = self.primary();
         let create = format!("create database {name}");
@@ -68,7 +68,7 @@ impl PostgresCluster {
         &mut self.servers[index]
     }
 
-    /// Which one is the primary, as far as we made it so.
+    /// The index of the current primary.
     pub fn primary(&self) -> usize {
         self.primary
     }
@@ -79,12 +79,12 @@ impl PostgresCluster {
         [others[0], others[1]]
     }
 
-    /// Waits until so many standbys stream and count.
+    /// Waits until this many standbys stream and count.
     pub fn wait_for_standbys(&self, count: usize) -> anyhow::Result<()> {
         self.servers[self.primary].wait_for(STREAMING, &count.to_string())
     }
 
-    /// Whether so many standbys stream and count now.
+    /// Whether this many standbys stream and count now.
     pub fn has_standbys(&self, count: usize) -> bool {
         let found = self.servers[self.primary].sql(STREAMING);
         found.is_ok_and(|found| found == count.to_string())
@@ -117,7 +117,7 @@ impl PostgresCluster {
         server.wait_for("select count(*) from pg_stat_wal_receiver", "0")
     }
 
-    /// Lets a standby follow a server.
+    /// Makes a standby follow a server.
     pub fn point(&self, standby: usize, primary: usize) -> anyhow::Result<()> {
         let conninfo = self.servers[primary].conninfo(&self.servers[standby]);
         self.servers[standby].set("primary_conninfo", &conninfo)

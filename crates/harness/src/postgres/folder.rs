@@ -1,7 +1,7 @@
 //! Folders for servers, and one empty database to copy.
 //!
-//! A folder carries the id of its process in its name. Folders of processes that
-//! are gone are removed by the next one.
+//! A folder carries the id of its process in its name. The next process removes folders
+//! of processes that have ended.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,7 @@ use super::programs::{command, give, output};
 
 const PREFIX: &str = "steadfast-pg-";
 
-/// Everything of one test process.
+/// The folder of this test process.
 static HOME: OnceLock<Result<PathBuf, String>> = OnceLock::new();
 static NEXT: AtomicU32 = AtomicU32::new(0);
 

@@ -1,9 +1,8 @@
-//! Failover without a hand: what a manager does.
+//! Automatic failover, as a cluster manager does it.
 //!
-//! It asks the primary whether it lives, a few times a second. When several answers
-//! in a row are missing it promotes by the rule; while only one standby is left it
-//! promotes none. A server that was a primary once, and one that has died, is
-//! made a standby anew.
+//! The manager probes the primary a few times a second. After several missed probes in
+//! a row it promotes by the rule; while only one standby is left it promotes none. It
+//! rebuilds a former primary or a dead server as a standby.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,15 +13,15 @@ use std::time::Duration;
 
 use super::cluster::PostgresCluster;
 
-/// How long an answer may take, and how many may be missing.
+/// The time-out of a probe, and the missed probes that cause a failover.
 const PROBE: Duration = Duration::from_millis(700);
 const MISSES: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The first question of a client that wants encryption; any server answers it.
+/// The request for encryption of a client, which any server answers.
 const QUESTION: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 
-/// A cluster that is looked after until this is dropped.
+/// Manages a cluster until it is dropped.
 pub struct Manager {
     cluster: Arc<Mutex<PostgresCluster>>,
     failovers: Arc<AtomicU32>,
@@ -31,7 +30,7 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// Begins to look after a cluster.
+    /// Starts to manage a cluster.
     pub fn start(cluster: PostgresCluster) -> anyhow::Result<Manager> {
         let cluster = Arc::new(Mutex::new(cluster));
         let (failovers, stop) = (Arc::<AtomicU32>::default(), Arc::<AtomicBool>::default());
@@ -65,7 +64,7 @@ impl Drop for Manager {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.take() {
-            // It has said why if it panicked.
+            // A panic has been printed already.
             let _ = thread.join();
         }
     }
@@ -86,8 +85,8 @@ fn watch(cluster: &Mutex<PostgresCluster>, failovers: &AtomicU32, stop: &AtomicB
         // Not under the lock: threads that kill and freeze servers must not wait.
         missed = if answers(port) { 0 } else { missed + 1 };
         if missed >= MISSES {
-            // With a single survivor this is refused, and tried again. One that was
-            // promoted counts, whatever became of the other.
+            // With a single survivor this is refused, and retried. A promotion counts
+            // even if the other standby could not follow it.
             let mut cluster = lock(cluster);
             let before = cluster.primary();
             if cluster.promote_by_rule().is_ok() || cluster.primary() != before {
@@ -101,8 +100,8 @@ fn watch(cluster: &Mutex<PostgresCluster>, failovers: &AtomicU32, stop: &AtomicB
     }
 }
 
-/// Whether a server says anything at all. A dead one refuses; a frozen one accepts
-/// and stays silent.
+/// Whether a server responds. A dead one refuses the connection; a frozen one accepts
+/// it and stays silent.
 fn answers(port: u16) -> bool {
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     let asked = || -> std::io::Result<()> {
@@ -114,7 +113,7 @@ fn answers(port: u16) -> bool {
     asked().is_ok()
 }
 
-/// Brings dead servers back, and those that believe they are the primary.
+/// Rebuilds dead servers, and those that believe they are the primary.
 fn repair(cluster: &mut PostgresCluster) {
     for index in cluster.standbys() {
         let server = cluster.server(index);
@@ -127,7 +126,7 @@ fn repair(cluster: &mut PostgresCluster) {
             },
             false => false,
         };
-        // What fails now is tried again with the next look.
+        // A failed rebuild is retried in the next round.
         if !is_standby && cluster.rebuild(index).is_err() {
             return;
         }

@@ -40,7 +40,7 @@ pub(super) fn command(program: &str) -> anyhow::Result<Command> {
     Ok(command)
 }
 
-/// Runs a command to its end and answers what it printed.
+/// Runs a command to its end and returns its output.
 pub(super) fn output(command: &mut Command) -> anyhow::Result<String> {
     let output = command
         .stdin(Stdio::null())

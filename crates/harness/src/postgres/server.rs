@@ -1,7 +1,7 @@
 //! One PostgreSQL server.
 //!
-//! Killing and freezing takes all its processes, as a dead or stalled machine
-//! would. It is killed on drop, and its folder removed.
+//! Kill and freeze affect all its processes, like a dead or stalled machine. It is
+//! killed on drop, and its folder removed.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -18,11 +18,11 @@ use super::starter;
 use crate::ports::reserve_port;
 use crate::process::Process;
 
-/// Tries until a server that was started must answer.
+/// The attempts within which a started server must answer.
 const TRIES: u32 = 600;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What every server has in common.
+/// The settings of every server.
 const SETTINGS: &str = "listen_addresses = '127.0.0.1'
 unix_socket_directories = ''
 max_connections = 100
@@ -73,7 +73,7 @@ impl PostgresServer {
         shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Throws its data away and makes it a standby of another, by a base backup. It keeps its
+    /// Discards its data and makes it a standby of another, by a base backup. It keeps its
     /// name and port, and runs when this returns.
     pub fn rebuild(&mut self, primary: &PostgresServer) -> anyhow::Result<()> {
         self.kill()?;
@@ -89,7 +89,7 @@ impl PostgresServer {
         self.start()
     }
 
-    /// Makes it a standby of another when it starts next.
+    /// Makes it a standby of another at its next start.
     pub fn follow(&self, primary: &PostgresServer) -> anyhow::Result<()> {
         let signal = self.data.join("standby.signal");
         std::fs::write(&signal, "")?;
@@ -102,7 +102,7 @@ impl PostgresServer {
         programs::give(&file)
     }
 
-    /// What a standby connects to this server with.
+    /// The connection string with which a standby connects to this server.
     pub(super) fn conninfo(&self, standby: &PostgresServer) -> String {
         let (port, name) = (self.port, &standby.name);
         format!("host=127.0.0.1 port={port} user=postgres application_name={name}")
@@ -160,7 +160,7 @@ impl PostgresServer {
         format!("postgres://{user}@127.0.0.1:{}/postgres", self.port)
     }
 
-    /// Runs SQL as the superuser and answers what `psql` prints.
+    /// Runs SQL as the superuser and returns what `psql` prints.
     pub fn sql(&self, statement: &str) -> anyhow::Result<String> {
         self.sql_in("postgres", statement)
     }
@@ -174,7 +174,7 @@ impl PostgresServer {
         programs::output(psql.args(["-c", statement]))
     }
 
-    /// Waits until a statement answers `expected`.
+    /// Waits until a statement returns `expected`.
     pub fn wait_for(&self, statement: &str, expected: &str) -> anyhow::Result<()> {
         let mut last = String::new();
         for _ in 0..TRIES {
@@ -214,7 +214,7 @@ impl PostgresServer {
         Ok(())
     }
 
-    /// Stops all its processes where they are.
+    /// Freezes all its processes.
     pub fn freeze(&self) -> anyhow::Result<()> {
         let process = self.process.as_ref().context("the server does not run")?;
         process.freeze()?;
@@ -222,7 +222,7 @@ impl PostgresServer {
         Ok(())
     }
 
-    /// Lets them go on.
+    /// Resumes all its processes.
     pub fn thaw(&self) -> anyhow::Result<()> {
         let process = self.process.as_ref().context("the server does not run")?;
         signal(&children(process.id())?, Signal::CONT);
@@ -239,7 +239,7 @@ impl PostgresServer {
 impl Drop for PostgresServer {
     fn drop(&mut self) {
         let _ = self.kill();
-        // A folder that stays behind is swept by a later test process.
+        // A remaining folder is removed by a later test process.
         let _ = std::fs::remove_dir_all(&self.data);
     }
 }

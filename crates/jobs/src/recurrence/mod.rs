@@ -1,4 +1,4 @@
-//! When a job runs: pure, in and out.
+//! Computes when a job runs, as pure functions.
 
 mod check;
 mod plan;

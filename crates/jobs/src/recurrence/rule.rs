@@ -1,4 +1,4 @@
-//! A recurrence as its author wrote it.
+//! The recurrence in a job's definition.
 //!
 //! These types are stored in the definition of a job, so their fields never change
 //! their meaning.
@@ -132,7 +132,7 @@ pub enum Gap {
 #[derive(Record, Clone, PartialEq, Eq, Debug, Default)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct JobTiming {
-    /// When it starts, if its author said so; in milliseconds since 1970.
+    /// The start, if the definition has one; in milliseconds since 1970.
     #[n(0)]
     pub start: Option<i64>,
     /// When the job was created, or its timing last changed; likewise.

@@ -25,7 +25,7 @@ fn plan(member: &mut GroupMember, census: &Census) -> BalancePlan {
     member.plan(census, at(1), &mut |_| 0)
 }
 
-/// A member that holds the only partition with version 1, asked for at 1 s.
+/// A member that holds the only partition with version 1, requested at 1 s.
 fn holder() -> GroupMember {
     let mut member = member();
     let planned = plan(&mut member, &census("", 0));
@@ -111,7 +111,7 @@ fn a_doubtful_renewal_is_settled_by_the_next_listing() {
     assert_eq!(plan(&mut theirs, &census("other", 2)).lost, [ONLY]);
     assert_eq!(theirs.count(), 0);
 
-    // A listing from before the write says nothing.
+    // A listing from before the write proves nothing.
     assert_eq!(plan(&mut doubting, &census("", 0)).lost, []);
     assert_eq!(doubting.count(), 1);
 }

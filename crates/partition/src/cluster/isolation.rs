@@ -6,8 +6,8 @@
 
 use steadfast_core::id::Owner;
 
-/// The least number of nodes that must miss another one, besides more than half of all:
-/// so of two halves that do not reach one another, neither gives anything up.
+/// A node is isolated only if at least this many nodes, and more than half of all, miss
+/// it: of two halves that do not reach one another, neither gives anything up.
 const VOTES: usize = 2;
 
 /// The reachability that a living node reports.

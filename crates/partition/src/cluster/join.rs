@@ -25,7 +25,7 @@ pub struct ClusterSetup {
     pub engine: Arc<dyn Engine>,
     pub members: Arc<Members>,
     pub network: Arc<dyn ClusterNetwork>,
-    /// A network for probes alone, which wait behind nothing else.
+    /// A network for probes only, so that they wait behind no other requests.
     pub probing: Arc<dyn ClusterNetwork>,
 }
 

@@ -68,7 +68,7 @@ pub(super) struct MemberRecord {
 /// The version of the encoding.
 const FORMAT: u8 = 1;
 
-/// In front of the keys of all records.
+/// Key prefix of all records.
 pub(super) const PREFIX: &str = "member/";
 
 /// The counter of node numbers.
@@ -186,7 +186,7 @@ pub enum JoinRejection {
     Key { other: String },
     /// It is of another cluster.
     Cluster { other: String, found: String },
-    /// Its version is too far away.
+    /// The versions are more than one apart.
     Version { other: String, found: u32, own: u32 },
     /// A node of the same name is alive.
     Name { name: String },

@@ -1,8 +1,8 @@
 //! The known members, and what they serve.
 //!
-//! Time is this node's own: a node is alive for the time of a lease after its record
-//! was last seen to change. Time in which this node could not read records does not
-//! count.
+//! By this node's own clock, a node is alive for the time of a lease after its
+//! record was last seen to change. Time in which this node could not read records
+//! does not count.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

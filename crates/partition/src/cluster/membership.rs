@@ -1,8 +1,9 @@
 //! The membership agent of a node.
 //!
-//! One task renews the lease and does nothing else (`heart`). Another writes the node's
-//! record, reads those of the others (`record`), and acquires what the plan assigns
-//! (`share`). It runs at once when the engine or the runtime signals a change.
+//! One task renews the lease and does nothing else (`lease_renewal`). Another writes
+//! the node's record, reads those of the others (`record_sync`), and acquires what the
+//! plan assigns (`assignment`), at once when the engine or the runtime signals a
+//! change. A third probes the other nodes (`probe`).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -108,8 +109,8 @@ impl Cluster {
             counters: ClusterCounters::default(),
             setup,
         });
-        // No partition is acquired before there is a lease. That of an earlier life may
-        // not have ended yet, and counts longer after a failover.
+        // No partition is acquired before there is a lease. The lease of an earlier
+        // life may still run, and counts longer after a failover.
         let end = inner.now() + inner.setup.lease * 3;
         while let Err(error) = inner.renew_lease().await {
             if inner.now() >= end {
@@ -203,7 +204,7 @@ impl Cluster {
         let (mut own, mut others) = (runtime.changes(), self.members().changes());
         let settled = async {
             while !self.inner.idle(&runtime).is_empty() {
-                // A node is also taken for dead without a change of its record.
+                // A node is also considered dead without a change of its record.
                 tokio::select! {
                     _ = own.changed() => {}
                     _ = others.changed() => {}

@@ -1,12 +1,12 @@
 //! Several nodes that share the partitions of a space.
 //!
-//! Every node has a lease (`lease_renewal`) and a record in the engine (`member_record`, `record_sync`):
-//! its identity, its address, and the partitions it serves. All nodes read all records
-//! (`members`), and each one decides by the same plan which partitions it acquires
-//! (`assignment`); `membership` runs these. A partition is acquired by the engine's
-//! compare-and-swap; records are hints. A request for another node's partition goes
-//! there in one hop (`forwarder`), through a [`ClusterNetwork`] that `protocols` implements. A
-//! node that most others do not reach serves nothing (`probe`, `isolation`).
+//! Every node has a lease (`lease_renewal`) and a record in the engine (`member_record`,
+//! `record_sync`): its identity, its address, and the partitions it serves. All nodes read
+//! all records (`members`), and each one decides by the same plan which partitions it
+//! acquires (`assignment`); `membership` runs these. A partition is acquired by the
+//! engine's compare-and-swap; records are hints. A request for another node's partition is
+//! forwarded in one hop (`forwarder`), through a [`ClusterNetwork`] that `protocols`
+//! implements. A node that most others do not reach serves nothing (`probe`, `isolation`).
 
 mod assignment;
 mod forwarder;

@@ -20,7 +20,7 @@ pub struct ClusterPeer {
 pub enum NetworkError {
     /// The request was certainly not handled.
     Unsent(String),
-    /// It may have been.
+    /// The request may have been handled.
     Unknown(String),
 }
 

@@ -42,7 +42,7 @@ pub(super) struct PlanInput<'a> {
 pub(super) enum Acquisition {
     /// It has no owner.
     Free(u16),
-    /// Its owner has more than its share: it is requested from it.
+    /// Its owner has more than its share and is asked to hand it over.
     From(u16, Owner, Epoch),
 }
 

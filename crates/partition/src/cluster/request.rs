@@ -24,15 +24,15 @@ pub(super) enum Request {
     Read(Partition, ReadRequest),
     /// Hand a partition over that has this epoch.
     HandOver(Partition, Epoch, Owner),
-    /// For the owner handler of a kind.
+    /// Call the owner handler of a kind.
     Dispatch(Partition, OwnerRequest),
-    /// Commands that are committed together.
+    /// Commit commands together.
     Commit(Partition, Vec<Envelope>),
-    /// Take a partition.
+    /// Acquire a partition.
     Take(Partition),
-    /// For the node as a whole: a message to the handler of a kind.
+    /// Pass a message to the node's handler of a kind.
     NodeMessage(ServiceKind, Bytes),
-    /// Whether the node answers.
+    /// Answer, to show that the node is reachable.
     Probe,
 }
 

@@ -68,7 +68,7 @@ impl Inner {
         }
     }
 
-    /// The other region does not answer: acquires the space without it.
+    /// Acquires the space without the other region, which does not answer.
     async fn take_abandoned(self: &Arc<Self>, accepts_loss: bool) -> Result<(), String> {
         let setup = &self.setup;
         if !setup.has_witness && !accepts_loss {
@@ -192,7 +192,7 @@ impl Inner {
         }
     }
 
-    /// The owner has handed the space over to this region.
+    /// Acquires the space that the owner has handed over to this region.
     pub(super) async fn take_given(self: &Arc<Self>, epoch: u64) -> Result<(), String> {
         let setup = &self.setup;
         let release = VoteRequest::Release {

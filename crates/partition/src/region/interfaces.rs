@@ -30,13 +30,13 @@ pub trait ExternalWork: Send + Sync + 'static {
     /// answers how much is still in progress.
     async fn pause(&self, limit: Duration) -> usize;
 
-    /// Resumes after that, including work that was not started.
+    /// Resumes after a pause, including work that was not started.
     fn resume(&self);
 
     /// Starts no more work, and drops work that was not started.
     fn stop(&self);
 
-    /// Starts to work, without work from before.
+    /// Starts, without work from before.
     fn start(&self);
 }
 

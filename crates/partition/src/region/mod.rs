@@ -1,8 +1,8 @@
 //! A space that two regions share.
 //!
 //! [`RegionPair`] decides, with the votes of the other region and of a witness, whether
-//! this region owns the space, and serves or follows accordingly. [`VoteStore`] persist the
-//! votes of a region or a witness. The transport between the regions is given
+//! this region owns the space, and serves or follows accordingly. [`VoteStore`] persists
+//! the votes of a region or a witness. The transport between the regions is passed in
 //! ([`RegionTransport`]).
 
 mod handover;

@@ -34,11 +34,11 @@ pub struct PairSetup {
     /// The name of the space: `jobs@West US`.
     pub space: String,
     pub has_witness: bool,
-    /// Under the mirror.
+    /// The engine under the mirror.
     pub engine: Arc<dyn Engine>,
     pub lease: Arc<LeaderLease>,
     pub mirror: Arc<Mirror>,
-    /// Above the mirror.
+    /// The store above the mirror.
     pub store: Arc<Store>,
     pub runtime: Arc<Runtime>,
     pub follower: Arc<MirrorFollower>,
@@ -152,8 +152,8 @@ impl RegionPair {
         self.inner.send_request(RegionPeer::Pair, wish, limit).await
     }
 
-    /// Hands the space over to the other region if that follows; for a server that
-    /// leaves.
+    /// Hands the space over to the other region if that follows, because this
+    /// server leaves.
     pub async fn leave(&self) {
         if self.epoch().is_some() && self.inner.setup.lease.mode() == LeaderMode::Synced {
             let _ = self.inner.hand_over().await;

@@ -17,7 +17,7 @@ pub struct PairStatus {
     pub mode: &'static str,
     /// The age of the oldest change that only the owner has.
     pub lag_ms: u64,
-    /// Whether they answered when they were last asked.
+    /// Whether the other region and the witness answered their last request.
     pub reaches_pair: bool,
     pub reaches_witness: bool,
     pub has_witness: bool,

@@ -23,7 +23,7 @@ pub struct VoteStore {
 struct VoterState {
     voter: Voter,
     /// The server claims the lease itself: it promises the lease to no other region
-    /// until that ends.
+    /// until the claim ends.
     is_held: bool,
     /// The stored vote may differ from the one in memory: the outcome of a write is
     /// unknown.
@@ -33,7 +33,7 @@ struct VoterState {
 /// Spaces that one server votes on, at most.
 const SPACES: usize = 256;
 
-/// In front of the records: lease keys and epochs.
+/// Key prefix of the records, which hold lease keys and epochs.
 const PREFIX: &str = "region/vote/";
 
 impl VoteStore {
@@ -143,7 +143,7 @@ impl VoteStore {
         Ok(station.is_held.then_some(ballot))
     }
 
-    /// Ends that, and stores the server's new ballot.
+    /// Ends a [`VoteStore::hold`], and stores the server's new ballot.
     pub(super) async fn let_go(
         &self,
         space: &str,
@@ -223,7 +223,7 @@ mod tests {
         assert!(!polls.voters.lock().await["s"].is_doubtful);
     }
 
-    /// A request that is dropped does not cut its vote.
+    /// A vote completes although its request is dropped.
     #[tokio::test]
     async fn a_vote_comes_to_its_end_when_nobody_waits() {
         let engine = Arc::new(MemoryEngine::new());

@@ -149,7 +149,7 @@ impl Inner {
         }
         match self.store.acquire(at(index)).await {
             Ok(ledger) => Ok(Some(slot.insert(ledger).clone())),
-            // Other nodes are asked again, or another node has acquired it.
+            // A retry asks the other nodes again, or another node has acquired it.
             Err(error) if may_pass(error.kind()) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -193,7 +193,7 @@ impl Inner {
         opening.join_all().await.contains(&true)
     }
 
-    /// The next owner takes over: completes work in progress.
+    /// Completes work in progress before the next owner takes over.
     async fn part(&self, index: u16) {
         let Some(slot) = self.open.get(usize::from(index)) else {
             return;

@@ -58,7 +58,7 @@ impl Principal {
     }
 
     /// Checks the proof against a newer key ring, and takes the rights that its key has
-    /// there. Denied if the key or the secret behind the proof is gone.
+    /// there. Denied if the key or the secret behind the proof no longer exists.
     pub fn revalidate(&self, ring: &KeyRing) -> Result<Self, AccessError> {
         let name = self.name();
         let Some(key) = ring.get(name) else {

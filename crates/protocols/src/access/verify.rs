@@ -340,7 +340,7 @@ mod tests {
         result.err().map(|denied| denied.reason)
     }
 
-    /// To send to the event hub, or to be any client of its hub.
+    /// Demands the right to send to an event hub.
     fn events() -> Demand<'static> {
         Demand::new(
             &[Right::Send],
@@ -534,7 +534,7 @@ mod tests {
             let denied = access.authorize(proof, &events()).unwrap_err();
             (denied, tried.get())
         };
-        // One has two secrets, one has one, and one is not there.
+        // One key has two secrets, one has one, and one does not exist.
         assert_eq!(ask("sender"), ask("unknown"));
         assert_eq!(ask("hubs"), ask("unknown"));
         assert_eq!(ask("unknown").1, 2);

@@ -132,7 +132,7 @@ impl AmqpConnection {
         };
         match &mut link.kind {
             // Rejected, not detached: a client that is detached in the middle of a
-            // message waits for its time-out instead of telling what happened.
+            // message waits for its time-out instead of reporting the error.
             _ if partial.is_too_large => {
                 self.reject(id, partial.delivery, partial.settled, &too_large(partial));
             }

@@ -5,10 +5,10 @@
 //! belongs to no key: every key signs requests to it with its own name and secret, so
 //! that processors with several keys share a group.
 //!
-//! A write may take partitions away from readers, so it needs the rights to listen
-//! and to send. A blob that keeps an ownership or a checkpoint needs them for its
-//! event hub; other blobs need them for all of them, or for some if they are in the
-//! key's own account.
+//! A write may take partitions away from readers, so it needs the rights to listen and
+//! to send. A blob that keeps an ownership or a checkpoint needs these rights on its
+//! event hub; any other blob needs them on all event hubs, or on any one if it is in
+//! the key's own account.
 
 use std::net::IpAddr;
 use std::time::Duration;

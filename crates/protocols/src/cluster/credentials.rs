@@ -18,8 +18,8 @@ impl Credentials {
     /// The credentials of a node that is reached at `address`.
     pub fn new(name: &str, address: &str, cluster: &str, secret: &Secret) -> Self {
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret.reveal().as_bytes());
-        // It is stored beside the data, so it must not help to find the key: the key is
-        // as long as a key should be, and bound to this cluster.
+        // The fingerprint is stored beside the data and must not reveal the key: the
+        // key is too long to guess, and the fingerprint is bound to this cluster.
         let words = [b"steadfast cluster key of ", cluster.as_bytes()].concat();
         let tag = hmac::sign(&key, &words);
         let mut fingerprint = [0; 16];

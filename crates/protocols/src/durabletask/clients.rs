@@ -103,7 +103,7 @@ pub(super) async fn wait_for_end(
     wait(caller, instance, ended, has_payloads).await
 }
 
-/// Waits for an instance, as long as the client does and the node stays.
+/// Waits for an instance until the client's deadline, or until the node drains.
 async fn wait(
     caller: &GrpcCaller,
     instance: &str,

@@ -66,7 +66,7 @@ pub(super) struct GrpcCaller {
     pub(super) patience: Option<Duration>,
     /// The longest message that the worker accepts.
     pub(super) message_bytes: usize,
-    /// Its verified pass, and the rights of which the method needs one.
+    /// Its verified proof, and the rights of which the method needs one.
     proof: Option<(Principal, &'static [Right])>,
 }
 
@@ -101,7 +101,7 @@ impl GrpcCaller {
         })
     }
 
-    /// Watches the pass for revocation while a stream or a wait lasts.
+    /// Watches the proof for revocation while a stream or a wait lasts.
     pub(super) fn follow(&self, kind: &'static str) -> Option<ProofWatch> {
         let (access, (pass, rights)) = (self.context.access.as_ref()?, self.proof.as_ref()?);
         let hub = Some(self.hub.name());

@@ -110,7 +110,7 @@ macro_rules! by {
     };
 }
 
-/// Handles a streaming method; the stream ends when the caller's pass is revoked.
+/// Handles a streaming method; the stream ends when the caller's proof is revoked.
 macro_rules! streamed {
     ($caller:ident, $request:ident, $answer:path, $kind:literal) => {
         server_streaming($request, move |message| {

@@ -212,7 +212,7 @@ impl BodyChunks {
     }
 }
 
-/// Reads a body of at most so many bytes.
+/// Reads a body of at most this many bytes.
 pub(crate) async fn read(
     extensions: &Extensions,
     body: Body,

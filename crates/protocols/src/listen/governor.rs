@@ -196,7 +196,7 @@ impl Governor {
         }
     }
 
-    /// A connection is gone.
+    /// A connection has closed.
     fn leave(&self, admission: &Admission) {
         let mut state = self.state.lock();
         state.take(admission.number());
@@ -627,7 +627,7 @@ impl Admission {
         ConnectionTask(self.clone())
     }
 
-    /// The connection is gone.
+    /// The connection has closed.
     pub(super) fn leave(&self) {
         self.0.is_gone.store(true, Ordering::SeqCst);
         self.0.governor.leave(self);

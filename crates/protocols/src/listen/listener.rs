@@ -22,7 +22,7 @@ use super::port_holder::holder_of;
 use super::stream::{ConnectionPermit, ConnectionStream, StreamTransport};
 use super::tls::TlsSocket;
 
-/// How long a client may take to agree on a key.
+/// Time limit of the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// How long to wait when the process has no more file descriptors.
@@ -138,7 +138,7 @@ impl Listener {
     /// Accepts the next connection once the port has a free permit.
     async fn accept(&self) -> io::Result<AcceptedConnection> {
         let (connection, peer) = self.socket.accept().await?;
-        // If the connection is gone already, the first read fails.
+        // If the connection has closed already, the first read fails.
         let _ = connection.set_nodelay(true);
         let permits = Arc::clone(&self.permits);
         let permit = match Arc::clone(&permits).try_acquire_owned() {

@@ -1,4 +1,4 @@
-//! A connection, which counts until it is gone.
+//! A connection that holds its permit until it closes.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -16,8 +16,8 @@ use super::governor::Admission;
 use super::linger::{Linger, UnreadRequest};
 use super::tls::TlsSocket;
 
-/// A connection, encrypted or not. It holds its permit of the port also after HTTP has
-/// handed it on, as with WebSockets. Before its proof it is read only within its budget.
+/// A connection, encrypted or not. It holds the permit of its port until it closes, also
+/// after an upgrade to a WebSocket. Before its proof it is read only within its budget.
 pub struct ConnectionStream {
     connection: StreamTransport,
     place: ConnectionPermit,
@@ -90,8 +90,8 @@ impl ConnectionStream {
         Pin::new(&mut self.get_mut().connection)
     }
 
-    /// Reads at most so many bytes, once per turn of the task. HTTP/2 reads until the socket
-    /// is empty and hands on one request at a time; requests count from then on.
+    /// Reads at most this many bytes, once per turn of the task. HTTP/2 reads until the
+    /// socket is empty and hands on one request at a time; requests count from then on.
     fn poll_part(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -388,7 +388,7 @@ mod tests {
         let fine = bytes.len() + HEADER_BYTES - 1;
         bytes.extend(header(0x80, 5));
         bytes.extend([0; 5]);
-        // However the bytes come.
+        // Split at an arbitrary byte.
         let (one, other) = bytes.split_at(17);
         assert_eq!(frames.pass(one, &limit).unwrap(), 17);
         assert_eq!(frames.pass(other, &limit).unwrap(), fine - 17);

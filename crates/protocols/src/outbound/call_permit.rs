@@ -138,7 +138,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_permit_that_ends_while_connecting_keeps_the_request_here() {
-        // It continues, it ends, it ends and begins anew.
+        // The tenure continues; it ends; it ends and a new one begins.
         for (next, is_sent) in [(3, true), (0, false), (5, false)] {
             let epoch = Arc::new(AtomicU64::new(3));
             let permit = permit(&epoch);

@@ -1,4 +1,4 @@
-//! Connections to the outside: pools, trust, proxy.
+//! HTTP clients of outbound calls: pools, trust, proxy.
 //!
 //! One HTTP client serves all calls; each client certificate has one of its own, because
 //! a certificate belongs to the connection.

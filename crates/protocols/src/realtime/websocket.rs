@@ -133,7 +133,7 @@ async fn run(
     };
     client.socket_lost(number, error.as_deref());
     // A socket that is dropped while bytes wait to be read is reset, and the client might
-    // never read what it was sent last.
+    // never receive the last messages.
     if is_too_long.load(Ordering::Relaxed) {
         tokio::time::sleep(limits::CLIENT_LINGER).await;
     }

@@ -161,7 +161,7 @@ async fn delete_page(blobs: &Blobs, container: &str, prefix: &str) -> Result<(u6
         let none = Conditions::default();
         match blobs.delete(container, &blob.name, none).await {
             Ok(()) => count += 1,
-            // Another client deleted it meanwhile.
+            // Another client deleted it concurrently.
             Err(error) if error.kind() == ErrorKind::BlobNotFound => {}
             Err(error) => return Err(error),
         }

@@ -5,8 +5,8 @@
 //! of a path names the entity on which the right is required; routes of the node require
 //! it for the whole node.
 //!
-//! The body of a request is read before its handler runs, within limits of length
-//! and time, and only if the guard lets it in.
+//! The body of a request is read before its handler runs, within limits of length and
+//! time, and only after the guard has accepted it.
 
 use std::sync::Arc;
 

@@ -79,15 +79,15 @@ pub struct DrainReport {
     pub cut_off: u64,
     /// Partitions that could not be handed over.
     pub left: u64,
-    /// Clients that left when they were told to reconnect: clients of hubs, AMQP
-    /// connections, and streams of workers.
+    /// Clients that disconnected when they were asked to reconnect: clients of hubs,
+    /// AMQP connections, and streams of workers.
     #[serde(default)]
     pub clients: u64,
     /// Clients that were disconnected at the time limit.
     #[serde(default)]
     pub dropped: u64,
     /// Calls of hub clients that were accepted, and not answered before their clients were
-    /// told to reconnect.
+    /// asked to reconnect.
     #[serde(default)]
     pub unanswered: u64,
     /// Slots of volatile services whose state had no replica on another node. Acknowledged

@@ -205,7 +205,7 @@ fn read_recurrence(
     let Some(found) = object.object("recurrence")? else {
         return extension.repeat(None, at);
     };
-    // A stored recurrence may have ended meanwhile.
+    // A stored recurrence may have ended by now.
     let is_known = known.is_some_and(|known| known.get("recurrence") == object.get("recurrence"));
     let after = (!is_known).then_some(now);
     let repeat = recurrence::read(&found, after, context.settings.allow_seconds)?;

@@ -15,11 +15,11 @@ use crate::cluster::batch::text;
 /// One message to a peer node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PeerRequest {
-    /// Execute this for your clients of a hub.
+    /// The receiver executes this for its clients of a hub.
     Execute { hub: String, message: Message },
-    /// Clients of a hub wait here for an app server.
+    /// Clients of a hub on the sending node wait for an app server.
     RequestServer { hub: String },
-    /// An app server has connected whose link is for you.
+    /// An app server has connected with a link for the receiver.
     Link {
         id: String,
         hub: String,
@@ -139,7 +139,7 @@ impl PeerResponse {
             out.push(u8::from(user.is_some()));
             put_bytes(&mut out, user.as_deref().unwrap_or_default().as_bytes());
         }
-        // Older nodes end here, and read no further.
+        // Older nodes read up to here only.
         if !self.servers.is_empty() {
             put_varint(&mut out, self.servers.len() as u64);
             for server in &self.servers {

@@ -1,4 +1,4 @@
-//! One hub at all nodes of a cluster.
+//! One hub on all nodes of a cluster.
 
 pub(crate) mod batch;
 pub(crate) mod borrowed;

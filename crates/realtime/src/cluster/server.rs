@@ -129,8 +129,8 @@ impl Realtime {
         nodes.send(&node, PeerRequest::End { id }.encode());
     }
 
-    /// Lends the link of an app server to the node that has asked for it. `None` if
-    /// that node is not a peer.
+    /// Lends the link of an app server to the node that requested it. `None` if that node
+    /// is not a peer.
     pub fn lend(
         &self,
         node: &str,

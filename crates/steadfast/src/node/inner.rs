@@ -58,7 +58,7 @@ pub(super) struct Inner {
     pub(super) hosted: RealtimeHubs,
     pub(super) access: Arc<AccessControl>,
     pub(super) keys: KeyFile,
-    /// Signs the tokens for clients of hubs that this server makes.
+    /// Signs the tokens that this server issues to clients of hubs.
     pub(super) client_key: Key,
     /// Seals backups; a node without durable state has none.
     pub(super) backup_key: Option<BackupKey>,

@@ -1,7 +1,7 @@
-//! Taking a backup of a store that goes on working.
+//! Takes a backup of a store that stays in use.
 //!
-//! It runs on a thread of its own and holds no lock for longer than it takes to
-//! note where the partitions stand. A backup that fails leaves nothing behind.
+//! The job runs on a thread of its own and holds locks only while it notes the
+//! positions of the partitions. A backup that fails leaves nothing behind.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ use crate::streams::StreamHead;
 /// Options of a backup.
 #[derive(Clone, Debug)]
 pub struct BackupOptions {
-    /// The folder of backups; it is made if need be.
+    /// The folder of backups; created if it is missing.
     pub to: PathBuf,
     /// Everything, or what has changed since the newest backup there. A sealed backup on
     /// top of a plain one is a full one: it begins a chain of its own.
@@ -73,11 +73,11 @@ pub struct BackupReport {
     pub folder: PathBuf,
     /// What it holds.
     pub manifest: Manifest,
-    /// Why it is a full one although an incremental one was ordered.
+    /// Why it is a full one although an incremental one was requested.
     pub note: Option<&'static str>,
 }
 
-/// Why a sealed backup is not built on the backups of before there was sealing.
+/// Why a sealed backup does not build on one of plain text.
 const NEW_CHAIN: &str = "the newest backup there is plain text, so this is a full one and \
                          begins a sealed chain; the older ones can be restored, and be read \
                          without a key: delete them when they are no longer needed";
@@ -250,7 +250,7 @@ impl BackupJob {
         Ok(is_sealed_alike.then_some(chain))
     }
 
-    /// Where the chain's streams end; it must not be ahead of the store.
+    /// Where the chain's streams end; the chain must not be ahead of the store.
     fn heads(&self, chain: &BackupChain, points: &[CutPoint]) -> Result<PartitionHeads> {
         let heads = state_files::read_heads(chain.last_folder())?;
         for point in points {

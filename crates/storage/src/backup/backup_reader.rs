@@ -1,4 +1,4 @@
-//! Reading partitions that go on changing.
+//! Reads partitions while they change.
 //!
 //! Rows come in pages and are compared with the chain below; events come from where
 //! the chain ends. After each page the tap is emptied, so it never holds much.

@@ -5,8 +5,8 @@
 //! file from one that was cut between two blocks. Reading answers `DamagedBackup`
 //! with file and place, never bytes that do not have their checksum.
 //!
-//! In a sealed backup the bytes of a block are sealed, and so is the end mark. What has
-//! its checksum and does not open was not damaged but altered: `AlteredBackup`.
+//! In a sealed backup the bytes of a block are sealed, and so is the end mark. A block
+//! that has its checksum and does not open was altered, not damaged: `AlteredBackup`.
 //!
 //! ```text
 //! header   "STFB", format u32, content u32
@@ -135,7 +135,7 @@ pub(super) struct BlockReader {
     path: PathBuf,
     file: File,
     key: Option<FileKey>,
-    /// Of all bytes so far, if they are verified.
+    /// Digest of all bytes so far, if they are verified.
     hash: Option<Xxh3>,
     at: u64,
     blocks: u64,

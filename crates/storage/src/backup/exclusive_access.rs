@@ -134,7 +134,7 @@ impl CommandLease {
         let renewing = tokio::spawn(name_task(async move {
             loop {
                 tokio::time::sleep(RENEW_EVERY).await;
-                // A lease that ends does no harm: giving the partitions up shows it.
+                // A lease that ends does no harm: the release of the partitions detects it.
                 if let Err(error) = renewed.renew(owner, LEASE).await {
                     tracing::warn!(
                         event = "backup.lease_not_renewed",

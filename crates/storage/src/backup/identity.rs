@@ -1,4 +1,4 @@
-//! Which life of a store this is.
+//! The identity of one life of a store.
 //!
 //! A store gets a random number with its first backup and another one with every
 //! restore. After a restore the same LSNs and sequence numbers are given again to

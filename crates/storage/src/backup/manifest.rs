@@ -1,11 +1,10 @@
 //! The manifest: what a backup holds, written last.
 //!
-//! A backup without a valid manifest does not exist. It names every file with its
-//! length and digest, says which backup it builds on, and carries a digest of
-//! itself, so that no line of it changes unnoticed. That of a sealed backup also has the
-//! key of its files, sealed, and is authenticated with it; what it says, it says in plain
-//! text: when the backup was taken, of what length its files are, and how many rows and
-//! events they hold.
+//! A backup without a valid manifest does not exist. It names every file with its length
+//! and digest, says which backup it builds on, and carries a digest of itself, so that no
+//! line of it changes unnoticed. That of a sealed backup also has the key of its files,
+//! sealed, and is authenticated with it; its content stays plain text: when the backup
+//! was taken, the lengths of its files, and how many rows and events they hold.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -62,7 +61,7 @@ pub struct Manifest {
     /// How it is sealed, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) sealing: Option<SealHeader>,
-    /// Of all the above.
+    /// Digest of all the above.
     pub(super) digest: String,
 }
 

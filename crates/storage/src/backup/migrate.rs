@@ -127,7 +127,7 @@ pub struct StoreMigration {
     pub from: StorageLocation,
     /// Where it goes; it must be empty.
     pub to: StorageLocation,
-    /// A folder that does not exist yet, for as long as it takes.
+    /// A folder that does not exist yet; it is removed at the end.
     pub scratch: PathBuf,
 }
 

@@ -6,8 +6,8 @@
 //! moment in which the tap was closed. That moment is one for all partitions.
 //!
 //! An incremental backup reads everything again and keeps what differs from the
-//! chain below it, and only the events behind those that the chain has. So it asks
-//! nothing of the log, and no retention.
+//! chain below it, and only the events behind those that the chain has. So it needs
+//! neither the log nor any retention.
 //!
 //! With a key every file is sealed, and the manifest authenticated ([`BackupKey`]). A chain
 //! is sealed as a whole or not at all.

@@ -1,8 +1,8 @@
 //! All rows of a partition, page by page.
 //!
 //! Each page is a snapshot of its own, held for as long as it takes to read it: so
-//! flushes go on, and no snapshot expires on a large partition. A page holds about
-//! as many bytes as the last one promised.
+//! flushes go on, and no snapshot expires on a large partition. The rows of one
+//! page decide how many the next one reads.
 
 use std::ops::Bound;
 

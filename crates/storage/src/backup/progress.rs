@@ -5,9 +5,9 @@
 pub struct BackupProgress {
     /// What is being done.
     pub phase: BackupPhase,
-    /// Partitions that there are.
+    /// Number of partitions.
     pub partitions: usize,
-    /// Partitions that are done with.
+    /// Partitions that are finished.
     pub done: usize,
     /// Rows so far.
     pub rows: u64,

@@ -2,8 +2,8 @@
 //!
 //! One partition after the other: it is copied and verified, the source is closed, the
 //! map is switched, and what the source still holds is removed. Until the source is
-//! closed the partition is where it was; from then on it is in the target, and an
-//! interrupted move is ended by the next one, whatever that is asked to move.
+//! closed the partition is where it was; from then on it is in the target, and the
+//! next move completes an interrupted one, whatever it moves itself.
 
 use std::sync::Arc;
 
@@ -120,7 +120,7 @@ fn shard(shards: &ShardedEngine, number: u16) -> Result<&Arc<PostgresEngine>> {
     })
 }
 
-/// The partitions that are not there yet.
+/// The requested partitions that are not in the target yet.
 async fn chosen(shards: &ShardedEngine, order: &RelocationRequest) -> Result<Vec<Partition>> {
     let all = shards.partitions().await?;
     let missing = order.partitions.iter().find(|own| !all.contains(own));

@@ -1,4 +1,4 @@
-//! Bringing a chain back into an empty engine.
+//! Restores a chain into an empty engine.
 //!
 //! Rows go straight into the tables, merged from all links, so each is written
 //! once. Events are appended with the numbers, offsets and times that they had.
@@ -46,9 +46,9 @@ pub struct RestoreReport {
     pub bytes: u64,
 }
 
-/// Brings a chain back into an engine that has none of its partitions yet. Verify
-/// the chain before. If this fails the engine holds some part of it: start again
-/// with an empty one.
+/// Restores a chain into an engine that has none of its partitions yet. Verify the
+/// chain before. If this fails the engine holds some part of it: start again with
+/// an empty one.
 pub async fn restore(
     engine: &dyn Engine,
     owner: Owner,

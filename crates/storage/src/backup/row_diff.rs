@@ -1,7 +1,7 @@
 //! What differs between rows and the chain below them.
 //!
 //! Both come in order, so one pass over both finds it: rows that are new or have
-//! another value, and rows that are gone.
+//! another value, and rows that were deleted.
 
 use bytes::Bytes;
 
@@ -31,8 +31,8 @@ impl RowDiff {
         }
     }
 
-    /// Deletes what is below before a row, or all that is left, but not too many at
-    /// once: answers whether there may be more.
+    /// Deletes the rows of the chain that come before `row`, or all that are left,
+    /// at most `limit`; answers whether there may be more.
     pub(super) fn delete_before(&mut self, row: Option<&RowKey>, limit: u64) -> Result<bool> {
         for _ in 0..limit {
             let is_before = |(found, _): &&(RowKey, Bytes)| row.is_none_or(|row| found < row);
@@ -45,7 +45,7 @@ impl RowDiff {
         Ok(true)
     }
 
-    /// Writes a row, unless it is below just so.
+    /// Writes a row, unless the chain has it with the same value.
     pub(super) fn put(&mut self, row: &RowKey, value: &Bytes) -> Result<()> {
         if let Some((found, _)) = self.below.peek()
             && found == row

@@ -20,7 +20,7 @@ const CLEAR: u8 = 3;
 /// One change of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RunChange {
-    /// A row, or that there is none.
+    /// A row; `None` deletes it.
     Row(RowKey, Option<Bytes>),
     /// A table without its older rows.
     Clear(TableId),
@@ -38,7 +38,7 @@ impl RunWriter {
         Ok(Self { blocks, content })
     }
 
-    /// Adds a row, or that there is none.
+    /// Adds a row, or its deletion.
     pub(super) fn row(&mut self, row: &RowKey, value: Option<&Bytes>) -> Result<()> {
         self.blocks.put(|block| match value {
             Some(value) => {

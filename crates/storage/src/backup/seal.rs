@@ -87,12 +87,12 @@ impl BackupKey {
         }))
     }
 
-    /// A key that is gone with its last clone.
+    /// A random key, which is lost with its last clone.
     pub fn random() -> Self {
         Self::new(&hex(&random::<DATA_KEY_BYTES>()))
     }
 
-    /// Tells keys apart, and says nothing about them.
+    /// Tells keys apart without revealing them.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }

@@ -265,7 +265,7 @@ fn an_unknown_outcome_takes_effect_once_or_stays_unknown() {
             let found = stage.logged(&ledger).get(&id).copied().unwrap_or(0);
             match answer {
                 Ok(()) => assert_eq!(found, 1, "{id}"),
-                // Asked too often: it may be there, but not twice.
+                // The outcome stayed unknown: it may be in the log, but not twice.
                 Err(_) => assert!(found <= 1, "{id}"),
             }
         }

@@ -101,7 +101,7 @@ impl CommitLog {
     }
 
     fn serve(&mut self, request: Request) {
-        // A caller that has gone away does not need its answer.
+        // A caller that has stopped waiting needs no answer.
         match request {
             Request::Append(entries, reply) => drop(reply.send(self.append(&entries))),
             Request::Acquire {
@@ -291,7 +291,7 @@ impl CommitLog {
         let record = vec![0; HEADER_BYTES];
         match self.write(record) {
             Ok(written) => self.apply(written, Vec::new()),
-            // Without room for it, the mark rides in the next group.
+            // Without room for it, the mark is written with the next group.
             Err(GroupWriteError::Nothing(_)) => return Ok(()),
             Err(failure) => return Err(self.stop(failure)),
         }

@@ -1,9 +1,9 @@
-//! What the local engine knows of its partitions.
+//! The control state of the local engine.
 //!
-//! Fences, the index of the unflushed log, the ends of streams, and the cluster
-//! records. It changes only when a group is durable, so whatever is copied from
-//! here into the tables is covered by the log. The table rows of it may be newer
-//! than the place where replay starts; redo is absolute, so that does not matter.
+//! It holds fences, the index of the unflushed log, the ends of streams, and the
+//! cluster records. It changes only when a group is durable, so whatever is copied
+//! from here into the tables is covered by the log. Its rows in the tables may be
+//! newer than the place where replay starts; redo is absolute, so that does not matter.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(super) struct ControlState {
     pub(super) leases: OwnerLeases,
     pub(super) partitions: BTreeMap<Partition, Fence>,
     pub(super) records: ClusterRecords,
-    /// Records whose rows are older than they are.
+    /// Keys of records whose rows are stale.
     pub(super) dirty_records: BTreeSet<String>,
     /// The group that is written next.
     pub(super) next_group: u64,
@@ -41,7 +41,7 @@ pub(super) struct Fence {
     pub(super) meta: Bytes,
     pub(super) unflushed: VecDeque<UnflushedEntry>,
     pub(super) streams: BTreeMap<StreamId, StreamControl>,
-    /// Its row is older than it is.
+    /// Its row in the tables is stale.
     pub(super) is_dirty: bool,
 }
 
@@ -153,7 +153,7 @@ impl ControlState {
             .collect()
     }
 
-    /// Takes every row for older than what is here.
+    /// Marks every row as stale.
     pub(super) fn make_dirty(&mut self) {
         for fence in self.partitions.values_mut() {
             fence.is_dirty = true;

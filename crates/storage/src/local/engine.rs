@@ -76,8 +76,8 @@ pub struct LocalEngine {
     orders: Option<Sender<FlushRequest>>,
     threads: Vec<JoinHandle<()>>,
     wake: watch::Sender<u64>,
-    /// Unlocks the folder, after everything else is gone: an abandoned read holds
-    /// it, too.
+    /// Unlocks the folder, after everything else is dropped: an abandoned read
+    /// holds it, too.
     folder: Arc<DataFolder>,
 }
 
@@ -128,7 +128,7 @@ impl LocalEngine {
         Ok(local)
     }
 
-    /// Opens a folder that is there; never makes one.
+    /// Opens an existing folder; never creates one.
     pub fn open_existing(path: &Path, options: &Options) -> Result<Self> {
         if !is_data_folder(path) {
             let missing = std::io::Error::from(std::io::ErrorKind::NotFound);

@@ -186,7 +186,7 @@ impl FlushThread {
     }
 
     /// Fences, streams and records that have changed, as they will be after this
-    /// flush, and the group up to which that is all there is.
+    /// flush, and the group up to which these rows are current.
     fn control_rows(&self, flushes: &[Flush]) -> (IngestRows, u64) {
         let mut control = self.control.lock();
         let mut rows = IngestRows::new();

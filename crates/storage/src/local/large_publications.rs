@@ -17,7 +17,7 @@ pub(super) type LargeStreams = BTreeMap<(Partition, StreamId), u64>;
 
 /// Why writing publications failed.
 pub(super) enum LargeWriteError {
-    /// They could not be written; what is there can be removed.
+    /// Writing failed; what was written can be removed.
     Written(Error),
     /// A sync failed: what is on disk is unknown.
     Synced(Error),

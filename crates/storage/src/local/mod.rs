@@ -4,7 +4,7 @@
 //! and files of events are filled from it and rebuilt from it after a crash.
 //!
 //! ```text
-//! FORMAT, LOCK      who wrote the folder, and that we have it
+//! FORMAT, LOCK      version and salt; held while the folder is open
 //! log/000000.log    the commit log: zero-filled once, recycled
 //! tables/           rows and control state
 //! events/P-S/       one folder per stream, one file per segment

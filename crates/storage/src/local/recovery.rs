@@ -1,4 +1,4 @@
-//! Opening a folder, whatever has happened to it.
+//! Recovers a folder when it is opened.
 //!
 //! The control state is read from the tables, then the log is read from the mark
 //! that its last group carries. One group was under way at most, so a bad record

@@ -92,7 +92,7 @@ impl SegmentFile {
 }
 
 impl LogRange {
-    /// Reads what is there.
+    /// Reads the range.
     pub(super) fn read(&self) -> Result<Bytes> {
         self.segment.slot.read(self.at, self.length as usize)
     }

@@ -62,7 +62,7 @@ impl SpareFiles {
         }
         let mut slot = self.ready.pop();
         if let Some(maker) = self.maker.as_mut().filter(|maker| maker.is_busy) {
-            // Without another one, waiting beats making a second one beside it.
+            // If no other file is spare, waiting is faster than making a second one.
             let made = match slot {
                 Some(_) => maker.made.try_recv().ok(),
                 None => maker.made.recv().ok(),

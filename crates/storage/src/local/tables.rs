@@ -152,8 +152,8 @@ impl Tables {
         Ok(found)
     }
 
-    /// Adds rows, strictly ascending by key, all or none of them, durably.
-    /// `pace` is told how many bytes were written and may take its time.
+    /// Adds rows, strictly ascending by key, all or none of them, durably. `pace`
+    /// gets the number of bytes written, and may wait to slow the writing down.
     pub(super) fn ingest(
         &self,
         rows: impl Iterator<Item = (Bytes, Option<Bytes>)>,
@@ -194,7 +194,7 @@ impl Tables {
             let name = entry.file_name();
             let id = name.to_str().and_then(|name| name.parse().ok());
             if id.is_some_and(|id| !known.contains(&id)) {
-                // It is only in the way; the next open removes it.
+                // An orphan only takes space; the next open removes it.
                 let _ = std::fs::remove_file(entry.path());
             }
         }

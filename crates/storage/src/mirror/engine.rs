@@ -83,7 +83,7 @@ const STEP_BYTES: usize = limits::GROUP_BYTES;
 const AGAIN: Duration = Duration::from_millis(100);
 
 impl Mirror {
-    /// Stands in front of `local`.
+    /// Creates a mirror in front of `local`.
     pub fn new(local: Arc<dyn Engine>, lease: Arc<LeaderLease>, peer: Arc<dyn PeerRegion>) -> Self {
         Self {
             local,
@@ -276,7 +276,7 @@ impl Mirror {
                 LeaderMode::Away => return false,
                 LeaderMode::Alone => {
                     self.lease.note_alone();
-                    // The last look at the clock before it is acknowledged.
+                    // The last check of the lease before the group is acknowledged.
                     return self.lease.epoch().is_some();
                 }
                 LeaderMode::Synced => self.lease.request_alone(),

@@ -1,9 +1,9 @@
 //! The copy of a space in the region that does not own it.
 //!
 //! Changes are committed in the order in which the owner made them, through a store of
-//! its own, so flushing and recovery are the usual ones. A whole copy is made beside the
-//! one before, and takes its place when it is whole, by one record: a copy that is not
-//! never becomes the owner's.
+//! its own, so flushing and recovery are the usual ones. A full copy is made beside the
+//! previous one, and one record puts it in its place when it is complete: an incomplete
+//! copy never becomes the owner's.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ledger::{Ledger, Visibility};
 use crate::store::Store;
 
-/// Says which copy is whole.
+/// The key of the record that names the complete copy.
 const STOCK: &str = "mirror/stock";
 
 /// How long the previous copy may still be read after it was replaced.
@@ -115,7 +115,7 @@ impl MirrorFollower {
         }
     }
 
-    /// Whether everything is here that was acknowledged while the pair was in sync.
+    /// Whether this region has everything that was acknowledged while the pair was in sync.
     pub async fn is_whole(&self) -> Result<bool> {
         Ok(self.stock().await?.whole.is_some())
     }

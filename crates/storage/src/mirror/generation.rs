@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use steadfast_core::id::Partition;
 
-/// One of the two.
+/// One of the two copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CopyGeneration {
     #[default]
@@ -14,7 +14,7 @@ pub enum CopyGeneration {
     Second,
 }
 
-/// Stands in the numbers of the second one's partitions.
+/// Bit in the partition numbers of the second generation.
 const SECOND: u32 = 1 << 31;
 
 impl CopyGeneration {
@@ -48,7 +48,7 @@ pub(super) struct CopyInventory {
     pub(super) is_copying: bool,
 }
 
-/// The words of the record and what they mean.
+/// The values of the record and what they mean.
 const WORDS: [(&str, CopyInventory); 6] = [
     ("nothing", stock(None, false)),
     ("copying", stock(None, true)),

@@ -60,7 +60,7 @@ fn ask(voter: &mut Voter, ask: &VoteRequest, now: Duration) -> bool {
 #[test]
 fn a_promised_seat_is_given_to_nobody_else() {
     let mut voter = Voter::new(ballot(3, "a", true, 1), Duration::ZERO, TTL);
-    // It has just started, and does not know what it has promised.
+    // The voter has just started, and does not know what it has promised.
     assert!(!ask(&mut voter, &claim(4, "b"), TTL - SECOND));
     assert!(ask(
         &mut voter,
@@ -120,7 +120,7 @@ fn a_voter_without_memory_believes_only_what_two_agree_on() {
         accepts_loss: false,
     };
     assert!(ask(&mut blank.clone(), &first, TTL));
-    // Or what a person says.
+    // Or what an operator forces.
     let forced = VoteRequest::Claim {
         epoch: 4,
         owner: "a".to_owned(),
@@ -284,7 +284,7 @@ impl MirrorTestRegion {
         ballot(epoch, self.name, in_sync, *serial)
     }
 
-    /// Becomes the owner of what is here.
+    /// Makes this region the owner of its content.
     async fn take(&self, epoch: u64, now: Duration) {
         let generation = self.follower.close(epoch).await;
         self.mirror.reset(generation).await;
@@ -400,7 +400,7 @@ impl MirrorTestPair {
         }
     }
 
-    /// Everything acknowledged is where it is owned.
+    /// Checks that the owner has everything acknowledged.
     async fn check(&self, index: usize) {
         let region = &self.regions[index];
         let ledgers = region.store.owned();
@@ -418,8 +418,7 @@ impl MirrorTestPair {
         }
     }
 
-    /// Writes to the region that accepts it, in the time that it takes. The owner's
-    /// lease renewal goes on meanwhile.
+    /// Writes to the region that accepts it. The owner's lease renewal goes on meanwhile.
     async fn write(&mut self, index: usize, key: u64) {
         let ledgers = self.regions[index].store.owned();
         let Some(ledger) = ledgers.get((key % u64::from(PARTITIONS)) as usize) else {
@@ -641,7 +640,7 @@ async fn row(region: &MirrorTestRegion) -> Option<Bytes> {
         .unwrap()
 }
 
-/// A beginning that comes late, or again, removes nothing.
+/// A late or repeated `Begin` removes nothing.
 #[tokio::test(start_paused = true)]
 async fn a_late_beginning_is_not_obeyed() {
     let world = MirrorTestPair::new(4).await;
@@ -671,7 +670,7 @@ async fn a_late_beginning_is_not_obeyed() {
         CopyResponse::Done
     );
     assert_eq!(row(region).await.unwrap(), "y");
-    // A later epoch counts anew, and what is here stays until all of it is there.
+    // A later epoch counts anew, and the previous copy stays until the new one is complete.
     let begun = follower.apply(copy(2, 1, 1, CopyStep::Begin)).await;
     assert_eq!(
         (begun, row(region).await.unwrap()),
@@ -692,7 +691,7 @@ async fn a_late_beginning_is_not_obeyed() {
     assert_eq!((read().await, former.tables().unwrap()), (None, vec![]));
 }
 
-/// A step of the copy before comes late, after a restart: it is not obeyed.
+/// A late step of the previous copy is refused, also after a restart.
 #[tokio::test(start_paused = true)]
 async fn a_copy_that_was_replaced_is_not_gone_on_with() {
     let world = MirrorTestPair::new(9).await;
@@ -707,14 +706,14 @@ async fn a_copy_that_was_replaced_is_not_gone_on_with() {
             assert_eq!(done, CopyResponse::Done);
         }
     }
-    // Before the former one was emptied.
+    // The restart comes before the former one was emptied.
     let follower = restarted(&world, region).await;
     let late = follower.apply(copy(1, 1, 3, CopyStep::Whole)).await;
     assert_eq!(late, CopyResponse::Strange);
     let ledger = follower.ledger(partitions()[0]).unwrap();
     let found = ledger.get(TABLE, b"row", Visibility::Durable).await;
     assert_eq!(found.unwrap().unwrap(), "2");
-    // It goes on with the one that is whole.
+    // The complete copy continues.
     let next = follower.apply(copy(1, 2, 4, puts(&[b"3"]))).await;
     assert_eq!(next, CopyResponse::Done);
 }
@@ -752,7 +751,7 @@ async fn a_takeover_leaves_nothing_in_the_log_of_the_other_generation() {
     assert_eq!(rows, []);
 }
 
-/// The owner and its disk are lost before a new copy is whole: the one before is there.
+/// The owner and its disk are lost before a new copy is complete: the previous one remains.
 #[tokio::test(start_paused = true)]
 async fn the_copy_before_stays_until_the_next_one_is_whole() {
     let mut world = MirrorTestPair::new(7).await;
@@ -794,8 +793,8 @@ async fn the_copy_before_stays_until_the_next_one_is_whole() {
     }
 }
 
-/// The store above compares hashes to find out whether an entry in doubt is there, and
-/// knows nothing of generations.
+/// The store above compares hashes to find out whether an entry in doubt was
+/// committed, and knows nothing of generations.
 #[tokio::test(start_paused = true)]
 async fn an_entry_in_doubt_is_known_in_either_generation() {
     let world = MirrorTestPair::new(8).await;
@@ -873,7 +872,7 @@ async fn a_step_is_done_at_once_in_each_partition() {
     assert_eq!(row(region).await.unwrap(), "third");
 }
 
-/// A follower that has just started, with what the one before left.
+/// A follower that has just started, on the state that the previous one left.
 async fn restarted(world: &MirrorTestPair, region: &MirrorTestRegion) -> MirrorFollower {
     let engine = Arc::clone(&region.local) as Arc<dyn Engine>;
     let options = Options {
@@ -890,7 +889,7 @@ async fn restarted(world: &MirrorTestPair, region: &MirrorTestRegion) -> MirrorF
     follower
 }
 
-/// A copy that was restarted goes on where it was, and does the last step again.
+/// A restarted copy continues where it was, and applies the last step again.
 #[tokio::test(start_paused = true)]
 async fn a_copy_goes_on_after_a_restart() {
     let world = MirrorTestPair::new(6).await;

@@ -95,7 +95,7 @@ pub(super) async fn append(shared: &PostgresContext, group: &[Entry]) -> Result<
                     found.for_each(|(share, outcome)| outcomes[share.index] = Some(outcome));
                 }
                 Err(error) => {
-                    // Nothing of this was written, but of its neighbours.
+                    // Nothing of this chunk was written; other chunks may have been.
                     let lost = chunk.iter().map(|share| share.index);
                     lost.for_each(|index| outcomes[index] = Some(Outcome::Unknown));
                     refusal = Some(error);
@@ -170,7 +170,7 @@ async fn send(shared: &PostgresContext, chunk: &[PendingAppend<'_>]) -> Result<V
     for _ in 0..REPEATS {
         let mut lent = shared.committers.take().await?;
         if is_stale(shared, chunk, lent.timeline) {
-            // After a change of primary everything is looked at anew.
+            // After a change of primary every entry is checked again.
             return Ok(doubt(shared, chunk));
         }
         let deadline = deadline(shared, chunk);
@@ -232,7 +232,7 @@ fn given_up(fault: Option<StatementError>, doing: &'static str) -> Error {
     }
 }
 
-/// Whether an entry stands on what another primary said.
+/// Whether an entry is based on the state of another primary.
 fn is_stale(shared: &PostgresContext, chunk: &[PendingAppend<'_>], timeline: u32) -> bool {
     let holdings = shared.holdings.lock();
     chunk.iter().any(|share| {
@@ -418,7 +418,7 @@ fn is_alone(shared: &PostgresContext, fences: &[tokio_postgres::Row]) -> bool {
 }
 
 /// A refused entry has a newer owner, unless the database knows less than it
-/// acknowledged: then acquiring tells.
+/// acknowledged: then `acquire` detects it.
 fn refused(held: &mut KnownPartition, fence: Option<&tokio_postgres::Row>) -> Outcome {
     let Some(fence) = fence else {
         held.in_doubt = true;

@@ -1,7 +1,7 @@
 //! Cluster records, changed by compare-and-swap.
 //!
-//! A lost answer is reported as such: whether the swap happened only reading the
-//! record can tell.
+//! A lost answer is reported as such: only a read of the record tells whether the
+//! swap happened.
 
 use bytes::Bytes;
 

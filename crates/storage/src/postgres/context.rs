@@ -20,7 +20,7 @@ const READERS: usize = 2;
 const KEEPERS: usize = 2;
 const FLUSHERS: usize = 2;
 
-/// How far behind a standby may be before flushes are put off, and for how long.
+/// How far behind a standby may be before flushes are delayed, and for how long.
 const LAG_MS: u64 = 5_000;
 const LAG_PAUSE: Duration = Duration::from_millis(100);
 const LAG_LOOKS: u32 = 50;
@@ -73,7 +73,7 @@ impl PostgresContext {
         &self.servers.options
     }
 
-    /// Fails while the last look at the settings found them unsafe.
+    /// Fails while the settings were unsafe at the last check.
     pub(super) fn expect_safe(&self) -> Result<()> {
         match &*self.refusal.lock() {
             Some(error) => Err(error.clone()),

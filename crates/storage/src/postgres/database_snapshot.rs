@@ -1,4 +1,4 @@
-//! A database as it was at one moment, for reading.
+//! A read-only snapshot of a database.
 //!
 //! One read-only transaction sees log, rows and events of all partitions at one moment,
 //! while their owners go on. A write after its start has to be acknowledged before
@@ -42,7 +42,7 @@ const FIND: &str = "select p.epoch, p.commit_no, f.flushed_no, f.hash, f.tables,
 /// How long verifying a log may take.
 const LONG: Duration = Duration::from_secs(600);
 
-/// A moment of a database.
+/// A snapshot of a database.
 pub(crate) struct DatabaseSnapshot {
     engine: Arc<PostgresEngine>,
     session: Session,
@@ -57,7 +57,7 @@ struct FlushedPartition {
 }
 
 impl DatabaseSnapshot {
-    /// The database as it is now.
+    /// Takes a snapshot of the database.
     pub(crate) async fn begin(engine: Arc<PostgresEngine>) -> Result<Self> {
         let shared = engine.shared();
         let patience = shared.options().patience;
@@ -122,7 +122,7 @@ impl DatabaseSnapshot {
         }))
     }
 
-    /// Reads with a deadline; a moment that was interrupted does not come back.
+    /// Reads with a deadline; an interrupted snapshot cannot be resumed.
     async fn reading<T>(
         &self,
         partition: Partition,
@@ -217,7 +217,7 @@ impl Engine for DatabaseSnapshot {
         Ok(batches)
     }
 
-    /// Of now: a backup may have to say which life of the store it is of.
+    /// Writes to the database itself: a backup may have to record the life of the store.
     async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<CasOutcome> {
         self.engine.cas(key, expect, value).await
     }

@@ -35,7 +35,7 @@ const OPEN: Duration = Duration::from_secs(10);
 /// How long a primary may be without a standby at start.
 const GRACE: Duration = Duration::from_secs(6);
 
-/// How often an interrupted read is asked again.
+/// How often an interrupted read is tried.
 const READS: u32 = 4;
 
 /// An engine on a PostgreSQL cluster.

@@ -53,7 +53,7 @@ pub(super) async fn flush(shared: &PostgresContext, flush: &Flush) -> Result<()>
     shared.wait_for_standbys().await;
     let links = links(shared, flush)?;
     let mut lent = shared.flushers.take().await?;
-    // A primary that stands still would hold the partition for all of that time.
+    // A frozen primary would hold the partition for all of that time.
     let (servers, timeline) = (&shared.servers, lent.timeline);
     let work = within(DEADLINE, fold(&mut lent, flush, &links));
     let done = servers.while_newest(timeline, work).await;

@@ -1,7 +1,7 @@
 //! This node's view of the partitions that it owns.
 //!
-//! Only what the database has acknowledged enters here, so whatever the database
-//! later shows less than this is a loss. Nothing here decides what is committed.
+//! Only what the database has acknowledged enters here, so anything that the
+//! database later lacks is a loss. Nothing here decides what is committed.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -41,7 +41,7 @@ pub(super) struct EntryLink {
 }
 
 impl KnownPartition {
-    /// Whether an entry is what comes next.
+    /// Whether an entry is the next one.
     pub(super) fn takes(&self, entry: &Entry) -> bool {
         self.epoch == entry.epoch && self.last.next() == entry.number
     }

@@ -17,7 +17,7 @@ pub(super) async fn partitions(session: &Session) -> Result<Vec<Partition>, Stat
     let rows = session.query(PARTITIONS, &[]).await?;
     let number = |row: &tokio_postgres::Row| row.try_get::<_, i32>(0);
     let found: Result<Vec<i32>, _> = rows.iter().map(number).collect();
-    // The column has a sign, the number has none.
+    // The column is signed, the number is not.
     let mut found: Vec<_> = found?.into_iter().map(|n| Partition(n as u32)).collect();
     found.sort_unstable();
     Ok(found)

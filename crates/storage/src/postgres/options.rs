@@ -37,7 +37,7 @@ pub struct Options {
     pub durability: Durability,
     /// The schema that holds all tables.
     pub schema: String,
-    /// The identity of the cluster that must be found; whatever is there if none.
+    /// The identity that the cluster must have; any if `None`.
     pub cluster: Option<String>,
     /// How much time one segment of events covers.
     pub segment: Duration,
@@ -45,11 +45,11 @@ pub struct Options {
     pub deadline: Duration,
     /// How long to look for a primary before giving up.
     pub patience: Duration,
-    /// How often settings and wake-ups are looked at.
+    /// How often settings and wake-ups are checked.
     pub check_every: Duration,
     /// How often all replicas are scrubbed.
     pub scrub_every: Duration,
-    /// Whose time ends leases; the database's if none. For tests.
+    /// The clock that ends leases; the database's if `None`. For tests.
     pub lease_clock: Option<Arc<dyn Clock>>,
 }
 

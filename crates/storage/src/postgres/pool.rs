@@ -58,7 +58,7 @@ impl SessionPool {
         })
     }
 
-    /// Keeps a session for the next one who needs it.
+    /// Returns a session to the pool.
     pub(super) fn keep(&self, session: Session) {
         self.idle.lock().push(session);
     }

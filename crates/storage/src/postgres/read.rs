@@ -1,7 +1,7 @@
 //! Reading log, rows and events.
 //!
-//! Everything is read from the primary and checked on the way. A read that is
-//! interrupted is asked again.
+//! Everything is read from the primary and checked on the way. An interrupted read
+//! is retried.
 
 use std::ops::Bound;
 use std::time::Duration;
@@ -228,7 +228,7 @@ async fn select(
     let (part, tbl) = (partition.0 as i32, table.0 as i32);
     let mut from: Bound<Bytes> = range.from.clone();
     let mut rows = Vec::new();
-    // Only the indexed part of a key is compared over there; the rest is here.
+    // The database compares only the indexed part of a key; the rest is compared here.
     while rows.len() < range.limit {
         let want = (range.limit - rows.len()).min(PAGE as usize) + 1;
         let (lower, rest) = match &from {

@@ -1,8 +1,8 @@
 //! Settings without which an acknowledgement means little.
 //!
-//! Checked when the engine starts, for every new connection, and every few
-//! seconds. That no standby streams at the moment is refused at the start only:
-//! later it makes commits wait, which is safe.
+//! Checked when the engine starts, for every new connection, and every few seconds.
+//! A missing standby is refused at the start only: later it makes commits wait,
+//! which is safe.
 
 use tokio_postgres::SimpleQueryMessage;
 

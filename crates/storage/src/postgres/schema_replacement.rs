@@ -16,7 +16,7 @@ use super::session::{Session, within};
 use super::statement_error::StatementError;
 use crate::error::{Error, ErrorKind, Result};
 
-/// How long looking may take, and dropping a schema.
+/// Time-outs of a look at a schema, and of dropping one.
 const LOOK: Duration = Duration::from_secs(30);
 const DROP: Duration = Duration::from_secs(300);
 
@@ -25,7 +25,7 @@ const STANDS: &str = "select (select count(*) from sf_partition), (select count(
       where not starts_with(key, 'shard/')),
     (select min(node) from sf_node where expires > clock_timestamp())";
 
-/// How a schema stands.
+/// The status of a schema.
 struct SchemaStatus {
     partitions: i64,
     records: i64,

@@ -1,8 +1,8 @@
 //! Dropping event segments that are trimmed.
 //!
 //! A segment goes as a whole, once every stream in it is trimmed behind it: that
-//! costs a few kilobytes of log where deleting rows would cost them all again. The
-//! newest segment always stays.
+//! costs a few kilobytes of log where deleting the rows would log all of them
+//! again. The newest segment always stays.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ const HUBS: &str = "select part, hubs from sf_flush";
 /// Segments looked at per flush.
 const AT_ONCE: usize = 16;
 
-/// Ends what was interrupted: only one segment at a time can be on its way out.
+/// Completes an interrupted drop: only one segment at a time can have a pending detach.
 async fn drop_pending(session: &Session) -> Result<(), StatementError> {
     for row in session.query(PENDING, &[]).await? {
         let name: &str = row.try_get(0)?;

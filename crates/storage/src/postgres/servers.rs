@@ -1,9 +1,9 @@
 //! Which server takes writes.
 //!
-//! All servers are asked in parallel, because a frozen one accepts connections
-//! and says nothing, and a resumed one claims to be the primary. The writable one
-//! with the highest timeline is it, and a lower timeline than one that was seen
-//! is never gone back to.
+//! All servers are probed in parallel, because a frozen one accepts connections and
+//! says nothing, and a resumed one claims to be the primary. The primary is the
+//! writable one with the highest timeline; a timeline lower than one already seen
+//! is never accepted.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::session::{Session, within};
 use super::statement_error::StatementError;
 use crate::error::{Error, ErrorKind, Result};
 
-/// How long a server may take to say what it is, at first and at last.
+/// The first and the longest time-out of a probe.
 const PROBE: Duration = Duration::from_millis(700);
 const LONG_PROBE: Duration = Duration::from_secs(4);
 
@@ -56,8 +56,8 @@ impl Servers {
         *self.newest.borrow()
     }
 
-    /// Waits for something that is asked of a server, but not longer than until another
-    /// one is known to be the primary: a frozen one would never answer.
+    /// Waits for the answer of a server until another one is known to be the primary: a
+    /// frozen one would never answer.
     pub(super) async fn while_newest<T>(
         &self,
         timeline: u32,
@@ -231,7 +231,7 @@ impl Servers {
     }
 }
 
-/// Whether a primary may become fit while one waits.
+/// Whether the error of a primary may pass while the caller waits.
 fn is_passing(error: &Error) -> bool {
     matches!(
         error.kind(),
@@ -241,8 +241,8 @@ fn is_passing(error: &Error) -> bool {
 
 /// Why there is no session.
 enum ConnectError {
-    /// Asking again will not help.
+    /// A retry cannot help.
     Denied(Error),
-    /// It may come.
+    /// A retry may help.
     Yet(String),
 }

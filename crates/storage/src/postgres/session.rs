@@ -137,7 +137,7 @@ impl Session {
         Ok(statement)
     }
 
-    /// Asks a question that changes nothing.
+    /// Runs a statement that changes nothing.
     pub(super) async fn query(
         &self,
         sql: &'static str,

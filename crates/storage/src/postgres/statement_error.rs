@@ -49,7 +49,7 @@ impl std::error::Error for StatementCause {}
 
 /// The state of a table whose segment does not exist yet.
 pub(super) const NO_SEGMENT: &str = "23514";
-/// The state of a row that is there already.
+/// The state of a row that exists already.
 pub(super) const DUPLICATE: &str = "23505";
 
 impl StatementError {
@@ -99,7 +99,7 @@ impl StatementError {
         matches!(self, Self::Unknown(_))
     }
 
-    /// Whether it may go by itself, so that something that can be repeated should be.
+    /// Whether the error is transient, so that a repeatable statement should be retried.
     pub(super) fn is_transient(&self) -> bool {
         match self {
             Self::Unknown(_) | Self::Repeat(_) => true,

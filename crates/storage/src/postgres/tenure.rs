@@ -1,11 +1,11 @@
-//! Taking, keeping and giving up partitions.
+//! Acquires, renews and releases ownership of partitions.
 //!
-//! Taking is a replicated write, so its answer is a barrier: what is read after it
-//! stays true. It compares the epoch, so an attempt that was lost on its way and
-//! arrives late does nothing. A lease is one row per node on the database's clock;
-//! one that was renewed before the primary changed counts for one time-to-live
-//! more, because that was another clock. A node has one at a time: in another life it
-//! gets none before the one of its former life has ended.
+//! An acquisition is a replicated write, so its answer is a barrier: what is read
+//! after it stays true. It compares the epoch, so an attempt that was lost on its way
+//! and arrives late does nothing. A lease is one row per node on the database's
+//! clock; one that was renewed before the primary changed counts for one time-to-live
+//! more, because that was another clock. A node has one lease at a time: a restarted
+//! node gets none before the lease of its former life has ended.
 
 use std::time::Duration;
 
@@ -73,8 +73,8 @@ struct PartitionStatus {
     timeline: u32,
 }
 
-/// Takes a partition if its epoch is still `expect`; repeats what surely did
-/// nothing or may be repeated, until a primary answers.
+/// Acquires a partition if its epoch is still `expect`; retries what certainly did
+/// nothing or is safe to repeat, until a primary answers.
 pub(super) async fn acquire(
     shared: &PostgresContext,
     partition: Partition,
@@ -221,7 +221,7 @@ fn stands(
     }
 }
 
-/// Checks what was taken and starts to hold it.
+/// Verifies an acquired partition and starts to hold it.
 async fn accept(
     shared: &PostgresContext,
     session: &Session,
@@ -257,8 +257,8 @@ async fn accept(
     Ok(AcquireOutcome::Granted(tenure))
 }
 
-/// Verifies a partition that is held since another primary was there: nothing
-/// that the new one says is believed before it has taken a write.
+/// Verifies a partition that was acquired on another primary: the new one is
+/// trusted only after it has accepted a write.
 pub(super) async fn revisit(
     shared: &PostgresContext,
     session: &Session,
@@ -371,7 +371,7 @@ async fn whole(
     verify::streams(session, partition, &hubs).await
 }
 
-/// Keeps a node alive.
+/// Renews the lease of a node.
 pub(super) async fn renew(shared: &PostgresContext, owner: Owner, ttl: Duration) -> Result<()> {
     let lent = shared.leases.take().await?;
     let incarnation = uuid(owner.incarnation);
@@ -389,7 +389,7 @@ pub(super) async fn renew(shared: &PostgresContext, owner: Owner, ttl: Duration)
     }
 }
 
-/// Gives a partition up.
+/// Releases a partition.
 pub(super) async fn release(
     shared: &PostgresContext,
     partition: Partition,

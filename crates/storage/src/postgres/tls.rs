@@ -129,7 +129,7 @@ impl Tls {
     }
 }
 
-/// A file as it is written in an address.
+/// Decodes the path of a file in an address.
 fn path(text: &str) -> String {
     text.replace("%2F", "/")
 }
@@ -166,7 +166,7 @@ fn system(provider: Arc<CryptoProvider>) -> Result<Verifier> {
     Verifier::new(provider).map_err(|e| caused(none, e))
 }
 
-/// Encrypts without asking who is at the other end, as `no-verify` does.
+/// Encrypts without verifying the server, as `no-verify` demands.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

@@ -20,11 +20,11 @@ const FINGERPRINT: &str = "select coalesce((select sum(version) from sf_cas), 0)
     coalesce((select sum(epoch) from sf_partition), 0)::bigint,
     (select count(owner) from sf_partition)";
 
-/// Without `pg_monitor` nothing is seen, and nothing is behind.
+/// Without `pg_monitor` no lag is visible, and none is reported.
 const LAG: &str = "select coalesce(max(extract(epoch from replay_lag)) * 1000, 0)::bigint
     from pg_stat_replication";
 
-/// How long to wait before looking again at a primary that is not fit.
+/// How long to wait before an unfit primary is checked again.
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// Listens and checks until the task is aborted.

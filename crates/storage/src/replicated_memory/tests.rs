@@ -142,7 +142,7 @@ impl ReplicaTestSite {
         }
     }
 
-    /// The process is gone, and others know.
+    /// Kills a node; the others notice.
     fn kill(&self, node: ReplicaTestNode) {
         self.world.dead.lock().insert(node.me);
         self.world.cut.lock().insert(node.me);
@@ -245,7 +245,7 @@ async fn c61_a_deposed_owner_acknowledges_nothing() {
         "{told}"
     );
     assert!(has(&new, 1).await && has(&new, 2).await && !has(&new, 3).await);
-    // What the old owner had beyond is gone with its copy.
+    // Entries that only the old owner had are dropped with its copy.
     site.held_by(&b, 3).await;
     let again = site.own(&a).await;
     assert!(has(&again, 2).await && !has(&again, 3).await);

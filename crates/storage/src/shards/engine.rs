@@ -75,7 +75,7 @@ impl ShardedEngine {
         let mut all = Vec::new();
         for (shard, engine) in self.engines.iter().enumerate() {
             let found = engine.partitions().await?.into_iter();
-            // What a move that was interrupted left is none.
+            // Remains of an interrupted move do not count.
             all.extend(found.filter(|partition| usize::from(self.shard(*partition)) == shard));
         }
         all.sort_unstable();
@@ -260,7 +260,7 @@ impl Engine for ShardedEngine {
 
     async fn list(&self, prefix: &str) -> Result<Vec<Record>> {
         let mut records = self.engines[0].list(prefix).await?;
-        // They are about these databases: in a backup they would mean others.
+        // These records are about these databases: in a backup they would mean others.
         records.retain(|record| !record.key.starts_with(SHARD_RECORDS));
         Ok(records)
     }
@@ -296,7 +296,7 @@ impl ShardedEngine {
                     let found = share.iter().zip(found);
                     found.for_each(|(index, outcome)| outcomes[*index] = outcome);
                 }
-                // Nothing of this was written, but of its neighbours.
+                // Nothing of this share was written; other shares may have been.
                 Err(error) => refusal = Some(error),
             }
         }

@@ -28,7 +28,7 @@ pub(super) struct ShardMap {
     pub(super) spread: u16,
     /// The identities of the databases.
     pub(super) shards: Vec<String>,
-    /// Partitions that are elsewhere by now.
+    /// Partitions that were moved, with their shards.
     pub(super) moved: BTreeMap<Partition, u16>,
 }
 

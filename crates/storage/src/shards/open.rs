@@ -1,8 +1,8 @@
 //! Opening all databases of a cluster, and none but those.
 //!
 //! A new cluster is spread over all databases that the address names. From then on
-//! they must be named completely and in order. A database belongs to one cluster: it
-//! says so itself, also when it is opened alone.
+//! they must be named completely and in order. A database belongs to one cluster:
+//! its own record names it, also when it is opened alone.
 
 use std::sync::Arc;
 

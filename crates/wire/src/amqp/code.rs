@@ -41,7 +41,7 @@ pub(crate) const MAP_32: u8 = 0xd1;
 pub(crate) const ARRAY_8: u8 = 0xe0;
 pub(crate) const ARRAY_32: u8 = 0xf0;
 
-/// Descriptors of what we read and write, by number.
+/// Numeric descriptors of the types that this crate reads and writes.
 pub mod descriptor {
     pub const OPEN: u64 = 0x10;
     pub const BEGIN: u64 = 0x11;
@@ -75,7 +75,7 @@ pub mod descriptor {
     /// The selector of a source's filter.
     pub const SELECTOR: u64 = 0x0000_468c_0000_0004;
 
-    /// The number behind the symbol that may stand in its place.
+    /// The numeric descriptor that a symbolic one stands for.
     pub(crate) fn of_symbol(symbol: &str) -> Option<u64> {
         Some(match symbol {
             "amqp:open:list" => OPEN,

@@ -39,7 +39,7 @@ pub struct AmqpError<'a> {
 }
 
 impl<'a> AmqpError<'a> {
-    /// Reads the field of a performative; null is none.
+    /// Reads the field of a performative; null means no error.
     pub(crate) fn read(value: AmqpValue<'a>) -> Result<Option<Self>> {
         let AmqpValue::Described(kind, raw) = value else {
             return match value {

@@ -370,7 +370,7 @@ fn write_decimal(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// The stamp of a delivered event, as a client reads it.
+/// The position and time of a delivered event, as a client reads them.
 pub fn read_stamp(delivered: &[u8]) -> Result<Option<SystemProperties>> {
     let mut sections = MessageSections::new(delivered);
     while let Some(section) = sections.next()? {

@@ -109,7 +109,7 @@ pub fn missing(buffer: &[u8]) -> usize {
     size.saturating_sub(buffer.len())
 }
 
-/// The size of the frame at the front, once it is there.
+/// The size of the frame at the front, once its bytes have arrived.
 fn size(buffer: &[u8]) -> Option<usize> {
     let size = buffer.first_chunk::<4>()?;
     Some(u32::from_be_bytes(*size) as usize)

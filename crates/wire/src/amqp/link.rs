@@ -145,7 +145,7 @@ pub fn address<'a>(terminus: EncodedValue<'a>) -> Result<Option<&'a str>> {
     }
 }
 
-/// The filter of a source: name and filter by turns.
+/// The filter of a source: alternating names and filters.
 pub fn filter<'a>(source: EncodedValue<'a>) -> Result<ItemReader<'a>> {
     let Some(mut fields) = terminus_fields(source)? else {
         return Ok(ItemReader::EMPTY);

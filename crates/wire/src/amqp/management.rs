@@ -40,7 +40,7 @@ pub struct PartitionDescription<'a> {
     pub partition: &'a str,
     pub first_sequence: i64,
     pub last_sequence: i64,
-    /// A decimal; -1 if the partition never had an event.
+    /// A decimal number; -1 if the partition never had an event.
     pub last_offset: &'a str,
     pub last_enqueued_ms: i64,
     pub empty: bool,

@@ -114,7 +114,7 @@ pub fn write_reply(
         write::int(out, status.code);
         write::string(out, "status-description");
         write::string(out, status.description);
-        // The name under which one of the clients reads it.
+        // One of the clients reads the description under this name.
         write::string(out, "statusDescription");
         write::string(out, status.description);
         if let Some(condition) = status.condition {

@@ -104,7 +104,7 @@ impl TaskHubClient {
             .await
     }
 
-    /// Waits, and reconnects when the server goes away.
+    /// Waits, and reconnects when the connection is lost.
     async fn wait(
         &self,
         method: &'static str,

@@ -29,7 +29,7 @@ fn precise(moment: Moment) -> String {
     format_time(Timestamp(moment.seconds.saturating_mul(1000) + ms))
 }
 
-/// The status of an instance. Its input is shown if it was asked for.
+/// The status of an instance. Its input is included on request.
 pub(super) fn status(overview: &InstanceView, is_input_shown: bool) -> Value {
     let input = overview.input.as_deref().filter(|_| is_input_shown);
     let failure = overview.failure.as_ref();
@@ -114,7 +114,7 @@ fn wait(open: &PendingWait) -> String {
     }
 }
 
-/// An event of a history. Payloads are shown if they were asked for.
+/// An event of a history. Payloads are included on request.
 pub(super) fn event(event: &InstanceEvent, is_output_shown: bool) -> Value {
     let (kind, mut fields) = told(&event.what);
     if !is_output_shown {

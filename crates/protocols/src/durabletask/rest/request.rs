@@ -32,7 +32,7 @@ pub(super) struct DurableHttpRequest {
     pub(super) body: Bytes,
     /// Scheme and host, as the client sees them.
     origin: String,
-    /// The verified pass, and the rights of which the route needs one.
+    /// The verified proof, and the rights of which the route needs one.
     proof: Option<(Principal, &'static [Right])>,
 }
 
@@ -71,7 +71,7 @@ impl DurableHttpRequest {
         })
     }
 
-    /// Watches the pass of a waiting client for revocation.
+    /// Watches the proof of a waiting client for revocation.
     pub(super) fn follow(&self) -> Option<ProofWatch> {
         let (access, (pass, rights)) = (self.context.access.as_ref()?, self.proof.as_ref()?);
         let hub = Some(self.hub.name());

@@ -190,7 +190,7 @@ async fn connections_that_are_closed_leave_before_many_more_come() {
     assert_eq!(first.closed_for(), Some(CloseCause::Displaced));
     drop(task);
     assert!(futures_util::poll!(emptied.as_mut()).is_ready());
-    // One that was not closed counts for nothing.
+    // A connection that was not closed does not count.
     drop(all.pop());
     governor.wait_for_capacity().await;
 }
