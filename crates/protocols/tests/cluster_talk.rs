@@ -283,7 +283,7 @@ async fn a_node_in_another_life_is_not_mistaken() {
     let mut other = node.peer.clone();
     other.owner.incarnation = 8;
     let why = unsent(say(&wire, &other, "hello").await);
-    assert!(why.contains("another node"), "{why}");
+    assert!(why.contains("another incarnation"), "{why}");
     assert_eq!(say(&wire, &node.peer, "again").await.unwrap(), "a: again");
 }
 
