@@ -9,16 +9,16 @@ export const PATIENCE = 60;
 
 export class Server {
   constructor(said) {
-    this.hostAddress = `localhost:${said.port}`;
+    this.own = { hostAddress: `localhost:${said.port}`, useTLS: "certificate" in said, logger: new NoOpLogger() };
   }
 
   client() {
-    return new TaskHubGrpcClient({ hostAddress: this.hostAddress, logger: new NoOpLogger() });
+    return new TaskHubGrpcClient(this.own);
   }
 
   /** Has a client at hand while a worker with this code runs. */
   async running(code, use, options = {}) {
-    const worker = new TaskHubGrpcWorker({ hostAddress: this.hostAddress, logger: new NoOpLogger(), ...options });
+    const worker = new TaskHubGrpcWorker({ ...this.own, ...options });
     for (const own of code.orchestrators ?? []) worker.addOrchestrator(own);
     for (const own of code.activities ?? []) worker.addActivity(own);
     for (const [name, factory] of Object.entries(code.entities ?? {})) worker.addNamedEntity(name, factory);

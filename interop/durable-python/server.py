@@ -26,25 +26,28 @@ class Server:
         self.said = json.loads(said)
         self.address = f"localhost:{self.said['port']}"
         self.is_managed = self.said.get("managed", False)
+        self.is_encrypted = "certificate" in self.said
         self.metadata = [("authorization", f"Bearer {self.said['key']}")] if self.said.get("key") else []
 
     def client(self, hub="default", **options):
         if self.is_managed or hub != "default":
             return DurableTaskSchedulerClient(
-                host_address=self.address, taskhub=hub, token_credential=None, secure_channel=False,
+                host_address=self.address, taskhub=hub, token_credential=None, secure_channel=self.is_encrypted,
                 logger=quiet(), **options,
             )
         return client.TaskHubGrpcClient(
-            host_address=self.address, metadata=self.metadata, logger=quiet(), **options)
+            host_address=self.address, metadata=self.metadata, secure_channel=self.is_encrypted,
+            logger=quiet(), **options)
 
     def new_worker(self, hub="default", **options):
         if self.is_managed or hub != "default":
             return DurableTaskSchedulerWorker(
-                host_address=self.address, taskhub=hub, token_credential=None, secure_channel=False,
+                host_address=self.address, taskhub=hub, token_credential=None, secure_channel=self.is_encrypted,
                 logger=quiet(), **options,
             )
         return worker.TaskHubGrpcWorker(
-            host_address=self.address, metadata=self.metadata, logger=quiet(), **options)
+            host_address=self.address, metadata=self.metadata, secure_channel=self.is_encrypted,
+            logger=quiet(), **options)
 
     @contextlib.contextmanager
     def running(

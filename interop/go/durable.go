@@ -18,6 +18,7 @@ import (
 	"github.com/microsoft/durabletask-go/task"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -47,7 +48,11 @@ type hub struct {
 }
 
 func (s server) hub(name string) hub {
-	options := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
+	transport := insecure.NewCredentials()
+	if s.Certificate != "" {
+		transport = value(credentials.NewClientTLSFromFile(s.Certificate, ""))
+	}
+	options := []grpc.DialOption{grpc.WithTransportCredentials(transport)}
 	if name != "" {
 		named := func(ctx context.Context) context.Context {
 			return metadata.AppendToOutgoingContext(ctx, "taskhub", name)

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use running::encrypted::{certificate, encrypted_by};
 use running::{PATIENCE, Server, Start, finish, said};
 use serde_json::json;
 use steadfast_harness::clients::{go, java, javascript, python, show};
@@ -39,6 +40,11 @@ use Client::{Go, Java, Managed, Node, Python};
 
 impl Client {
     fn command(&self, server: &Server) -> Command {
+        self.command_with(server, None)
+    }
+
+    /// The same for a server that is encrypted by this certificate.
+    fn command_with(&self, server: &Server, certificate: Option<&Path>) -> Command {
         let is_managed = matches!(self, Managed);
         let mut command = match self {
             Python | Managed => python("durable", "durable-python/run.py"),
@@ -46,10 +52,15 @@ impl Client {
             Java => java("durable", "steadfast.durable.Run"),
             Go => go("durable"),
         };
-        let told = json!({
+        let mut told = json!({
             "port": port(server), "managed": is_managed, "blob": server.port_of("blob"),
             "account": ACCOUNT, "account_key": ACCOUNT_KEY,
         });
+        if let Some(certificate) = certificate {
+            told["certificate"] = json!(certificate);
+            // The gRPC libraries of Python and JavaScript read it.
+            command.env("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", certificate);
+        }
         command.arg(told.to_string());
         command
     }
@@ -73,6 +84,27 @@ fn run(scenarios: &[(Client, &[&str])]) {
         let output = finish_slowly(command);
         let (code, out, err) = said(&output);
         assert_eq!(code, 0, "{names:?}: {out}{err}{}", server.log());
+        show(&format!("durable_clients {client:?}"), &output.stdout);
+    }
+}
+
+#[test]
+fn the_sdks_of_durable_task_trust_a_certificate_of_the_user() {
+    let server = encrypted_by(&certificate(), Start::new("dev"));
+    let trusted = server.data().with_file_name("tls.pem");
+    let scenarios = [
+        (Python, "falsy_values_survive"),
+        (Managed, "falsy_values_survive"),
+        (Node, "falsyValuesSurvive"),
+        (Java, "falsyValuesSurvive"),
+        (Go, "falsy_values_survive"),
+    ];
+    for (client, scenario) in scenarios {
+        let mut command = client.command_with(&server, Some(&trusted));
+        command.arg(scenario);
+        let output = finish_slowly(command);
+        let (code, out, err) = said(&output);
+        assert_eq!(code, 0, "{client:?}: {out}{err}{}", server.log());
         show(&format!("durable_clients {client:?}"), &output.stdout);
     }
 }

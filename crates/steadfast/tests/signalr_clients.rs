@@ -5,10 +5,12 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 
 use clients::Stage;
+use reqwest::Certificate;
 use serde_json::{Value, json};
 use steadfast::realtime::HubOptions;
 use steadfast_harness::clients as programs;
@@ -35,10 +37,54 @@ enum Client {
 
 use Client::{Go, Java, Node, Python};
 
+impl Client {
+    fn command(&self) -> Command {
+        match self {
+            Node => programs::javascript("signalr/run.mjs"),
+            Python => programs::python("signalr", "signalr-python/run.py"),
+            Java => programs::java("signalr", "steadfast.signalr.Run"),
+            Go => programs::go("signalr"),
+        }
+    }
+
+    /// Has it trust a certificate, by the variables that its runtime reads.
+    fn trust(&self, command: &mut Command, certificate: &Path) {
+        match self {
+            Node => command.env("NODE_EXTRA_CA_CERTS", certificate),
+            Python => command
+                .env("SSL_CERT_FILE", certificate)
+                .env("REQUESTS_CA_BUNDLE", certificate),
+            Java => command.env("JAVA_TOOL_OPTIONS", trust_store(certificate)),
+            Go => command.env("SSL_CERT_FILE", certificate),
+        };
+    }
+}
+
+/// Writes a trust store beside a certificate; answers the options that name it.
+fn trust_store(certificate: &Path) -> String {
+    let store = certificate.with_extension("p12");
+    let mut keytool = Command::new("keytool");
+    keytool.args(["-importcert", "-noprompt", "-alias", "server"]);
+    keytool.args(["-storetype", "PKCS12", "-storepass", "changeit"]);
+    keytool
+        .arg("-file")
+        .arg(certificate)
+        .arg("-keystore")
+        .arg(&store);
+    let output = keytool.output().expect("the JDK is installed");
+    assert!(output.status.success(), "{output:?}");
+    let option = "-Djavax.net.ssl.trustStore";
+    format!("{option}={} {option}Password=changeit", store.display())
+}
+
 /// A token of a user for a hub.
-async fn token(stage: &Stage, hub: &str) -> String {
+async fn token(stage: &Stage, hub: &str, trusted: Option<&Certificate>) -> String {
     let url = format!("{}/v1/hubs/{hub}/tokens", stage.url("http"));
-    let asked = reqwest::Client::new().post(url).bearer_auth(clients::KEY);
+    let client = match trusted {
+        Some(trusted) => reqwest::Client::builder().tls_certs_only([trusted.clone()]),
+        None => reqwest::Client::builder(),
+    };
+    let asked = client.build().unwrap().post(url).bearer_auth(clients::KEY);
     let answer = asked.json(&json!({"user": "alice"})).send().await.unwrap();
     let answer: Value = answer.json().await.unwrap();
     answer["token"].as_str().unwrap().to_owned()
@@ -46,7 +92,7 @@ async fn token(stage: &Stage, hub: &str) -> String {
 
 /// A stage with the hubs `room`, which needs a token, and `open`, which does not, and what
 /// clients are told of it.
-async fn start() -> (Stage, Value) {
+async fn start(settings: &[&str], trusted: Option<&Certificate>) -> (Stage, Value) {
     let realtime = Arc::new(OnceLock::new());
     let build = |builder: steadfast::Builder| {
         let room = Room {
@@ -61,13 +107,13 @@ async fn start() -> (Stage, Value) {
             .hub_with("/room", room, HubOptions::default())
             .hub_with("/open", Room::default(), open)
     };
-    let stage = Stage::start(&[], build).await;
+    let stage = Stage::start(settings, build).await;
     let _ = realtime.set(stage.node().realtime().clone());
     let said = json!({
         "url": stage.url("http"),
         "other": stage.elsewhere("http"),
-        "token": token(&stage, "room").await,
-        "other_token": token(&stage, "open").await,
+        "token": token(&stage, "room", trusted).await,
+        "other_token": token(&stage, "open", trusted).await,
         "browser": programs::browser(),
     });
     (stage, said)
@@ -75,13 +121,8 @@ async fn start() -> (Stage, Value) {
 
 /// Runs scenarios of a client, all against one stage.
 async fn run(client: Client, scenarios: &[&str]) {
-    let (stage, said) = start().await;
-    let mut command = match client {
-        Node => programs::javascript("signalr/run.mjs"),
-        Python => programs::python("signalr", "signalr-python/run.py"),
-        Java => programs::java("signalr", "steadfast.signalr.Run"),
-        Go => programs::go("signalr"),
-    };
+    let (stage, said) = start(&[], None).await;
+    let mut command = client.command();
     command.arg(said.to_string()).args(scenarios);
     let name = format!("signalr_clients {client:?}");
     clients::run(&name, command).await;
@@ -115,6 +156,37 @@ scenarios! {
     realtime_24_go_comes_back_when_it_may: Go, ["comes_back_when_it_may"];
     realtime_06_go_at_an_open_hub: Go, ["open_hub"];
     signalrcore_does_what_it_can: Python, ["signalrcore_json", "signalrcore_packed", "signalrcore_transports"];
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn signalr_clients_trust_a_certificate_of_the_user() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+    let made = rcgen::generate_simple_self_signed(names).unwrap();
+    let chain = path("chain.pem");
+    std::fs::write(&chain, made.cert.pem()).unwrap();
+    std::fs::write(path("key.pem"), made.signing_key.serialize_pem()).unwrap();
+    let settings = [
+        format!("tls.certificate={}", chain.display()),
+        format!("tls.key={}", path("key.pem").display()),
+    ];
+    let trusted = Certificate::from_pem(made.cert.pem().as_bytes()).unwrap();
+    let settings = settings.each_ref().map(String::as_str);
+    let (stage, said) = start(&settings, Some(&trusted)).await;
+    let scenarios = [
+        (Node, &["webSocketsJson", "pollingJson"][..]),
+        (Python, &["pysignalr_json", "signalrcore_json"]),
+        (Java, &["webSocketsJson", "pollingJson"]),
+        (Go, &["web_sockets_json", "events_json"]),
+    ];
+    for (client, names) in scenarios {
+        let mut command = client.command();
+        client.trust(&mut command, &chain);
+        command.arg(said.to_string()).args(names);
+        clients::run(&format!("signalr_clients {client:?}"), command).await;
+    }
+    stage.stop().await;
 }
 
 /// A client that sends its input to all, and prints what it receives.
@@ -156,7 +228,7 @@ impl Talker {
 /// signalr-client 0.3.2 of Rust.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hub_has_clients_in_five_languages_that_all_hear_one_another() {
-    let (stage, said) = start().await;
+    let (stage, said) = start(&[], None).await;
     let programs = [
         (
             "Python",

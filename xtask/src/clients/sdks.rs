@@ -27,6 +27,14 @@ const FIVE_CLIENTS: (&str, &[&str]) = (
     "signalr_clients",
     &["a_hub_has_clients_in_five_languages_that_all_hear_one_another"],
 );
+const DURABLE_TLS: (&str, &[&str]) = (
+    "durable_clients",
+    &["the_sdks_of_durable_task_trust_a_certificate_of_the_user"],
+);
+const SIGNALR_TLS: (&str, &[&str]) = (
+    "signalr_clients",
+    &["signalr_clients_trust_a_certificate_of_the_user"],
+);
 const NOT_TRIED: &str = "not tried";
 
 pub(super) const SDKS: &[Sdk] = &[
@@ -82,8 +90,9 @@ pub(super) const SDKS: &[Sdk] = &[
                 ],
             ),
             FOUR_WORKERS,
+            DURABLE_TLS,
         ],
-        tls: NOT_TRIED,
+        tls: "`secure_channel=True`; the variable `GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=ca.pem` for an authority of your own",
         lacks: "",
     },
     Sdk {
@@ -114,8 +123,8 @@ pub(super) const SDKS: &[Sdk] = &[
             &["pysignalr", "signalrcore"],
         )],
         scenarios: Some(("signalr_clients", "Python")),
-        tests: &[FIVE_CLIENTS],
-        tls: NOT_TRIED,
+        tests: &[FIVE_CLIENTS, SIGNALR_TLS],
+        tls: "an `https://` URL; for an authority of your own the variables `SSL_CERT_FILE=ca.pem` and, for signalrcore, `REQUESTS_CA_BUNDLE=ca.pem`",
         lacks: "pysignalr: WebSockets only, its `access_token_factory` is asked too late (give a header), no reconnects. signalrcore: long polling without a token, no results of the client, no streams of the client in MessagePack",
     },
     Sdk {
@@ -149,8 +158,8 @@ pub(super) const SDKS: &[Sdk] = &[
         service: "durable entities and orchestrations",
         packages: &[("durable-node/package.json", &["@microsoft/durabletask-js"])],
         scenarios: Some(("durable_clients", "Node")),
-        tests: &[FOUR_WORKERS],
-        tls: NOT_TRIED,
+        tests: &[FOUR_WORKERS, DURABLE_TLS],
+        tls: "`useTLS: true`; the variable `GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=ca.pem` for an authority of your own",
         lacks: "",
     },
     Sdk {
@@ -161,8 +170,8 @@ pub(super) const SDKS: &[Sdk] = &[
             &["@microsoft/signalr", "@microsoft/signalr-protocol-msgpack"],
         )],
         scenarios: Some(("signalr_clients", "Node")),
-        tests: &[FIVE_CLIENTS],
-        tls: NOT_TRIED,
+        tests: &[FIVE_CLIENTS, SIGNALR_TLS],
+        tls: "an `https://` URL; the variable `NODE_EXTRA_CA_CERTS=ca.pem` for an authority of your own",
         lacks: "",
     },
     Sdk {
@@ -201,8 +210,9 @@ pub(super) const SDKS: &[Sdk] = &[
                 &["no_order_of_java_is_lost_when_server_and_worker_are_killed"],
             ),
             FOUR_WORKERS,
+            DURABLE_TLS,
         ],
-        tls: NOT_TRIED,
+        tls: "a channel of your own: `grpcChannel(Grpc.newChannelBuilder(\"host:port\", TlsChannelCredentials.newBuilder().trustManager(new File(\"ca.pem\")).build()).build())`; the channel that the builder makes is not encrypted",
         lacks: "no entities, locks, filters, versions; events carried over by `continueAsNew` come twice; timers over three days end early; restart under the same id is refused; [more](../../interop/README.md#what-the-java-clients-lack)",
     },
     Sdk {
@@ -210,8 +220,8 @@ pub(super) const SDKS: &[Sdk] = &[
         service: "real-time messaging",
         packages: &[("java/signalr/pom.xml", &["signalr"])],
         scenarios: Some(("signalr_clients", "Java")),
-        tests: &[FIVE_CLIENTS],
-        tls: NOT_TRIED,
+        tests: &[FIVE_CLIENTS, SIGNALR_TLS],
+        tls: "an `https://` URL; a trust store of the JVM (`-Djavax.net.ssl.trustStore`) for an authority of your own",
         lacks: "JSON only; messages by long polling may come in another order; no reconnects",
     },
     Sdk {
@@ -249,8 +259,9 @@ pub(super) const SDKS: &[Sdk] = &[
                 &["totals_of_go_are_right_when_server_and_worker_are_killed"],
             ),
             FOUR_WORKERS,
+            DURABLE_TLS,
         ],
-        tls: NOT_TRIED,
+        tls: "`grpc.WithTransportCredentials` with `credentials.NewClientTLSFromFile(\"ca.pem\", \"\")`",
         lacks: "no entities, locks, filters, rewind, restart, queries, histories or versions",
     },
     Sdk {
@@ -258,8 +269,8 @@ pub(super) const SDKS: &[Sdk] = &[
         service: "real-time messaging",
         packages: &[("go/go.mod", &["github.com/philippseith/signalr"])],
         scenarios: Some(("signalr_clients", "Go")),
-        tests: &[FIVE_CLIENTS],
-        tls: NOT_TRIED,
+        tests: &[FIVE_CLIENTS, SIGNALR_TLS],
+        tls: "an `https://` URL; the variable `SSL_CERT_FILE=ca.pem` for an authority of your own",
         lacks: "no long polling; beside server-sent events it posts without its token: WebSockets, or an HTTP client that adds the header",
     },
     Sdk {

@@ -14,11 +14,14 @@ pub(crate) fn certificate() -> (String, String) {
 }
 
 /// A server that is encrypted by this certificate, and whose client trusts it.
-pub(crate) fn encrypted((chain, key): &(String, String)) -> Server {
-    let start = Start::new("serve")
-        .config("[[key]]\nname = 'root'\nprimary = 'a secret of the root'\nrights = ['manage *']\n")
-        .set("tls.certificate=tls.pem")
-        .set("tls.key=tls.key");
+pub(crate) fn encrypted(certificate: &(String, String)) -> Server {
+    let key = "[[key]]\nname = 'root'\nprimary = 'a secret of the root'\nrights = ['manage *']\n";
+    encrypted_by(certificate, Start::new("serve").config(key))
+}
+
+/// The same with other settings. The certificate is the file `tls.pem` of its folder.
+pub(crate) fn encrypted_by((chain, key): &(String, String), start: Start) -> Server {
+    let start = start.set("tls.certificate=tls.pem").set("tls.key=tls.key");
     fs::write(start.folder.path().join("tls.pem"), chain).unwrap();
     fs::write(start.folder.path().join("tls.key"), key).unwrap();
     let mut server = start.ready();

@@ -13,10 +13,13 @@ import io.grpc.ClientCall;
 import io.grpc.ClientInterceptor;
 import io.grpc.ClientInterceptors;
 import io.grpc.ForwardingClientCall.SimpleForwardingClientCall;
+import io.grpc.Grpc;
 import io.grpc.ManagedChannel;
 import io.grpc.ManagedChannelBuilder;
 import io.grpc.Metadata;
 import io.grpc.MethodDescriptor;
+import io.grpc.TlsChannelCredentials;
+import java.io.File;
 import java.io.IOException;
 import java.time.Duration;
 import java.util.UUID;
@@ -29,19 +32,29 @@ final class Server {
     static final Duration PATIENCE = Duration.ofSeconds(60);
 
     private final int port;
+    /** Encrypted, if there is a certificate; the SDK's own channel never is. */
+    private final ManagedChannel encrypted;
 
     Server(String said) throws IOException {
         JsonNode json = new ObjectMapper().readTree(said);
         port = json.get("port").asInt();
+        if (json.has("certificate")) {
+            var trusted = TlsChannelCredentials.newBuilder().trustManager(new File(json.get("certificate").asText()));
+            encrypted = Grpc.newChannelBuilder("localhost:" + port, trusted.build()).build();
+        } else {
+            encrypted = null;
+        }
     }
 
     /** With the defaults of the SDK, but for the port. */
     DurableTaskClient client() {
-        return new DurableTaskGrpcClientBuilder().port(port).build();
+        DurableTaskGrpcClientBuilder builder = new DurableTaskGrpcClientBuilder().port(port);
+        return (encrypted == null ? builder : builder.grpcChannel(encrypted)).build();
     }
 
     DurableTaskGrpcWorkerBuilder worker() {
-        return new DurableTaskGrpcWorkerBuilder().port(port);
+        DurableTaskGrpcWorkerBuilder builder = new DurableTaskGrpcWorkerBuilder().port(port);
+        return encrypted == null ? builder : builder.grpcChannel(encrypted);
     }
 
     /** What a scenario does with a client. */
