@@ -41,6 +41,7 @@ pub(crate) const GROUPS: &[Group] = &[
     row("harness", "tests of the test harness", harness),
     row("docs", "examples in the documentation, and its links", docs),
     row("server", "tests of the binary", server),
+    row("cli", "the command line: help, examples, former names, output, errors", cli),
     row("guard", "attacks on the binary: rights, budgets, origins, revocation", guard),
     row("wire", "codecs: round trips, golden bytes, mutations", wire),
     row("fuzz", "whole sessions: the kept corpus and mutations of it", fuzz),
@@ -166,8 +167,18 @@ fn server(workspace: &Workspace) -> Result<()> {
         !needs_postgres(test)
             && !is_of_cluster(test)
             && !is_of_guard(test)
+            && !is_of_cli(test)
             && !clients::TESTS.contains(&test)
     })
+}
+
+fn cli(workspace: &Workspace) -> Result<()> {
+    chosen(workspace, "steadfast-server", is_of_cli)
+}
+
+/// Whether the name of a test file says that it is about the command line as a whole.
+fn is_of_cli(test: &str) -> bool {
+    test == "cli"
 }
 
 fn guard(workspace: &Workspace) -> Result<()> {

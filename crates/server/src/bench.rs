@@ -10,7 +10,7 @@ use steadfast_bench::{
     cluster, collections, durable, events, jobs, postgres, realtime, runtime, storage,
 };
 
-use crate::table::OutputFormat;
+use crate::output::{OutputFormat, print_value};
 
 #[derive(Subcommand)]
 pub(crate) enum Benchmark {
@@ -313,9 +313,8 @@ fn run_cluster(arguments: &PostgresArguments, output: OutputFormat) -> Result<()
 }
 
 fn show(report: &Report, output: OutputFormat, is_quick: bool) -> Result<()> {
-    if output == OutputFormat::Json {
-        println!("{}", report.json()?);
-        return Ok(());
+    if output.is_structured() {
+        return print_value(&serde_json::from_str(&report.json()?)?, output);
     }
     print!("{report}");
     if is_quick {

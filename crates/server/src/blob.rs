@@ -1,4 +1,4 @@
-//! `steadfast blob`: list and delete containers and blobs.
+//! `steadfast blob`: list and delete blobs.
 
 use std::time::Duration;
 
@@ -7,72 +7,73 @@ use clap::Subcommand;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::context::Target;
-use crate::eventhub::rows;
-use crate::result::print;
-use crate::server_client::ServerClient;
-use crate::table::{OutputFormat, Table};
-use crate::taskhub::encoded;
+use crate::eventhub::container::{self, container_path};
+use crate::globals::Globals;
+use crate::listing::rows;
+use crate::output::confirm::confirm;
+use crate::output::{OutputFormat, Page, PageArguments, Table, print};
+use crate::server_client::{ServerClient, encoded};
 
-/// The time limit for deleting a container or a page of blobs.
+/// The time limit for deleting a page of blobs.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Show all containers, or the blobs of one
+    /// List the containers of all accounts, or the blobs of one container
+    #[command(after_help = "\
+Examples:
+  steadfast blob list
+  steadfast blob list devstoreaccount1/checkpoints --prefix houses/")]
     List {
-        /// Which container: ACCOUNT/CONTAINER
+        /// The container: ACCOUNT/CONTAINER
         container: Option<String>,
         /// Show only blobs whose names begin with this
         #[arg(long, requires = "container")]
         prefix: Option<String>,
-        /// Maximum number of blobs to show
-        #[arg(long, value_name = "N", default_value_t = 1000, requires = "container")]
-        limit: usize,
+        #[command(flatten)]
+        page: PageArguments,
     },
     /// Delete a blob, all blobs with a prefix, or a whole container
-    #[command(group = clap::ArgGroup::new("which").required(true))]
+    #[command(group = clap::ArgGroup::new("which").required(true), after_help = "\
+Examples:
+  steadfast blob delete devstoreaccount1/checkpoints --prefix houses/ --yes")]
     Delete {
-        /// Which container: ACCOUNT/CONTAINER
+        /// The container: ACCOUNT/CONTAINER
         container: String,
-        /// Which blob
+        /// Name of the blob
         #[arg(group = "which")]
         blob: Option<String>,
         /// Delete all blobs whose names begin with this
         #[arg(long, group = "which")]
         prefix: Option<String>,
         /// Delete the container itself, with all its blobs
-        #[arg(long, group = "which")]
-        all: bool,
+        #[arg(long = "container", group = "which", alias = "all")]
+        is_whole: bool,
     },
 }
 
 /// Runs the command.
-pub(crate) fn run(command: &Command, target: &Target, output: OutputFormat) -> Result<()> {
-    let remote = ServerClient::new(target)?;
+pub(crate) fn run(command: &Command, globals: &Globals) -> Result<()> {
+    let (remote, output) = (ServerClient::new(globals)?, globals.output());
     match command {
         Command::List {
-            container: None, ..
-        } => {
-            let answer: Value = remote.request(Method::GET, "/v1/blobs", None)?;
-            let mut table = Table::new("containers", &["name", "modified"]);
-            for container in rows(&answer, "containers")? {
-                table.row(container.clone());
-            }
-            table.print(output)
-        }
+            container: None,
+            page,
+            ..
+        } => container::list(&remote, page, globals),
         Command::List {
             container: Some(container),
             prefix,
-            limit,
-        } => list(&remote, container, prefix.as_deref(), *limit, output),
+            page,
+        } => list(&remote, container, prefix.as_deref(), page, output),
         Command::Delete {
             container,
             blob: Some(blob),
             ..
         } => {
+            confirm(globals, &format!("delete the blob '{blob}'"))?;
             let body = json!({"name": blob});
-            let path = format!("{}/delete", place(container));
+            let path = format!("{}/delete", container_path(container));
             let _: Value = remote.request(Method::POST, &path, Some(&body))?;
             print(&[("deleted", json!(blob))], output)
         }
@@ -81,63 +82,43 @@ pub(crate) fn run(command: &Command, target: &Target, output: OutputFormat) -> R
             prefix: Some(prefix),
             ..
         } => {
+            confirm(
+                globals,
+                &format!("delete all blobs that begin with '{prefix}'"),
+            )?;
             let count = delete_all(&remote, container, prefix)?;
             print(&[("deleted", json!(count))], output)
         }
-        Command::Delete { container, .. } => {
-            let path = place(container);
-            let _: Value = remote.request_within(PATIENCE, Method::DELETE, &path, None)?;
-            print(&[("deleted", json!(container))], output)
-        }
+        Command::Delete { container, .. } => container::delete(&remote, container, globals),
     }
-}
-
-/// The path of a container.
-fn place(container: &str) -> String {
-    format!("/v1/blobs/{}", encoded(container))
 }
 
 fn list(
     remote: &ServerClient,
     container: &str,
     prefix: Option<&str>,
-    limit: usize,
+    page: &PageArguments,
     output: OutputFormat,
 ) -> Result<()> {
-    let columns = &["name", "bytes", "content_type", "modified"];
-    let mut table = Table::new("blobs", columns);
-    let (mut from, mut left) = (String::new(), limit);
-    let has_more = loop {
-        let path = format!(
-            "{}?prefix={}&from={}&limit={left}",
-            place(container),
-            encoded(prefix.unwrap_or_default()),
-            encoded(&from)
-        );
+    let prefix = encoded(prefix.unwrap_or_default());
+    let path = container_path(container);
+    let page = page.fetch(|cursor, limit| {
+        let from = encoded(cursor.unwrap_or_default());
+        let path = format!("{path}?prefix={prefix}&from={from}&limit={limit}");
         let answer: Value = remote.request(Method::GET, &path, None)?;
-        let blobs = rows(&answer, "blobs")?;
-        left = left.saturating_sub(blobs.len());
-        for blob in blobs {
-            table.row(blob.clone());
-        }
-        match answer["next"].as_str() {
-            Some(next) if left > 0 => next.clone_into(&mut from),
-            next => break next.is_some(),
-        }
-    };
-    table.print(output)?;
-    if has_more {
-        eprintln!("steadfast: there are more; name a --prefix or a higher --limit");
-    }
-    Ok(())
+        Ok(Page {
+            rows: rows(&answer, "blobs")?.clone(),
+            next: answer["next"].as_str().map(str::to_owned),
+        })
+    })?;
+    let table = Table::new("blobs", &["name", "bytes", "content_type", "modified"]);
+    table.page(page).print(output)
 }
 
 /// Deletes page by page. Returns the number of blobs deleted.
 fn delete_all(remote: &ServerClient, container: &str, prefix: &str) -> Result<u64> {
-    let (body, path) = (
-        json!({"prefix": prefix}),
-        format!("{}/delete", place(container)),
-    );
+    let path = format!("{}/delete", container_path(container));
+    let body = json!({"prefix": prefix});
     let mut count = 0;
     loop {
         let answer: Value = remote.request_within(PATIENCE, Method::POST, &path, Some(&body))?;

@@ -12,8 +12,7 @@ use serde_json::json;
 use steadfast::Node;
 use steadfast::config::{Config, Layers, template};
 
-use crate::result::print;
-use crate::table::{OutputFormat, Table};
+use crate::output::{OutputFormat, Table, print};
 
 /// The default configuration file, which may be missing.
 const FILE: &str = "steadfast.toml";

@@ -11,77 +11,61 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use steadfast::protocols::connection_string::ConnectionString;
 
 use crate::exit::CommandError;
-use crate::result::{Facts, print};
-use crate::table::{OutputFormat, Table};
+use crate::globals::Globals;
+use crate::output::{Facts, OutputFormat, Table, print};
 
 /// The address and key of the development server.
 const DEVELOPMENT_URL: &str = "http://127.0.0.1:7070";
 const DEVELOPMENT_KEY: &str = "SAS_KEY_VALUE";
 
-/// The server that a command uses.
-#[derive(Args, Clone, Default)]
-pub(crate) struct Target {
-    /// The server of this name; see `steadfast context`
-    #[arg(long, env = "STEADFAST_CONTEXT", value_name = "NAME")]
-    context: Option<String>,
-    /// The server at this address
-    #[arg(
-        long,
-        env = "STEADFAST_URL",
-        value_name = "URL",
-        conflicts_with = "context"
-    )]
-    url: Option<String>,
-    /// The access key for the server
-    #[arg(
-        long,
-        env = "STEADFAST_KEY",
-        value_name = "KEY",
-        hide_env_values = true
-    )]
-    access_key: Option<String>,
-}
-
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Add a server
+    /// Add a server: its address by --url, its key by --key-file or STEADFAST_KEY
+    #[command(after_help = "\
+Examples:
+  steadfast context add prod --url https://host:7070 --key-file prod.key
+  cat prod.key | steadfast context add prod --url https://host:7070 --key-file -")]
     Add {
         /// Name of the context
         name: String,
-        /// Address of the server: https://host:7070
-        #[arg(long)]
-        url: String,
-        /// The access key; read from standard input if it is `-`
-        #[arg(long)]
-        key: String,
-        /// A PEM file with the authority that signed its certificate
+        /// The access key on standard input.
+        #[arg(long, hide = true, value_parser = only_standard_input)]
+        key: Option<String>,
+        /// A PEM file with the authority that signed the server's certificate
         #[arg(long, value_name = "FILE")]
         ca: Option<PathBuf>,
     },
-    /// Select the default server
+    /// Select the server of commands without --context and --url
+    #[command(after_help = "Examples:\n  steadfast context use prod")]
     Use {
-        /// Which one
+        /// Name of the context
         name: String,
     },
-    /// Show all servers, without keys
+    /// List all servers, without keys
+    #[command(after_help = "Examples:\n  steadfast context list")]
     List,
     /// Show a server, without its key
+    #[command(after_help = "\
+Examples:
+  steadfast context show prod
+  steadfast context show --strings")]
     Show {
-        /// Which one; the one in use unless named
+        /// Name of the context; the one in use by default
         name: Option<String>,
         /// Print the connection strings of its key, secret included
         #[arg(long)]
         strings: bool,
     },
     /// Remove a server
+    #[command(after_help = "Examples:\n  steadfast context remove prod")]
     Remove {
-        /// Which one
+        /// Name of the context
         name: String,
     },
 }
@@ -94,6 +78,9 @@ pub(crate) struct ServerContext {
     pub(crate) key: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ca: Option<PathBuf>,
+    /// Whether no key was given, so that `key` is the one of development, or empty.
+    #[serde(skip)]
+    pub(crate) is_key_assumed: bool,
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -105,22 +92,62 @@ struct Contexts {
     server: BTreeMap<String, ServerContext>,
 }
 
-impl Target {
-    /// Resolves the server.
-    pub(crate) fn server(&self) -> Result<ServerContext> {
-        let mut server = match (&self.url, &self.context) {
-            (Some(url), _) => ServerContext {
-                url: url.clone(),
-                key: DEVELOPMENT_KEY.to_owned(),
-                ca: None,
+impl ServerContext {
+    /// The server at an address. On this machine it is taken for a development server
+    /// until a key is set.
+    pub(crate) fn at(url: &str) -> Result<Self> {
+        let url = address(url)?;
+        let is_local = is_loopback(&url);
+        Ok(Self {
+            url,
+            key: if is_local {
+                DEVELOPMENT_KEY.to_owned()
+            } else {
+                String::new()
             },
-            (None, Some(name)) => load()?.server.remove(name).ok_or_else(|| missing(name))?,
-            (None, None) => current()?,
-        };
-        if let Some(key) = &self.access_key {
-            server.key.clone_from(key);
+            ca: None,
+            is_key_assumed: true,
+        })
+    }
+
+    /// Sets the key.
+    pub(crate) fn set_key(&mut self, key: String) {
+        self.key = key;
+        self.is_key_assumed = false;
+    }
+}
+
+/// An address without a slash at its end.
+fn address(url: &str) -> Result<String> {
+    let url = url.trim_end_matches('/');
+    match reqwest::Url::parse(url) {
+        Ok(parsed) if matches!(parsed.scheme(), "http" | "https") && parsed.has_host() => {
+            Ok(url.to_owned())
         }
-        Ok(server)
+        _ => bail!("'{url}' is not an address such as https://host:7070"),
+    }
+}
+
+fn is_loopback(url: &str) -> bool {
+    let parsed = reqwest::Url::parse(url);
+    let host = parsed
+        .ok()
+        .and_then(|url| url.host_str().map(str::to_owned));
+    host.is_some_and(|host| {
+        let host = host.trim_matches(['[', ']']);
+        let number = host.parse::<std::net::IpAddr>();
+        host == "localhost" || number.is_ok_and(|number| number.is_loopback())
+    })
+}
+
+fn only_standard_input(text: &str) -> Result<String, String> {
+    if text == "-" {
+        Ok(text.to_owned())
+    } else {
+        Err(
+            "an access key on the command line is visible to other users: use --key-file"
+                .to_owned(),
+        )
     }
 }
 
@@ -129,22 +156,12 @@ pub(crate) type ConnectionStringLookup =
     fn(ServerContext) -> Result<(String, Vec<ConnectionString>)>;
 
 /// Changes or shows the list of servers.
-pub(crate) fn run(
-    command: &Command,
-    ask: ConnectionStringLookup,
-    output: OutputFormat,
-) -> Result<()> {
+pub(crate) fn run(command: &Command, globals: &Globals, ask: ConnectionStringLookup) -> Result<()> {
+    let output = globals.output();
     let mut contexts = load()?;
     match command {
-        Command::Add { name, url, key, ca } => {
-            if !url.starts_with("http://") && !url.starts_with("https://") {
-                bail!("'{url}' is no address such as https://host:7070");
-            }
-            let server = ServerContext {
-                url: url.trim_end_matches('/').to_owned(),
-                key: secret(key)?,
-                ca: ca.clone(),
-            };
+        Command::Add { name, key, ca } => {
+            let server = added(globals, key.is_some(), ca.clone())?;
             contexts.server.insert(name.clone(), server);
             contexts.current.get_or_insert_with(|| name.clone());
         }
@@ -163,7 +180,7 @@ pub(crate) fn run(
         Command::List => return list(&contexts, output),
         Command::Show { name, strings } => {
             let ask = strings.then_some(ask);
-            return show(contexts, name.clone(), ask, output);
+            return show(contexts, name.clone(), globals, ask);
         }
     }
     store(&contexts)?;
@@ -174,6 +191,28 @@ pub(crate) fn run(
         Command::List | Command::Show { .. } => return Ok(()),
     };
     print(&[(done.0, json!(done.1))], output)
+}
+
+/// The server to add: where the global options say.
+fn added(globals: &Globals, reads_input: bool, ca: Option<PathBuf>) -> Result<ServerContext> {
+    let Some(url) = &globals.url else {
+        let message = "a context needs the address of its server: --url https://host:7070";
+        return Err(CommandError::Usage(message.to_owned()).into());
+    };
+    let mut globals = globals.clone();
+    if reads_input {
+        globals.key_file = Some(PathBuf::from("-"));
+    }
+    let Some(key) = globals.key()? else {
+        let message = "a context needs an access key: --key-file FILE, or STEADFAST_KEY";
+        return Err(CommandError::Usage(message.to_owned()).into());
+    };
+    Ok(ServerContext {
+        url: address(url)?,
+        key,
+        ca,
+        is_key_assumed: false,
+    })
 }
 
 fn list(contexts: &Contexts, output: OutputFormat) -> Result<()> {
@@ -188,13 +227,14 @@ fn list(contexts: &Contexts, output: OutputFormat) -> Result<()> {
 fn show(
     mut contexts: Contexts,
     name: Option<String>,
+    globals: &Globals,
     ask: Option<ConnectionStringLookup>,
-    output: OutputFormat,
 ) -> Result<()> {
-    let name = name.or_else(|| contexts.current.clone());
+    let output = globals.output();
+    let name = name.or_else(|| contexts.current.clone().filter(|_| !globals.names_server()));
     let server = match &name {
         Some(name) => contexts.server.remove(name).ok_or_else(|| missing(name))?,
-        None => development(),
+        None => globals.server()?,
     };
     let mut facts: Facts = Vec::new();
     facts.extend(name.map(|name| ("name", json!(name))));
@@ -206,18 +246,24 @@ fn show(
     let (key, strings) = ask(server)?;
     facts.push(("key", json!(key)));
     let strings = strings.into_iter();
-    match output {
-        OutputFormat::Table => facts.extend(strings.map(|(name, text)| (name, json!(text)))),
-        OutputFormat::Json => {
-            let object = strings.map(|(name, text)| (name.to_owned(), json!(text)));
-            let object: serde_json::Map<_, _> = object.collect();
-            facts.push(("connection_strings", object.into()));
-        }
+    if output.is_structured() {
+        let object = strings.map(|(name, text)| (name.to_owned(), json!(text)));
+        let object: serde_json::Map<_, _> = object.collect();
+        facts.push(("connection_strings", object.into()));
+    } else {
+        facts.extend(strings.map(|(name, text)| (name, json!(text))));
     }
     print(&facts, output)
 }
 
-fn current() -> Result<ServerContext> {
+/// The server of a context.
+pub(crate) fn named(name: &str) -> Result<ServerContext> {
+    let found = load()?.server.remove(name);
+    Ok(found.ok_or_else(|| missing(name))?)
+}
+
+/// The server of the context in use, or the development server.
+pub(crate) fn current() -> Result<ServerContext> {
     let mut contexts = load()?;
     let named = contexts.current.as_ref();
     let found = named.and_then(|name| contexts.server.remove(name));
@@ -230,6 +276,7 @@ fn development() -> ServerContext {
         url: DEVELOPMENT_URL.to_owned(),
         key: DEVELOPMENT_KEY.to_owned(),
         ca: None,
+        is_key_assumed: true,
     }
 }
 
@@ -237,15 +284,6 @@ fn missing(name: &str) -> CommandError {
     CommandError::NotFound(format!(
         "there is no context '{name}': see `steadfast context list`"
     ))
-}
-
-fn secret(key: &str) -> Result<String> {
-    if key != "-" {
-        return Ok(key.to_owned());
-    }
-    let mut line = String::new();
-    io::stdin().read_line(&mut line).context("read the key")?;
-    Ok(line.trim().to_owned())
 }
 
 fn file() -> Result<PathBuf> {

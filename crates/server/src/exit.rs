@@ -1,11 +1,12 @@
 //! Errors with their own exit code.
 
 use std::fmt;
-use std::process::ExitCode;
 
 /// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum CommandError {
+    /// The arguments are incomplete, or an action was not confirmed.
+    Usage(String),
     /// The resource does not exist.
     NotFound(String),
     /// The command timed out.
@@ -16,19 +17,26 @@ pub(crate) enum CommandError {
 
 impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::NotFound(message) | Self::TimedOut(message) | Self::Incomplete(message)) = self;
+        let (Self::Usage(message)
+        | Self::NotFound(message)
+        | Self::TimedOut(message)
+        | Self::Incomplete(message)) = self;
         f.write_str(message)
     }
 }
 
 impl std::error::Error for CommandError {}
 
-/// The exit code of an error.
-pub(crate) fn code(error: &anyhow::Error) -> ExitCode {
+/// The kind of an error, and its exit code.
+pub(crate) fn kind(error: &anyhow::Error) -> (&'static str, u8) {
     match error.downcast_ref::<CommandError>() {
-        Some(CommandError::NotFound(_)) => ExitCode::from(3),
-        Some(CommandError::TimedOut(_)) => ExitCode::from(4),
-        Some(CommandError::Incomplete(_)) => ExitCode::from(5),
-        None => ExitCode::FAILURE,
+        Some(CommandError::Usage(_)) => ("usage", USAGE),
+        Some(CommandError::NotFound(_)) => ("not_found", 3),
+        Some(CommandError::TimedOut(_)) => ("timed_out", 4),
+        Some(CommandError::Incomplete(_)) => ("incomplete", 5),
+        None => ("failed", 1),
     }
 }
+
+/// The exit code of invalid arguments and settings.
+pub(crate) const USAGE: u8 = 2;

@@ -1,6 +1,7 @@
 //! The `steadfast` command.
 //!
-//! Exit codes: 0 success, 1 failure, 2 invalid arguments, 3 resource not found, 4 time-out.
+//! Exit codes: 0 success, 1 failure, 2 invalid arguments or settings, 3 resource not found,
+//! 4 time-out, 5 an orchestration that did not complete.
 //!
 //! # Tests
 //!
@@ -41,330 +42,98 @@
 )]
 
 mod allocator;
-mod appserver;
-mod audit;
-mod backup;
 mod bench;
 mod blob;
-mod client;
 mod cluster;
-mod completions;
+mod command;
 mod config;
 mod context;
-mod doctor;
 mod entity;
-mod event;
 mod eventhub;
 mod exit;
-mod group;
-mod inspect;
+mod globals;
+mod help;
+mod hub;
 mod job;
 mod key;
-mod migrate;
-mod node;
-mod orchestration;
-mod out;
-mod parked;
-mod position;
-mod progress;
-mod region;
-mod result;
-mod serve;
+mod listing;
+mod output;
+mod server;
 mod server_client;
-mod storage_address;
+mod shell;
+mod state;
+mod store;
 mod strings;
-mod table;
-mod tail;
 mod taskhub;
+mod workflow;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::FromArgMatches;
+use serde_json::json;
 
-use context::Target;
-use table::OutputFormat;
-
-/// Durable state, event streams and messaging in one server.
-#[derive(Parser)]
-#[command(name = "steadfast", version, arg_required_else_help = true)]
-struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-    /// Output format
-    #[arg(short, long, global = true, value_enum, default_value_t = OutputFormat::Table)]
-    output: OutputFormat,
-    /// Short for `--output json`
-    #[arg(long, global = true)]
-    json: bool,
-}
-
-#[derive(Subcommand)]
-enum Command {
-    /// Run a development server with well-known keys
-    ///
-    /// It listens on loopback only, keeps its data in ./steadfast-data, and prints
-    /// every address and connection string, ready to paste.
-    Dev(serve::ServeArguments),
-    /// Run a server
-    ///
-    /// It refuses to listen beyond loopback without keys, and without TLS unless
-    /// tls.allow_plain is set. SIGTERM drains it, a second one ends it at once; SIGHUP
-    /// reloads keys, certificate and log level.
-    Serve(serve::ServeArguments),
-    /// Show server status
-    Status(Target),
-    /// Drain a server: finish in-flight work, hand over partitions, exit
-    Drain(node::DrainArguments),
-    /// Reload keys, certificate and log level of a running server
-    Reload(Target),
-    /// Show the nodes of a cluster and move partitions between them
-    Cluster {
-        #[command(subcommand)]
-        command: cluster::Command,
-        #[command(flatten)]
-        target: Target,
-    },
-    /// Show a region pair and move its jobs between the regions
-    Region {
-        #[command(subcommand)]
-        command: region::Command,
-        #[command(flatten)]
-        target: Target,
-    },
-    /// Check this machine for problems that affect a server
-    Doctor(doctor::DoctorArguments),
-    /// Create, list, rotate and delete access keys
-    Key {
-        #[command(subcommand)]
-        command: key::Command,
-        #[command(flatten)]
-        target: Target,
-    },
-    /// Show key changes, refusals and revoked connections
-    Audit {
-        #[command(subcommand)]
-        command: audit::Command,
-        #[command(flatten)]
-        target: Target,
-    },
-    /// Create, list, enable, disable and delete job collections
-    Collection {
-        #[command(subcommand)]
-        command: job::CollectionSubcommand,
-        #[command(flatten)]
-        place: job::CollectionScope,
-        #[command(flatten)]
-        target: Target,
-    },
-    /// Create, run, show and preview jobs
-    Job {
-        #[command(subcommand)]
-        command: job::JobSubcommand,
-        #[command(flatten)]
-        place: job::CollectionScope,
-        #[command(flatten)]
-        target: Target,
-    },
-    /// Create, show and delete event hubs
-    #[command(name = "eventhub")]
-    EventHub {
-        #[command(subcommand)]
-        command: eventhub::Command,
-        #[command(flatten)]
-        target: Target,
-    },
-    /// Send and follow events
-    Event {
-        #[command(subcommand)]
-        command: event::Command,
-        #[command(flatten)]
-        target: Target,
-    },
-    /// Show and move the checkpoints of consumer groups
-    Group {
-        #[command(subcommand)]
-        command: group::Command,
-        #[command(flatten)]
-        target: Target,
-    },
-    /// List and delete containers and blobs
-    Blob {
-        #[command(subcommand)]
-        command: blob::Command,
-        #[command(flatten)]
-        target: Target,
-    },
-    /// Show, call and close SignalR clients, and create tokens for them
-    Client {
-        #[command(subcommand)]
-        command: client::Command,
-        #[command(flatten)]
-        target: Target,
-    },
-    /// Show and drain app servers of SignalR hubs
-    #[command(name = "appserver")]
-    AppServer {
-        #[command(subcommand)]
-        command: appserver::Command,
-        #[command(flatten)]
-        target: Target,
-    },
-    /// Show and replay dead letters: events that processors could not handle
-    Parked {
-        #[command(subcommand)]
-        command: parked::Command,
-        #[command(flatten)]
-        target: Target,
-    },
-    /// Start, show, diagnose and control orchestrations
-    Orchestration {
-        #[command(subcommand)]
-        command: orchestration::Command,
-        #[command(flatten)]
-        hub: taskhub::TaskHubArguments,
-        #[command(flatten)]
-        target: Target,
-    },
-    /// Signal, call and show entities
-    Entity {
-        #[command(subcommand)]
-        command: entity::Command,
-        #[command(flatten)]
-        hub: taskhub::TaskHubArguments,
-        #[command(flatten)]
-        target: Target,
-    },
-    /// Show and release locks of entities
-    Lock {
-        #[command(subcommand)]
-        command: entity::LockSubcommand,
-        #[command(flatten)]
-        hub: taskhub::TaskHubArguments,
-        #[command(flatten)]
-        target: Target,
-    },
-    /// Write, check and show the configuration
-    #[command(subcommand)]
-    Config(config::Command),
-    /// Manage named servers for commands
-    #[command(subcommand)]
-    Context(context::Command),
-    /// Back up a running server, a data folder or a database
-    ///
-    /// A backup is a folder inside DIR; an incremental backup builds on the newest one
-    /// there. A running server keeps serving; its DIR is on the server's machine. A data
-    /// folder or database must not be in use.
-    Backup(backup::BackupArguments),
-    /// Restore a backup into a running server, a data folder or a database
-    ///
-    /// A running server drains, restores and starts again. The backup is verified before
-    /// anything is written, and the result is compared with it. An unfinished restore
-    /// cannot be opened: run it again.
-    Restore(backup::RestoreArguments),
-    /// Move a store between a data folder and PostgreSQL
-    ///
-    /// Copies everything into an empty target, reads it back and compares it. Neither
-    /// store may be in use. The source is not changed.
-    Migrate(migrate::MigrateArguments),
-    /// Show what a running server or a data folder holds
-    ///
-    /// Without a name it shows the partitions. A data folder must not be in use.
-    Inspect(inspect::InspectArguments),
-    /// Measure this machine, a peer and Steadfast side by side
-    #[command(subcommand)]
-    Bench(bench::Benchmark),
-    /// Print completions for a shell
-    Completions(completions::CompletionsArguments),
-}
-
-impl Command {
-    /// Whether it writes files that only their owner may read.
-    fn keeps_state(&self) -> bool {
-        matches!(
-            self,
-            Self::Dev(_)
-                | Self::Serve(_)
-                | Self::Backup(_)
-                | Self::Restore(_)
-                | Self::Migrate(_)
-                | Self::Doctor(_)
-        )
-    }
-}
+use command::Arguments;
+use output::OutputFormat;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match parsed() {
+        Ok(arguments) => arguments,
+        Err(code) => return code,
+    };
     // All TLS in this process uses ring; the provider can be installed only once.
     let _ = rustls::crypto::ring::default_provider().install_default();
     if arguments.command.keeps_state() {
         // Also applies to files that libraries create, such as tables.
         rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     }
-    match run(&arguments) {
+    if arguments.globals.quiet {
+        output::progress::turn_off();
+    }
+    match arguments.command.run(&arguments.globals) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("steadfast: {error:#}");
-            exit::code(&error)
+            let (kind, code) = exit::kind(&error);
+            report(
+                &format!("{error:#}"),
+                kind,
+                code,
+                arguments.globals.output(),
+            );
+            ExitCode::from(code)
         }
     }
 }
 
-fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let output = if arguments.json {
-        OutputFormat::Json
-    } else {
-        arguments.output
-    };
-    match &arguments.command {
-        Command::Dev(arguments) => serve::run(arguments, serve::ServerMode::Development, output),
-        Command::Serve(arguments) => serve::run(arguments, serve::ServerMode::Production, output),
-        Command::Status(target) => node::status(target, output),
-        Command::Drain(arguments) => node::drain(arguments, output),
-        Command::Reload(target) => node::reload(target, output),
-        Command::Cluster { command, target } => cluster::run(command, target, output),
-        Command::Region { command, target } => region::run(command, target, output),
-        Command::Doctor(arguments) => doctor::run(arguments, output),
-        Command::Key { command, target } => key::run(command, target, output),
-        Command::Audit { command, target } => audit::run(command, target, output),
-        Command::Collection {
-            command,
-            place,
-            target,
-        } => job::collections(command, place, target, output),
-        Command::Job {
-            command,
-            place,
-            target,
-        } => job::jobs(command, place, target, output),
-        Command::EventHub { command, target } => eventhub::run(command, target, output),
-        Command::Event { command, target } => event::run(command, target, output),
-        Command::Group { command, target } => group::run(command, target, output),
-        Command::Blob { command, target } => blob::run(command, target, output),
-        Command::Client { command, target } => client::run(command, target, output),
-        Command::AppServer { command, target } => appserver::run(command, target, output),
-        Command::Parked { command, target } => parked::run(command, target, output),
-        Command::Orchestration {
-            command,
-            hub,
-            target,
-        } => orchestration::run(command, hub, target, output),
-        Command::Entity {
-            command,
-            hub,
-            target,
-        } => entity::run(command, hub, target, output),
-        Command::Lock {
-            command,
-            hub,
-            target,
-        } => entity::locks(command, hub, target, output),
-        Command::Config(command) => config::run(command, output),
-        Command::Context(command) => context::run(command, strings::strings, output),
-        Command::Backup(arguments) => backup::run(arguments, output),
-        Command::Restore(arguments) => backup::run_restore(arguments, output),
-        Command::Migrate(arguments) => migrate::run(arguments, output),
-        Command::Inspect(arguments) => inspect::run(arguments, output),
-        Command::Bench(area) => bench::run(area, output),
-        Command::Completions(arguments) => completions::run::<Arguments>(arguments),
+/// Parses the command line. Prints help, or what is wrong, and returns the exit code.
+fn parsed() -> Result<Arguments, ExitCode> {
+    let mut command = help::command();
+    let matches = command.try_get_matches_from_mut(std::env::args_os());
+    let parsed = matches.and_then(|mut matches| Arguments::from_arg_matches_mut(&mut matches));
+    parsed.map_err(|error| {
+        let format = help::requested_format();
+        if error.use_stderr() && format.is_structured() {
+            let message = error.render().to_string();
+            let message = message.trim().trim_start_matches("error: ");
+            report(message, "usage", exit::USAGE, format);
+        } else {
+            // A closed pipe is not an error.
+            let _ = error.print();
+        }
+        ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(exit::USAGE))
+    })
+}
+
+/// Prints an error: a sentence for users, an object for programs.
+fn report(message: &str, kind: &str, code: u8, output: OutputFormat) {
+    if !output.is_structured() {
+        eprintln!("steadfast: {message}");
+        return;
     }
+    // The code of the error's page comes before the kind of exit.
+    let page = message.split_once(": ").map(|(first, _)| first);
+    let page = page.filter(|first| first.starts_with("STF-") && !first.contains(' '));
+    let error = json!({"error": {
+        "code": page.unwrap_or(kind), "message": message, "exit_code": code,
+    }});
+    eprintln!("{error}");
 }

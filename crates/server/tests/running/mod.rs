@@ -39,7 +39,7 @@ pub(crate) struct Start {
 
 /// The binary: the one that was built with the tests, unless `STEADFAST_BINARY` names
 /// another, from the root of the workspace.
-fn binary() -> PathBuf {
+pub(crate) fn binary() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     match std::env::var_os("STEADFAST_BINARY") {
         Some(path) => root.join(path),

@@ -1,0 +1,93 @@
+//! `steadfast eventhub dead-letter`: events that processors of a group could not handle.
+
+use anyhow::{Result, bail};
+use clap::{Args, Subcommand};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::group::group_path;
+use crate::globals::Globals;
+use crate::listing::rows;
+use crate::output::{Table, print_value};
+use crate::server_client::ServerClient;
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// List the dead letters of a group with their errors
+    #[command(after_help = "Examples:\n  steadfast eventhub dead-letter list houses billing")]
+    List(Scope),
+    /// Replay dead letters to the group's processors
+    #[command(
+        after_help = "Examples:\n  steadfast eventhub dead-letter replay houses billing --partition 0"
+    )]
+    Replay(Scope),
+}
+
+/// The dead letters of a group, or of one partition.
+#[derive(Args)]
+pub(crate) struct Scope {
+    /// Name of the event hub
+    hub: String,
+    /// Name of the consumer group
+    #[arg(default_value = "$Default")]
+    group: String,
+    /// Use only this partition
+    #[arg(long, value_name = "N")]
+    partition: Option<u32>,
+}
+
+/// Runs the command.
+pub(crate) fn run(command: &Command, globals: &Globals) -> Result<()> {
+    let remote = ServerClient::new(globals)?;
+    match command {
+        Command::List(scope) => list(&remote, scope, globals),
+        Command::Replay(scope) => replay(&remote, scope, globals),
+    }
+}
+
+fn list(remote: &ServerClient, scope: &Scope, globals: &Globals) -> Result<()> {
+    let only = scope.partition.map(|number| format!("?partition={number}"));
+    let path = group_path(&scope.hub, &scope.group)?;
+    let path = format!("{path}/parked{}", only.unwrap_or_default());
+    let answer: Value = remote.request(Method::GET, &path, None)?;
+    let output = globals.output();
+    let (letters, has_more) = (rows(&answer, "parked")?, &answer["has_more"]);
+    if output.is_structured() {
+        let object = json!({"dead_letters": letters, "has_more": has_more});
+        return print_value(&object, output);
+    }
+    let columns = &["partition", "sequence", "key", "attempts", "reason", "body"];
+    let mut table = Table::new("dead_letters", columns);
+    for row in letters {
+        table.row(row.clone());
+    }
+    table.print(output)?;
+    if has_more == &json!(true) {
+        eprintln!("steadfast: there are more; name a --partition, or replay these first");
+    }
+    Ok(())
+}
+
+fn replay(remote: &ServerClient, scope: &Scope, globals: &Globals) -> Result<()> {
+    let path = group_path(&scope.hub, &scope.group)?;
+    let body = json!({"partition": scope.partition});
+    let path = format!("{path}/parked/replay");
+    let answer: Value = remote.request(Method::POST, &path, Some(&body))?;
+    let partitions = rows(&answer, "partitions")?;
+    let columns = &["partition", "dead_letters", "has_processor"];
+    let mut table = Table::new("partitions", columns);
+    for row in partitions {
+        table.row(json!({
+            "partition": row["partition"],
+            "dead_letters": row["parked"],
+            "has_processor": row["has_processor"],
+        }));
+    }
+    table.print(globals.output())?;
+    let is_served = |row: &Value| row["has_processor"] == json!(true);
+    if partitions.iter().all(is_served) {
+        Ok(())
+    } else {
+        bail!("some partitions have no processor on this node: start one")
+    }
+}

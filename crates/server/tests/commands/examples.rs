@@ -1,0 +1,206 @@
+//! Every example in the help runs.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
+
+use serde_json::Value;
+use steadfast::durable::{Context, FailureDetails, Functions, TaskHubWorker};
+use steadfast::realtime::HubResult;
+use steadfast::{AppServer, hub};
+
+use super::{all_commands, examples_in, help_of};
+use crate::running::{Server, Start, finish, said, settle};
+
+/// The commands with examples, in an order in which each finds what it needs.
+const ORDER: &[&str] = &[
+    "status",
+    "top",
+    "logs",
+    "reload",
+    "explain",
+    "audit list",
+    "config init",
+    "config check",
+    "config show",
+    "eventhub create",
+    "eventhub list",
+    "eventhub show",
+    "eventhub update",
+    "eventhub put-policy",
+    "eventhub send",
+    "eventhub tail",
+    "eventhub group create",
+    "eventhub group list",
+    "eventhub group show",
+    "eventhub group reset",
+    "eventhub dead-letter list",
+    "eventhub container create",
+    "eventhub container list",
+    "blob list",
+    "blob delete",
+    "eventhub container delete",
+    "workflow start",
+    "workflow list",
+    "workflow show",
+    "workflow why",
+    "workflow history",
+    "workflow suspend",
+    "workflow resume",
+    "workflow raise",
+    "workflow terminate",
+    "workflow rewind",
+    "workflow export",
+    "workflow restart",
+    "workflow purge",
+    "entity signal",
+    "entity call",
+    "entity get",
+    "entity list",
+    "entity lock list",
+    "entity delete",
+    "taskhub list",
+    "taskhub show",
+    "taskhub worker list",
+    "hub token",
+    "hub send",
+    "hub list",
+    "hub client list",
+    "hub server list",
+    "job collection create",
+    "job create",
+    "job list",
+    "job show",
+    "job run",
+    "job pause",
+    "job resume",
+    "job backfill",
+    "job history",
+    "job preview",
+    "job export",
+    "job import",
+    "job disable",
+    "job enable",
+    "job delete",
+    "job collection list",
+    "job collection show",
+    "job collection disable",
+    "job collection enable",
+    "job collection delete",
+    "state put",
+    "state get",
+    "state scan",
+    "state tx",
+    "state peek",
+    "state services",
+    "state list",
+    "state delete",
+    "key create",
+    "key list",
+    "key show",
+    "key rotate",
+    "key delete",
+    "context add",
+    "context list",
+    "context show",
+    "context use",
+    "context remove",
+    "eventhub group delete",
+    "eventhub delete-policy",
+    "eventhub delete",
+    "store backup",
+    "store backup verify",
+    "store inspect",
+    "store restore",
+    "completions",
+    "man",
+];
+
+/// The code of the examples.
+fn functions(all: Functions) -> Functions {
+    all.orchestration("greet", |context: Context, _: Value| async move {
+        context.event::<Value>("approved").await?;
+        context.event::<Value>("closed").await
+    })
+    .orchestration("double", |_: Context, n: u64| async move { Ok(2 * n) })
+    .orchestration("break", |_: Context, (): ()| async move {
+        Err::<(), _>(FailureDetails::new("Planned", "as planned"))
+    })
+}
+
+/// A hub that nothing calls.
+#[derive(Default)]
+struct Chat;
+
+#[hub]
+impl Chat {
+    async fn greet(&self, _: &steadfast::realtime::Context) -> HubResult<()> {
+        Ok(())
+    }
+}
+
+/// An app server of the hub `chat`.
+async fn chat(server: &Server) -> AppServer {
+    let (port, key) = (
+        server.port(),
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789ABCDEFGH",
+    );
+    let service = format!("Endpoint=http://127.0.0.1;Port={port};AccessKey={key};Version=1.0;");
+    let app = AppServer::builder(&service).hub::<Chat>("chat");
+    let app = app.start().unwrap();
+    app.ready().await;
+    app
+}
+
+/// Runs a line in a shell that finds the command of this build.
+fn shell(server: &Server, line: &str) -> (i32, String, String) {
+    let folder = server.folder.path();
+    let bin = folder.join("bin");
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut command = Command::new("sh");
+    settle(&mut command, folder);
+    command
+        .env("PATH", format!("{}:{path}", bin.display()))
+        .env("STEADFAST_URL", &server.url)
+        .args(["-c", line])
+        .stdin(std::process::Stdio::null());
+    said(&finish(command))
+}
+
+#[test]
+fn every_example_in_the_help_runs() {
+    let mut examples = BTreeMap::new();
+    for path in all_commands() {
+        let found = examples_in(&help_of(&path, 120));
+        if !found.is_empty() {
+            examples.insert(path.join(" "), found);
+        }
+    }
+    let server = Start::new("dev").ready();
+    let folder = server.folder.path();
+    fs::create_dir(folder.join("bin")).unwrap();
+    let binary = crate::running::binary();
+    std::os::unix::fs::symlink(binary, folder.join("bin/steadfast")).unwrap();
+    fs::write(folder.join("prod.key"), "a key of some length\n").unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let _entered = runtime.enter();
+    let connection = format!("Endpoint={};TaskHub=default", server.url);
+    let worker = TaskHubWorker::connect(&connection).unwrap();
+    let running = worker.functions(functions).start().unwrap();
+    runtime.block_on(running.ready());
+    let app = chat(&server);
+    let _app = runtime.block_on(app);
+    let begun = "steadfast workflow start break --id broken --wait 30";
+    assert_eq!(shell(&server, begun).0, 5);
+    for name in ORDER {
+        let Some(lines) = examples.remove(*name) else {
+            continue;
+        };
+        for line in lines {
+            let (code, printed, errors) = shell(&server, &line);
+            assert_eq!(code, 0, "{line}\n{printed}{errors}");
+        }
+    }
+    let left: Vec<_> = examples.keys().collect();
+    assert_eq!(left, Vec::<&String>::new(), "examples that are not run");
+}
