@@ -535,6 +535,10 @@ pub const AUDIT_WINDOWS: usize = 1_024;
 /// Audit events in one response.
 pub const AUDIT_PAGE: usize = 1_000;
 
+/// Items of a page of a list of the native REST interface: usual, and at most.
+pub const LIST_PAGE: usize = 100;
+pub const LIST_PAGE_MOST: usize = 1_000;
+
 /// How often a node of a cluster checks the policies of its connections: another
 /// node may have changed them.
 pub const POLICY_LOOK: Duration = Duration::from_secs(2);

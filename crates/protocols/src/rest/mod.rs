@@ -16,8 +16,10 @@ mod interface;
 mod maintenance;
 mod node;
 mod node_admin;
+mod page;
 mod region;
 mod state;
+mod taskhubs;
 
 pub use audit::audit_routes;
 pub use cluster::cluster_routes;
@@ -38,3 +40,4 @@ pub use node_admin::{
 };
 pub use region::region_routes;
 pub use state::state_routes;
+pub use taskhubs::{TaskHubAdmin, task_hub_routes};

@@ -157,6 +157,11 @@ pub(super) fn start(inner: &Arc<Inner>, port: HttpPort, frame: &Middleware, even
         clock: Arc::clone(&inner.clock),
     };
     let interface = rest::hub_routes(interface, &desk);
+    let task_hubs = Arc::new(rest::TaskHubAdmin {
+        hubs: inner.services.task_hubs.clone(),
+        node: inner.config.name.clone(),
+    });
+    let interface = rest::task_hub_routes(interface, &task_hubs);
     let routes = interface
         .routes()
         .merge(durabletask::routes(durable::context(inner)))
