@@ -83,7 +83,7 @@ fn try_header(server: &Server, client: &Client, client_token: &str, route: &Rout
 }
 
 /// What every operation of the REST interface is expected to need.
-const REST: [(&str, &str, &str); 53] = [
+const REST: [(&str, &str, &str); 54] = [
     ("get /v1/status", "node", "read"),
     ("post /v1/drain", "node", "manage"),
     ("post /v1/reload", "node", "manage"),
@@ -175,6 +175,7 @@ const REST: [(&str, &str, &str); 53] = [
     ("get /v1/taskhubs", "durable", "listen read"),
     ("get /v1/taskhubs/{name}", "durable", "listen read"),
     ("get /v1/taskhubs/{name}/workers", "durable", "listen read"),
+    ("get /v1/hubs", "realtime", "read"),
     ("get /v1/hubs/{hub}/clients", "realtime", "read"),
     ("get /v1/hubs/{hub}/clients/{id}", "realtime", "read"),
     ("delete /v1/hubs/{hub}/clients/{id}", "realtime", "manage"),
