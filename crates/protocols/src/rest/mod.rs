@@ -13,6 +13,7 @@ mod groups;
 mod hubs;
 mod identity;
 mod interface;
+mod logs;
 mod maintenance;
 mod node;
 mod node_admin;
@@ -32,6 +33,7 @@ pub use eventhubs::EventHubContext;
 pub use hubs::{HubAdmin, hub_routes};
 pub use identity::{CallerIdentity, identity_routes};
 pub use interface::{ApiOperation, Interface};
+pub use logs::{NodeLog, log_routes};
 pub use maintenance::maintenance_routes;
 pub use node::{no_method, no_route, routes};
 pub use node_admin::{

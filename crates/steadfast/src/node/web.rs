@@ -133,6 +133,12 @@ pub(super) fn start(inner: &Arc<Inner>, port: HttpPort, frame: &Middleware, even
     let interface = rest::routes(Interface::new(Arc::clone(&inner.access)), &operator);
     let interface = rest::identity_routes(interface, &operator);
     let interface = rest::audit_routes(interface);
+    let log = Arc::new(rest::NodeLog {
+        ring: inner.log.clone(),
+        node: inner.config.name.clone(),
+        leaving: inner.leaving.clone(),
+    });
+    let interface = rest::log_routes(interface, &log);
     let interface = rest::maintenance_routes(interface, &operator);
     let interface = rest::cluster_routes(interface, &operator);
     let interface = rest::region_routes(interface, &operator);
