@@ -83,7 +83,7 @@ fn try_header(server: &Server, client: &Client, client_token: &str, route: &Rout
 }
 
 /// What every operation of the REST interface is expected to need.
-const REST: [(&str, &str, &str); 55] = [
+const REST: [(&str, &str, &str); 57] = [
     ("get /v1/status", "node", "read"),
     ("post /v1/drain", "node", "manage"),
     ("post /v1/reload", "node", "manage"),
@@ -102,6 +102,12 @@ const REST: [(&str, &str, &str); 55] = [
     ("get /v1/region", "node", "read"),
     ("post /v1/region/failover", "node", "manage"),
     ("post /v1/region/failback", "node", "manage"),
+    ("get /v1/state", "state", "listen read"),
+    (
+        "get /v1/state/{service}/{collection}/queue/peek",
+        "state",
+        "listen read",
+    ),
     ("get /v1/state/{service}", "state", "listen read"),
     ("put /v1/state/{service}", "state", "manage"),
     ("post /v1/state/{service}", "state", "send listen read"),

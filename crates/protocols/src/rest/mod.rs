@@ -25,8 +25,9 @@ mod taskhubs;
 pub use audit::audit_routes;
 pub use cluster::cluster_routes;
 pub use collections::{
-    CollectionsBackend, EntryPage, EntryRange, PageEntry, ServiceDescription, ServiceSlot,
-    SlotScheme, StepResult, TransactionStep, WritePrecondition,
+    CollectionsBackend, EntryPage, EntryRange, PageEntry, QueueEntry, QueuePage,
+    ServiceDescription, ServiceListing, ServicePage, ServiceSlot, SlotScheme, StepResult,
+    TransactionStep, VisibilityFilter, WritePrecondition,
 };
 pub use event_routes::event_routes;
 pub use eventhubs::EventHubContext;
