@@ -83,13 +83,14 @@ fn try_header(server: &Server, client: &Client, client_token: &str, route: &Rout
 }
 
 /// What every operation of the REST interface is expected to need.
-const REST: [(&str, &str, &str); 57] = [
+const REST: [(&str, &str, &str); 58] = [
     ("get /v1/status", "node", "read"),
     ("post /v1/drain", "node", "manage"),
     ("post /v1/reload", "node", "manage"),
     ("get /v1/audit", "node", "read"),
     ("get /v1/logs", "node", "read"),
     ("get /v1/keys", "node", "read"),
+    ("get /v1/keys/{name}", "node", "read"),
     ("post /v1/keys", "node", "manage"),
     ("post /v1/keys/{name}/rotate", "node", "manage"),
     ("delete /v1/keys/{name}", "node", "manage"),
