@@ -120,6 +120,50 @@ impl<V: Record> Queue<V> {
         Ok(items)
     }
 
+    /// The first items after a number, with their numbers, as the transaction's snapshot has
+    /// them and with its own changes: `limit` at most, and no more once they have `bytes`;
+    /// and whether there are more. They stay in the queue. Takes no lock.
+    pub async fn first(
+        &self,
+        tx: &mut Tx<'_>,
+        after: Option<u64>,
+        limit: usize,
+        bytes: usize,
+    ) -> Result<(Vec<(u64, StoredValue<V>)>, bool)> {
+        self.part.check(tx)?;
+        let collection = &self.part.collection;
+        tx.check_visible(collection)?;
+        let (first, to): (Bound<Bytes>, Bound<Bytes>) = beginning_with(&[ITEM]);
+        let from = after.map_or(first, |after| {
+            Bound::Excluded(Bytes::copy_from_slice(&item(after)))
+        });
+        let mut position = ScanPosition::new(from, to, limit);
+        let (mut items, mut weight) = (Vec::new(), 0);
+        while let Some(page) = position
+            .next(tx, collection.table, PageContent::Rows)
+            .await?
+        {
+            for (key, found) in page {
+                if found.is_deleted() {
+                    continue;
+                }
+                if items.len() >= limit || weight >= bytes {
+                    return Ok((items, true));
+                }
+                let value = match found {
+                    ScannedRow::Stored(bytes) => {
+                        weight += bytes.len();
+                        Some(StoredValue(rows::decode::<V>(collection, &bytes)?.into()))
+                    }
+                    ScannedRow::Own(change) => rows::own_value(collection, &change)?,
+                    ScannedRow::Key => None,
+                };
+                items.extend(number(&key).zip(value));
+            }
+        }
+        Ok((items, false))
+    }
+
     /// About how many items there are. Reads no rows and takes no lock.
     pub fn approx_count(&self) -> u64 {
         self.part.collection.count().unsigned_abs()
@@ -156,10 +200,14 @@ pub(crate) fn show(key: &[u8]) -> Option<String> {
     match key {
         HEAD => Some("the head".into()),
         TAIL => Some("the tail".into()),
-        [ITEM, number @ ..] => {
-            let number = u64::from_be_bytes(number.try_into().ok()?);
-            Some(format!("item {number}"))
-        }
+        _ => number(key).map(|number| format!("item {number}")),
+    }
+}
+
+/// The number of an item, from its row key.
+fn number(key: &[u8]) -> Option<u64> {
+    match key {
+        [ITEM, number @ ..] => Some(u64::from_be_bytes(number.try_into().ok()?)),
         _ => None,
     }
 }

@@ -8,8 +8,13 @@
 //! it sees the slot empty. The last number that was reported to an owner is stored with
 //! it, so a loss that a reader detects first is still reported to the next owner.
 
+use std::ops::Bound;
+
+use bytes::Bytes;
 use steadfast_core::codec::{ByteReader, DecodeError, put_varint};
+use steadfast_core::id::TableId;
 use steadfast_core::limits;
+use steadfast_storage::engine::{Scan, TableRow};
 use steadfast_storage::{Ledger, Visibility, Writes};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -107,13 +112,30 @@ impl ServiceDefinition {
     pub async fn find(home: &Ledger, name: &str) -> Result<Option<ServiceDefinition>> {
         let row = home.get(tables::SERVICES, name.as_bytes(), Visibility::Durable);
         let row = row.await.map_err(|error| Error::storage(error, 0))?;
-        row.map(|row| {
-            Self::decode(name, ByteReader::new(row)).map_err(|error| {
-                let what = format!("the definition of service {name}");
-                Error::caused(ErrorKind::Malformed { what }, error)
-            })
+        let key = Bytes::copy_from_slice(name.as_bytes());
+        row.map(|value| Self::from_row(&TableRow { key, value }))
+            .transpose()
+    }
+
+    /// The rows of the services of a partition of the main space whose names follow `after`:
+    /// their table, and a range of `limit` at most.
+    pub fn rows_after(after: &str, limit: usize) -> (TableId, Scan) {
+        let range = Scan {
+            from: Bound::Excluded(Bytes::copy_from_slice(after.as_bytes())),
+            to: Bound::Unbounded,
+            limit,
+        };
+        (tables::SERVICES, range)
+    }
+
+    /// The service of such a row.
+    pub fn from_row(row: &TableRow) -> Result<ServiceDefinition> {
+        let name = String::from_utf8_lossy(&row.key).into_owned();
+        let value = ByteReader::new(row.value.clone());
+        Self::decode(&name, value).map_err(|error| {
+            let what = format!("the definition of service {name}");
+            Error::caused(ErrorKind::Malformed { what }, error)
         })
-        .transpose()
     }
 
     /// The slot that holds a key.

@@ -230,6 +230,10 @@ pub const TAIL_BYTES: usize = 1024 * 1024;
 /// How long such a request may wait for its first event.
 pub const TAIL_WAIT: Duration = Duration::from_secs(30);
 
+/// The last lines of the log that a server keeps in memory, and the longest of them.
+pub const LOG_RING_BYTES: usize = 1024 * 1024;
+pub const LOG_LINE_BYTES: usize = 16 * 1024;
+
 /// Largest body of a request to our own REST interface.
 pub const REST_BODY_BYTES: usize = 4 * 1024 * 1024;
 
@@ -534,6 +538,10 @@ pub const AUDIT_WINDOWS: usize = 1_024;
 
 /// Audit events in one response.
 pub const AUDIT_PAGE: usize = 1_000;
+
+/// Items of a page of a list of the native REST interface: usual, and at most.
+pub const LIST_PAGE: usize = 100;
+pub const LIST_PAGE_MOST: usize = 1_000;
 
 /// How often a node of a cluster checks the policies of its connections: another
 /// node may have changed them.

@@ -112,7 +112,7 @@ mod work;
 
 pub use action::{ActionKind, TurnAction};
 pub use command::ReusePolicy;
-pub use dispatch::{DeliveryOptions, Dispatcher, WorkerStream};
+pub use dispatch::{DeliveryOptions, Dispatcher, TaskHubCounts, WorkCounts, WorkerStream};
 pub use entity::Outcome;
 pub use error::{Error, ErrorKind, Result};
 pub use event::{
@@ -121,7 +121,10 @@ pub use event::{
 };
 pub use external_message::{signal_message, start_message};
 pub use failure::FailureDetails;
-pub use hub::{Diagnosis, LockView, PendingWait, TaskHub, TaskHubs, WorkerPeers};
+pub use hub::{
+    ConnectedWorker, Diagnosis, LockView, PendingWait, TaskHub, TaskHubDetails, TaskHubPage,
+    TaskHubs, WorkerPage, WorkerPeers,
+};
 pub use id::{EntityId, KIND, is_entity};
 pub use moment::Moment;
 pub use service::Instances;

@@ -227,6 +227,8 @@ pub enum EntityAction {
 pub struct WorkerOptions {
     /// A display name; may be empty.
     pub name: String,
+    /// The address of its client, if it is not in this process.
+    pub address: Option<String>,
     /// How many items of each kind it takes at a time; 0: the default.
     pub turns: usize,
     pub activities: usize,

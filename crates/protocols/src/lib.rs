@@ -144,6 +144,7 @@ pub mod egress;
 mod grpc;
 pub mod http;
 pub mod listen;
+pub mod log_ring;
 pub mod network;
 pub mod outbound;
 pub mod publish;

@@ -5,6 +5,7 @@
 
 use std::env;
 use std::io;
+use std::sync::Arc;
 
 use opentelemetry::global;
 use opentelemetry::trace::TracerProvider as _;
@@ -12,10 +13,13 @@ use opentelemetry_otlp::SpanExporter;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::SdkTracerProvider;
+use steadfast_core::clock::SystemClock;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
+
+use crate::log_ring::LogRing;
 
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +33,7 @@ pub enum Format {
 /// Handles of logging and of the span exporter.
 pub struct Telemetry {
     level: reload::Handle<Targets, Registry>,
+    log: Arc<LogRing>,
     spans: Option<SdkTracerProvider>,
 }
 
@@ -59,6 +64,8 @@ impl Telemetry {
                 .with_current_span(false)
                 .boxed(),
         };
+        let log = LogRing::new(Arc::new(SystemClock::new()));
+        let lines = lines.and_then(log.layer());
         let started = Registry::default()
             .with(lines.with_filter(level))
             .with(layer)
@@ -71,8 +78,14 @@ impl Telemetry {
         }));
         Ok(Self {
             level: handle,
+            log,
             spans,
         })
+    }
+
+    /// The last lines of the log.
+    pub fn log(&self) -> &Arc<LogRing> {
+        &self.log
     }
 
     /// Whether spans are exported.

@@ -104,6 +104,7 @@ pub use client_reader::{ClientClosedError, ClientReader};
 pub use clients::{Audience, Clients, SingleClient};
 pub use cluster::borrowed::{LentLink, LentLinkOutput};
 pub use cluster::broadcast::ClusterConnections;
+pub use cluster::census::{HubCensus, HubPage};
 pub use cluster::peers::{PeerNode, PeerTransport, WORDS};
 pub use context::{ClientMigration, Context};
 pub use dispatcher::{HubDispatcher, HubOptions};

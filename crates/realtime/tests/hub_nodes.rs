@@ -18,8 +18,8 @@ use steadfast_partition::{Error, ErrorKind, Result, ServiceKind};
 use steadfast_realtime::gateway::Recipients;
 use steadfast_realtime::{
     AppServerSession, ClientConnection, ClientIdentity, ClientOptions, ClientOutput, ClientReader,
-    HubOptions, HubPayload, KeepAlive, LentLinkOutput, PeerNode, PeerTransport, ProtocolSet,
-    Realtime,
+    HubCensus, HubOptions, HubPayload, KeepAlive, LentLinkOutput, PeerNode, PeerTransport,
+    ProtocolSet, Realtime,
 };
 use steadfast_wire::signalr::Protocol;
 use steadfast_wire::signalr::frame::{self, Splitter};
@@ -131,6 +131,38 @@ async fn sends_arrive_once_and_in_order_whatever_is_lost() {
         assert_eq!(told(&mut near).await, number);
         assert_eq!(told(&mut far).await, number);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hubs_of_all_nodes_are_listed_with_their_clients() {
+    let (_mesh, a, b) = two();
+    let (_near, _far) = (a.json("x").await, b.json("y").await);
+    let _third = b.json("z").await;
+    // Only the other node has these; one of them has nothing but a name.
+    let _server = Far::start(&b.realtime, "app").await;
+    b.realtime.hub("named").unwrap();
+    let all = a.realtime.page("", 9, |_| true).await;
+    let far = HubCensus {
+        name: "far".to_owned(),
+        clients: 0,
+        servers: vec!["app".to_owned()],
+    };
+    let room = HubCensus {
+        name: "room".to_owned(),
+        clients: 3,
+        servers: vec!["a".to_owned(), "b".to_owned()],
+    };
+    assert_eq!(all.hubs, [far.clone(), room.clone()]);
+    assert_eq!((all.next, all.missing), (None, Vec::new()));
+    let first = a.realtime.page("", 1, |_| true).await;
+    assert_eq!(
+        (first.hubs, first.next.as_deref()),
+        (vec![far], Some("far"))
+    );
+    let second = a.realtime.page("far", 1, |_| true).await;
+    assert_eq!((second.hubs, second.next), (vec![room.clone()], None));
+    let seen = a.realtime.page("", 1, |name| name == "room").await;
+    assert_eq!((seen.hubs, seen.next), (vec![room], None));
 }
 
 #[tokio::test(start_paused = true)]

@@ -83,12 +83,14 @@ fn try_header(server: &Server, client: &Client, client_token: &str, route: &Rout
 }
 
 /// What every operation of the REST interface is expected to need.
-const REST: [(&str, &str, &str); 50] = [
+const REST: [(&str, &str, &str); 58] = [
     ("get /v1/status", "node", "read"),
     ("post /v1/drain", "node", "manage"),
     ("post /v1/reload", "node", "manage"),
     ("get /v1/audit", "node", "read"),
+    ("get /v1/logs", "node", "read"),
     ("get /v1/keys", "node", "read"),
+    ("get /v1/keys/{name}", "node", "read"),
     ("post /v1/keys", "node", "manage"),
     ("post /v1/keys/{name}/rotate", "node", "manage"),
     ("delete /v1/keys/{name}", "node", "manage"),
@@ -101,6 +103,12 @@ const REST: [(&str, &str, &str); 50] = [
     ("get /v1/region", "node", "read"),
     ("post /v1/region/failover", "node", "manage"),
     ("post /v1/region/failback", "node", "manage"),
+    ("get /v1/state", "state", "listen read"),
+    (
+        "get /v1/state/{service}/{collection}/queue/peek",
+        "state",
+        "listen read",
+    ),
     ("get /v1/state/{service}", "state", "listen read"),
     ("put /v1/state/{service}", "state", "manage"),
     ("post /v1/state/{service}", "state", "send listen read"),
@@ -172,6 +180,10 @@ const REST: [(&str, &str, &str); 50] = [
     ("get /v1/blobs/{container}", "events", "listen read"),
     ("delete /v1/blobs/{container}", "events", "manage"),
     ("post /v1/blobs/{container}/delete", "events", "manage"),
+    ("get /v1/taskhubs", "durable", "listen read"),
+    ("get /v1/taskhubs/{name}", "durable", "listen read"),
+    ("get /v1/taskhubs/{name}/workers", "durable", "listen read"),
+    ("get /v1/hubs", "realtime", "read"),
     ("get /v1/hubs/{hub}/clients", "realtime", "read"),
     ("get /v1/hubs/{hub}/clients/{id}", "realtime", "read"),
     ("delete /v1/hubs/{hub}/clients/{id}", "realtime", "manage"),

@@ -81,6 +81,11 @@ impl Dispatcher {
         Arc::clone(desk)
     }
 
+    /// The work queue of a task hub, if there is one.
+    pub(crate) fn find_queue(&self, hub: &str) -> Option<Arc<WorkQueue>> {
+        self.inner.queues.read().get(hub).cloned()
+    }
+
     /// The known task hubs; idle ones are dropped when there are very many.
     pub(crate) fn hubs(&self) -> Vec<String> {
         let mut names: Vec<_> = self.inner.queues.read().keys().cloned().collect();

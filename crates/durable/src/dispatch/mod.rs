@@ -6,6 +6,7 @@
 
 mod abandon;
 mod affinity;
+mod counts;
 mod delivery;
 mod delivery_lease;
 mod dispatcher;
@@ -15,6 +16,7 @@ mod hub_cache;
 mod load;
 mod local_entities;
 mod peer_messages;
+mod queue_status;
 mod result_claim;
 mod state_cache;
 mod token;
@@ -24,12 +26,16 @@ mod work_queue;
 mod worker_slot;
 mod worker_stream;
 
+pub use counts::{TaskHubCounts, WorkCounts};
 pub use delivery::DeliveryOptions;
 pub use dispatcher::Dispatcher;
 pub(crate) use entry::{DeliveredWork, EntryState, Key};
 pub(crate) use load::scan;
 pub(crate) use local_entities::{LocalOutcome, LocalRequest};
-pub(crate) use peer_messages::{PackedOptions, RemoteResult, WorkerMessage, pack, unpack};
+pub(crate) use peer_messages::{
+    HubList, HubRecord, PackedOptions, RemoteResult, WorkerList, WorkerMessage, WorkerRecord, pack,
+    unpack,
+};
 pub(crate) use result_claim::ResultClaim;
 pub(crate) use state_cache::CachedState;
 pub(crate) use token::DeliveryToken;

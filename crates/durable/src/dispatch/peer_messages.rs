@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use steadfast_collections::schema::{Record, WriteVersion, encode_value};
 
+use super::counts::{TaskHubCounts, WorkCounts};
 use crate::entity::Outcome;
 use crate::event::InstanceEvent;
 use crate::failure::FailureDetails;
@@ -44,6 +45,91 @@ pub(crate) enum WorkerMessage {
         #[n(1)]
         token: String,
     },
+    /// Return the task hubs with workers or work items, by name.
+    #[n(3)]
+    ListHubs {
+        /// Only names after this one.
+        #[n(0)]
+        after: String,
+        #[n(1)]
+        limit: u32,
+    },
+    /// Return the workers that are connected to the receiver.
+    #[n(4)]
+    ListWorkers {
+        #[n(0)]
+        hub: String,
+        #[n(1)]
+        after: u64,
+        #[n(2)]
+        limit: u32,
+    },
+}
+
+/// A task hub with workers or work items.
+#[derive(Record, Clone, Debug)]
+#[record(crate = "steadfast_collections", closed)]
+pub(crate) struct HubRecord {
+    #[n(0)]
+    pub(crate) name: String,
+    #[n(1)]
+    pub(crate) counts: TaskHubCounts,
+}
+
+/// Task hubs by name.
+#[derive(Record, Clone, Debug, Default)]
+#[record(crate = "steadfast_collections", closed)]
+pub(crate) struct HubList {
+    #[n(0)]
+    pub(crate) hubs: Vec<HubRecord>,
+}
+
+/// A worker that is connected to this node.
+#[derive(Record, Clone, Debug)]
+#[record(crate = "steadfast_collections", closed)]
+pub(crate) struct WorkerRecord {
+    /// Its number among the connections of the queue; increases with every connection.
+    #[n(0)]
+    pub(crate) number: u64,
+    /// With the limits in effect.
+    #[n(1)]
+    pub(crate) options: PackedOptions,
+    #[n(2)]
+    pub(crate) address: Option<String>,
+    /// When it connected, in milliseconds since 1970.
+    #[n(3)]
+    pub(crate) since: i64,
+    /// Items of this node's queue that it has.
+    #[n(4)]
+    pub(crate) in_progress: WorkCounts,
+    /// Its ids at other nodes.
+    #[n(5)]
+    pub(crate) seats: Vec<u64>,
+}
+
+/// Items of this node's queue that a worker of another node has.
+#[derive(Record, Clone, Copy, Debug)]
+#[record(crate = "steadfast_collections", closed)]
+pub(crate) struct GuestRecord {
+    #[n(0)]
+    pub(crate) seat: u64,
+    #[n(1)]
+    pub(crate) in_progress: WorkCounts,
+}
+
+/// A page of the workers of one node, and all guests of its queue that have work.
+#[derive(Record, Clone, Debug, Default)]
+#[record(crate = "steadfast_collections", closed)]
+pub(crate) struct WorkerList {
+    #[n(0)]
+    pub(crate) workers: Vec<WorkerRecord>,
+    #[n(1)]
+    pub(crate) has_more: bool,
+    #[n(2)]
+    pub(crate) guests: Vec<GuestRecord>,
+    /// All workers and items of the node.
+    #[n(3)]
+    pub(crate) counts: TaskHubCounts,
 }
 
 /// The options of a worker.
@@ -76,6 +162,19 @@ struct PackedFilter {
     name: String,
     #[n(1)]
     versions: Vec<String>,
+}
+
+impl PackedOptions {
+    /// The bytes of its texts.
+    pub(crate) fn text_bytes(&self) -> usize {
+        let Some(filters) = &self.filters else {
+            return self.name.len();
+        };
+        let lists = filters.orchestrations.iter().chain(&filters.activities);
+        let names = lists.flat_map(|filter| filter.versions.iter().chain([&filter.name]));
+        let names = names.chain(&filters.entities);
+        self.name.len() + names.map(String::len).sum::<usize>()
+    }
 }
 
 impl From<&WorkerOptions> for PackedOptions {
@@ -112,6 +211,7 @@ impl From<PackedOptions> for WorkerOptions {
         let most = |index: usize| wanted.most.get(index).copied().unwrap_or(1) as usize;
         Self {
             name: wanted.name.clone(),
+            address: None,
             turns: most(0),
             activities: most(1),
             batches: most(2),

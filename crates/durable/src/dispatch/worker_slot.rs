@@ -1,16 +1,30 @@
 //! Connected workers of a work queue.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+use steadfast_core::clock::Timestamp;
 use steadfast_core::limits;
 use tokio::sync::mpsc;
 
+use super::counts::WorkCounts;
 use super::entry::{WorkGroup, WorkKind};
+use super::peer_messages::{PackedOptions, WorkerRecord};
 use crate::inline::InlineExecutor;
 use crate::work::{HistoryPosition, WorkDelivery, WorkFilter, WorkFilters, WorkerOptions};
 
+/// The ids of a worker at other nodes, by node.
+pub(crate) type RelaySeats = Arc<Mutex<BTreeMap<String, u64>>>;
+
 /// A connected worker of a work queue.
 pub(crate) struct WorkerSlot {
+    name: String,
+    address: Option<String>,
+    since: Timestamp,
+    /// Its id here, if it is connected to another node.
+    guest: Option<u64>,
+    seats: RelaySeats,
     filters: Option<WorkFilters>,
     most: [usize; 3],
     busy: [usize; 3],
@@ -48,7 +62,11 @@ impl Recipient {
 }
 
 impl WorkerSlot {
-    pub(super) fn new(terms: WorkerOptions, sender: mpsc::UnboundedSender<WorkDelivery>) -> Self {
+    pub(super) fn new(
+        terms: WorkerOptions,
+        since: Timestamp,
+        sender: mpsc::UnboundedSender<WorkDelivery>,
+    ) -> Self {
         let most = [terms.turns, terms.activities, terms.batches];
         let most = most.map(|most| match most {
             0 => limits::WORKER_ITEMS,
@@ -60,6 +78,11 @@ impl WorkerSlot {
             "a worker connected",
         );
         Self {
+            name: terms.name,
+            address: terms.address,
+            since,
+            guest: None,
+            seats: RelaySeats::default(),
             filters: terms.filters,
             most,
             busy: [0; 3],
@@ -69,6 +92,50 @@ impl WorkerSlot {
                 WorkerMemory::Nothing
             },
             sender,
+        }
+    }
+
+    /// Marks it as the worker of another node, with its id here.
+    pub(super) fn of_peer(self, seat: u64) -> Self {
+        Self {
+            guest: Some(seat),
+            ..self
+        }
+    }
+
+    /// Its ids at other nodes, for the task that relays their items.
+    pub(super) fn seats(&self) -> RelaySeats {
+        Arc::clone(&self.seats)
+    }
+
+    /// Its id here, if it is connected to another node.
+    pub(super) fn guest(&self) -> Option<u64> {
+        self.guest
+    }
+
+    /// Items of this queue that it has.
+    pub(super) fn in_progress(&self) -> WorkCounts {
+        WorkCounts::from(self.busy)
+    }
+
+    /// The worker as operators see it.
+    pub(super) fn record(&self, number: u64) -> WorkerRecord {
+        let [turns, activities, batches] = self.most;
+        let options = WorkerOptions {
+            name: self.name.clone(),
+            turns,
+            activities,
+            batches,
+            filters: self.filters.clone(),
+            ..WorkerOptions::default()
+        };
+        WorkerRecord {
+            number,
+            options: PackedOptions::from(&options),
+            address: self.address.clone(),
+            since: self.since.0,
+            in_progress: self.in_progress(),
+            seats: self.seats.lock().values().copied().collect(),
         }
     }
 

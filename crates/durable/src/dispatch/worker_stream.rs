@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use super::work_queue::WorkQueue;
-use super::worker_slot::WorkerSlot;
+use super::worker_slot::{RelaySeats, WorkerSlot};
 use crate::inline::InlineExecutor;
 use crate::work::{WorkDelivery, WorkerOptions};
 
@@ -20,33 +20,64 @@ pub struct WorkerStream {
 
 /// Sends a worker the items of other nodes.
 #[derive(Clone)]
-pub(crate) struct WorkSender(mpsc::UnboundedSender<WorkDelivery>);
+pub(crate) struct WorkSender {
+    sender: mpsc::UnboundedSender<WorkDelivery>,
+    seats: RelaySeats,
+}
 
 impl WorkSender {
     /// Sends an item; if the worker has disconnected, the lease returns the item to the
     /// queue.
     pub(crate) fn put(&self, item: WorkDelivery) {
-        let _ = self.0.send(item);
+        let _ = self.sender.send(item);
+    }
+
+    /// Notes the id of the worker at a node; `None`: the node has it no more.
+    pub(crate) fn set_seat(&self, node: &str, seat: Option<u64>) {
+        let mut seats = self.seats.lock();
+        match seat {
+            Some(seat) => drop(seats.insert(node.to_owned(), seat)),
+            None => drop(seats.remove(node)),
+        }
     }
 
     /// Completes when the worker has disconnected.
     pub(crate) async fn closed(&self) {
-        self.0.closed().await;
+        self.sender.closed().await;
     }
 }
 
 impl WorkerStream {
     /// A worker, and the sender for items of other nodes.
     pub(crate) fn shared(desk: Arc<WorkQueue>, terms: WorkerOptions) -> (Self, WorkSender) {
-        let mut worker = Self::new(desk, terms);
+        let (to_worker, items) = mpsc::unbounded_channel();
+        let slot = WorkerSlot::new(terms, desk.clock.now(), to_worker);
         let (sender, foreign) = mpsc::unbounded_channel();
+        let seats = slot.seats();
+        let mut worker = Self::of(desk, slot, items);
         worker.foreign = Some(foreign);
-        (worker, WorkSender(sender))
+        (worker, WorkSender { sender, seats })
     }
 
     pub(crate) fn new(queue: Arc<WorkQueue>, terms: WorkerOptions) -> Self {
         let (sender, items) = mpsc::unbounded_channel();
-        let id = queue.add_worker(WorkerSlot::new(terms, sender));
+        let slot = WorkerSlot::new(terms, queue.clock.now(), sender);
+        Self::of(queue, slot, items)
+    }
+
+    /// A worker of another node, with its id here.
+    pub(crate) fn guest(queue: Arc<WorkQueue>, terms: WorkerOptions, seat: u64) -> Self {
+        let (sender, items) = mpsc::unbounded_channel();
+        let slot = WorkerSlot::new(terms, queue.clock.now(), sender).of_peer(seat);
+        Self::of(queue, slot, items)
+    }
+
+    fn of(
+        queue: Arc<WorkQueue>,
+        slot: WorkerSlot,
+        items: mpsc::UnboundedReceiver<WorkDelivery>,
+    ) -> Self {
+        let id = queue.add_worker(slot);
         Self {
             queue,
             id,

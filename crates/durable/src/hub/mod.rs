@@ -1,5 +1,6 @@
 //! Task hubs: the API for clients and workers.
 
+mod census;
 mod diagnosis;
 mod direct;
 mod entities;
@@ -12,6 +13,7 @@ mod relay;
 mod results;
 mod task_hub;
 
+pub use census::{ConnectedWorker, TaskHubDetails, TaskHubPage, WorkerPage};
 pub use diagnosis::{Diagnosis, LockView, PendingWait};
 pub use peers::WorkerPeers;
 pub use task_hub::{TaskHub, TaskHubs};

@@ -52,6 +52,12 @@ impl TaskHubs {
                 let is_ours = hub.abandon_here(&token);
                 Ok(Bytes::copy_from_slice(&[u8::from(is_ours)]))
             }
+            WorkerMessage::ListHubs { after, limit } => {
+                Ok(rows::encode(&self.hubs_here(&after, limit as usize)))
+            }
+            WorkerMessage::ListWorkers { hub, after, limit } => Ok(rows::encode(
+                &self.workers_here(&hub, after, limit as usize),
+            )),
         }
     }
 }
@@ -60,7 +66,7 @@ impl Inner {
     /// The items for a worker of another node; waits for the first one.
     async fn give(self: &Arc<Self>, hub: &TaskHub, seat: u64, terms: PackedOptions) -> Bytes {
         let mut asking = self.remote_workers.ask(seat, || {
-            WorkerStream::new(Arc::clone(&hub.queue), WorkerOptions::from(terms))
+            WorkerStream::guest(Arc::clone(&hub.queue), WorkerOptions::from(terms), seat)
         });
         let guest = Arc::clone(&asking.guest);
         let mut worker = guest.worker.lock().await;
@@ -175,6 +181,7 @@ impl WorkPuller {
     async fn run(self) -> String {
         let mut seat = fresh_seat();
         while self.others.names().contains(&self.name) {
+            self.inbox.set_seat(&self.name, Some(seat));
             let answer = tokio::select! {
                 answer = self.ask(seat) => answer,
                 () = self.inbox.closed() => break,
@@ -190,6 +197,7 @@ impl WorkPuller {
                 }
             }
         }
+        self.inbox.set_seat(&self.name, None);
         self.leave(seat).await;
         self.name
     }

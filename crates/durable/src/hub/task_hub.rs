@@ -26,7 +26,7 @@ use crate::work::WorkerOptions;
 pub struct TaskHubs {
     pub(super) inner: Arc<Inner>,
     /// The existing task hubs; `None`: task hubs are created on demand.
-    known: Option<Arc<BTreeSet<String>>>,
+    pub(super) known: Option<Arc<BTreeSet<String>>>,
 }
 
 pub(super) struct Inner {

@@ -1,6 +1,7 @@
 //! Orchestrations and entities on a virtual clock.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod census;
 mod delivery;
 mod direct;
 mod entities;

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use steadfast_durable::native::{FunctionRunner, Functions, RunResult};
 use steadfast_durable::{
-    InstanceStatus, TaskHubs, TurnResult, WorkDelivery, WorkPayload, WorkerOptions, WorkerPeers,
-    WorkerStream,
+    InstanceStatus, TaskHubCounts, TaskHubs, TurnResult, WorkCounts, WorkDelivery, WorkPayload,
+    WorkerOptions, WorkerPeers, WorkerStream,
 };
 use steadfast_partition::{Error, ErrorKind, Result};
 use tokio::sync::watch;
@@ -77,7 +77,7 @@ impl WorkerPeers for Line {
 /// A node that owns everything, and another one with a worker.
 struct Pair {
     owner: Node,
-    _other: Node,
+    other: Node,
     worker: WorkerStream,
     line: Arc<Line>,
 }
@@ -95,7 +95,7 @@ impl Pair {
         let worker = other.hub.worker(WorkerOptions::default());
         let pair = Self {
             owner,
-            _other: other,
+            other,
             worker,
             line,
         };
@@ -117,6 +117,54 @@ impl Pair {
         assert!(done.await.unwrap());
         self.owner.hub.ended(instance, true).await.unwrap();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_and_work_items_of_all_nodes_are_listed() {
+    let mut pair = Pair::new().await;
+    pair.owner.begin("o", "first", "1").await;
+    let item = soon(&mut pair.worker).await;
+    let hubs = &pair.other.hubs;
+    let one = WorkCounts {
+        orchestrations: 1,
+        ..WorkCounts::default()
+    };
+    let counts = TaskHubCounts {
+        workers: 1,
+        in_progress: one,
+        ..TaskHubCounts::default()
+    };
+    let page = hubs.page("", 10, |_| true).await.unwrap();
+    assert_eq!(page.hubs, [("default".to_owned(), counts)]);
+    assert!(page.next.is_none() && page.missing.is_empty());
+    // The item is of the owner, the worker of this node.
+    let found = hubs.details("default", "here").await.unwrap().unwrap();
+    let without = |workers, in_progress| TaskHubCounts {
+        workers,
+        in_progress,
+        ..TaskHubCounts::default()
+    };
+    let expected = [
+        ("here".to_owned(), without(1, WorkCounts::default())),
+        ("owner".to_owned(), without(0, one)),
+    ];
+    assert_eq!(found.nodes, expected);
+    let workers = hubs.workers("default", "here", None, 10).await;
+    let workers = workers.unwrap().unwrap().workers;
+    assert_eq!(workers.len(), 1, "{workers:?}");
+    assert_eq!(workers[0].node, "here");
+    assert_eq!(workers[0].in_progress, one, "an item of another node");
+    // The owner lists the same task hub, and no worker of its own.
+    let seen = pair.owner.hubs.workers("default", "owner", None, 10).await;
+    assert!(seen.unwrap().unwrap().workers.is_empty());
+    pair.end(&item, "first").await;
+    let workers = hubs.workers("default", "here", None, 10).await;
+    let workers = workers.unwrap().unwrap().workers;
+    assert_eq!(workers[0].in_progress, WorkCounts::default());
+    pair.line.way.send_replace(Way::Cut);
+    let page = hubs.page("", 10, |_| true).await.unwrap();
+    assert_eq!(page.missing, ["owner"]);
+    assert_eq!(page.hubs[0].1.workers, 1, "this node has it");
 }
 
 /// What a worker is given before anything is waited for.

@@ -19,6 +19,7 @@ use super::context::{Context, GrpcCaller};
 use super::convert::{can, encode_item, terms};
 use super::fit::{Fit, OversizedItem, fit, instance, is_fetchable};
 use super::status::leaving;
+use crate::access::AuditClient;
 use crate::grpc::GrpcStream;
 
 /// Opens a work stream.
@@ -35,7 +36,10 @@ pub(super) async fn get_work_items(
     ];
     let name = named.into_iter().find(|name| !name.is_empty());
     let can_fetch = can(&request, wire::WorkerCapability::HistoryStreaming);
-    let terms = terms(name.unwrap_or_default(), request);
+    let terms = steadfast_durable::WorkerOptions {
+        address: AuditClient::current().address.map(|own| own.to_string()),
+        ..terms(name.unwrap_or_default(), request)
+    };
     let open = WorkItemStream::new(caller, terms, can_fetch);
     Ok(Box::pin(stream::unfold(open, WorkItemStream::next)))
 }

@@ -130,6 +130,52 @@ pub struct ServiceDescription {
     pub copies: Option<usize>,
 }
 
+/// A service in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceListing {
+    pub name: String,
+    pub scheme: SlotScheme,
+    pub is_volatile: bool,
+}
+
+/// A page of services, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServicePage {
+    pub services: Vec<ServiceListing>,
+    /// The last name, if there are more.
+    pub next: Option<String>,
+}
+
+/// The first entries of a queue.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QueuePage {
+    pub entries: Vec<QueueEntry>,
+    /// The number of the last entry, if there are more.
+    pub next: Option<u64>,
+}
+
+/// An entry of a queue.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QueueEntry {
+    /// Increases along the queue.
+    pub number: u64,
+    pub value: Value,
+}
+
+/// Decides whether a caller may see an entity.
+pub type VisibilityFilter<'a> = &'a (dyn Fn(&str) -> bool + Send + Sync);
+
+impl SlotScheme {
+    /// The number of slots.
+    pub fn slots(&self) -> usize {
+        match self {
+            Self::Singleton => 1,
+            Self::Named(names) => names.len(),
+            Self::Range { count, .. } => *count as usize,
+        }
+    }
+}
+
 /// Collections, as REST sees them.
 #[async_trait]
 pub trait CollectionsBackend: Send + Sync + 'static {
@@ -140,6 +186,14 @@ pub trait CollectionsBackend: Send + Sync + 'static {
         scheme: SlotScheme,
         is_volatile: bool,
     ) -> Result<(), Problem>;
+
+    /// Lists services: `limit` at most of those that are visible, after a name.
+    async fn services(
+        &self,
+        after: &str,
+        limit: usize,
+        is_visible: VisibilityFilter<'_>,
+    ) -> Result<ServicePage, Problem>;
 
     /// The definition of a service, and the incarnation of its slot, if one is named or there
     /// is only one.
@@ -159,4 +213,13 @@ pub trait CollectionsBackend: Send + Sync + 'static {
         collection: &str,
         range: EntryRange,
     ) -> Result<EntryPage, Problem>;
+
+    /// Reads the first entries of a queue after a number, without locks; they stay in it.
+    async fn peek(
+        &self,
+        place: ServiceSlot,
+        collection: &str,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<QueuePage, Problem>;
 }

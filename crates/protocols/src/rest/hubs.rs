@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::Path;
-use axum::extract::rejection::JsonRejection;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Path, Query};
 use axum::http::header::HOST;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::{Extension, Json};
@@ -18,7 +18,9 @@ use steadfast_realtime::{
 };
 use steadfast_wire::signalr::service::CloseConnections;
 
+use super::events::queried;
 use super::interface::{ApiOperation, Interface, on, read};
+use super::page::{PageQuery, may, page};
 use crate::access::{AccessControl, MARK, Principal, Right, ServiceArea};
 use crate::http::Problem;
 use crate::realtime::{CLIENT_KEY, ClientTokenOptions, token};
@@ -54,6 +56,7 @@ struct ClientTokenRequest {
 
 /// Adds the routes below `/v1/hubs`.
 pub fn hub_routes(interface: Interface, desk: &HubAdmin) -> Interface {
+    let interface = list_route(interface, desk);
     let own = desk.clone();
     let list = async move |Path(hub): Path<String>| {
         let lobby = own.lobby(&hub)?;
@@ -191,6 +194,35 @@ pub fn hub_routes(interface: Interface, desk: &HubAdmin) -> Interface {
             ),
             on(&Method::POST, make),
         )
+}
+
+/// Adds the list of hubs.
+fn list_route(interface: Interface, desk: &HubAdmin) -> Interface {
+    let own = desk.clone();
+    let list = async move |Extension(pass): Extension<Principal>,
+                           query: Result<Query<PageQuery>, QueryRejection>| {
+        let query = queried(query)?;
+        let after = query.cursor.as_deref().unwrap_or_default();
+        let is_visible = |hub: &str| may(&pass, &[Right::Read], ServiceArea::Realtime, hub);
+        let found = own.realtime.page(after, query.limit()?, is_visible).await;
+        let hubs = found
+            .hubs
+            .iter()
+            .map(|hub| json!({"name": hub.name, "clients": hub.clients, "servers": hub.servers}));
+        let hubs = hubs.collect();
+        Ok::<_, Problem>(Json(page("hubs", hubs, found.next, &found.missing)))
+    };
+    interface.with(
+        operation(
+            Method::GET,
+            "/v1/hubs",
+            "The hubs that the key may read, with clients and servers of all nodes: \
+             ?limit, ?cursor",
+            (200, "A page of hubs"),
+            None,
+        ),
+        on(&Method::GET, list),
+    )
 }
 
 fn operation(

@@ -13,23 +13,28 @@ mod groups;
 mod hubs;
 mod identity;
 mod interface;
+mod logs;
 mod maintenance;
 mod node;
 mod node_admin;
+mod page;
 mod region;
 mod state;
+mod taskhubs;
 
 pub use audit::audit_routes;
 pub use cluster::cluster_routes;
 pub use collections::{
-    CollectionsBackend, EntryPage, EntryRange, PageEntry, ServiceDescription, ServiceSlot,
-    SlotScheme, StepResult, TransactionStep, WritePrecondition,
+    CollectionsBackend, EntryPage, EntryRange, PageEntry, QueueEntry, QueuePage,
+    ServiceDescription, ServiceListing, ServicePage, ServiceSlot, SlotScheme, StepResult,
+    TransactionStep, VisibilityFilter, WritePrecondition,
 };
 pub use event_routes::event_routes;
 pub use eventhubs::EventHubContext;
 pub use hubs::{HubAdmin, hub_routes};
 pub use identity::{CallerIdentity, identity_routes};
 pub use interface::{ApiOperation, Interface};
+pub use logs::{NodeLog, log_routes};
 pub use maintenance::maintenance_routes;
 pub use node::{no_method, no_route, routes};
 pub use node_admin::{
@@ -38,3 +43,4 @@ pub use node_admin::{
 };
 pub use region::region_routes;
 pub use state::state_routes;
+pub use taskhubs::{TaskHubAdmin, task_hub_routes};

@@ -117,6 +117,12 @@ fn keys(interface: Interface, operator: &Arc<dyn NodeAdmin>) -> Interface {
     let own = Arc::clone(operator);
     let list = async move || Json(own.keys());
     let own = Arc::clone(operator);
+    let show = async move |Path(name): Path<String>| {
+        let found = own.keys().into_iter().find(|key| key.name == name);
+        let found = found.ok_or_else(|| Problem::not_found(format!("there is no key '{name}'")));
+        found.map(Json)
+    };
+    let own = Arc::clone(operator);
     let create = async move |Extension(pass): Extension<Principal>,
                              body: Result<Json<CreateKeyRequest>, JsonRejection>| {
         let CreateKeyRequest { name, rights } = read(body)?;
@@ -144,6 +150,16 @@ fn keys(interface: Interface, operator: &Arc<dyn NodeAdmin>) -> Interface {
                 None,
             ),
             on(&Method::GET, list),
+        )
+        .with(
+            operation(
+                Method::GET,
+                "/v1/keys/{name}",
+                "One key, without its secrets",
+                (200, "The key"),
+                None,
+            ),
+            on(&Method::GET, show),
         )
         .with(
             operation(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::rejection::JsonRejection;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query};
 use axum::http::header::{ETAG, IF_MATCH, IF_NONE_MATCH};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -15,7 +15,9 @@ use super::collections::{
     CollectionsBackend, EntryRange, ServiceSlot, SlotScheme, StepResult, TransactionStep,
     WritePrecondition,
 };
+use super::events::queried;
 use super::interface::{ApiOperation, Interface, LOOK, on, read};
+use super::page::{PageQuery, may, page, page_limit};
 use crate::access::{Demand, EntityScope, Principal, Right, ServiceArea};
 use crate::http::Problem;
 
@@ -24,6 +26,14 @@ const STEPS: usize = 1000;
 
 #[derive(Deserialize)]
 struct SlotQuery {
+    slot: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PeekQuery {
+    limit: Option<usize>,
+    cursor: Option<String>,
     slot: Option<String>,
 }
 
@@ -50,9 +60,78 @@ const ENTRY: &str = "/v1/state/{service}/{collection}/{key}";
 
 /// Adds the routes of collections.
 pub fn state_routes(interface: Interface, collections: &Arc<dyn CollectionsBackend>) -> Interface {
+    let interface = list(interface, collections);
     let interface = services(interface, collections);
     let interface = batches(interface, collections);
-    entries(interface, collections)
+    let interface = entries(interface, collections);
+    peek(interface, collections)
+}
+
+/// Adds the list of services.
+fn list(interface: Interface, collections: &Arc<dyn CollectionsBackend>) -> Interface {
+    let own = Arc::clone(collections);
+    let list = async move |Extension(pass): Extension<Principal>,
+                           query: Result<Query<PageQuery>, QueryRejection>| {
+        let query = queried(query)?;
+        let after = query.cursor.as_deref().unwrap_or_default();
+        let is_visible = |service: &str| may(&pass, LOOK, ServiceArea::State, service);
+        let found = own.services(after, query.limit()?, &is_visible).await?;
+        let services = found.services.iter().map(|service| {
+            json!({
+                "name": service.name,
+                "scheme": service.scheme,
+                "partitions": service.scheme.slots(),
+                "volatile": service.is_volatile,
+            })
+        });
+        let services = services.collect();
+        Ok::<_, Problem>(Json(page("services", services, found.next, &[])))
+    };
+    interface.with(
+        ApiOperation {
+            method: Method::GET,
+            path: "/v1/state",
+            summary: "The services that the key may read: ?limit, ?cursor",
+            rights: LOOK,
+            area: ServiceArea::State,
+            body: None,
+            success: (200, "A page of services"),
+        },
+        on(&Method::GET, list),
+    )
+}
+
+/// Adds the view of a queue. Its path has one segment more than that of a key, so it hides
+/// no key of a dictionary.
+fn peek(interface: Interface, collections: &Arc<dyn CollectionsBackend>) -> Interface {
+    let own = Arc::clone(collections);
+    let peek = async move |Path((service, collection)): Path<(String, String)>,
+                           query: Result<Query<PeekQuery>, QueryRejection>| {
+        let query = queried(query)?;
+        let limit = page_limit(query.limit)?;
+        let after = query.cursor.as_deref().map(str::parse).transpose();
+        let after = after.map_err(|_| {
+            Problem::bad_request("the cursor is not from this list; start again without one")
+        })?;
+        let slot = query.slot;
+        let place = ServiceSlot { service, slot };
+        let found = own.peek(place, &collection, after, limit).await?;
+        let entries = found.entries.iter().map(|entry| json!(entry)).collect();
+        let next = found.next.map(|number| number.to_string());
+        Ok::<_, Problem>(Json(page("entries", entries, next, &[])))
+    };
+    interface.with(
+        ApiOperation {
+            method: Method::GET,
+            path: "/v1/state/{service}/{collection}/queue/peek",
+            summary: "The first entries of a queue, which stay in it: ?limit, ?cursor, ?slot",
+            rights: LOOK,
+            area: ServiceArea::State,
+            body: None,
+            success: (200, "A page of entries"),
+        },
+        on(&Method::GET, peek),
+    )
 }
 
 fn services(interface: Interface, collections: &Arc<dyn CollectionsBackend>) -> Interface {

@@ -34,6 +34,8 @@ pub(crate) enum PeerRequest {
     End { id: String },
     /// Return the number of clients and the app servers of a hub.
     Census { hub: String },
+    /// Return the names of the hubs with clients or servers, `count` at most after a name.
+    Hubs { after: String, count: u64 },
 }
 
 impl PeerRequest {
@@ -64,6 +66,10 @@ impl PeerRequest {
             }
             Self::End { id } => put(&mut out, 6, &[id]),
             Self::Census { hub } => put(&mut out, 7, &[hub]),
+            Self::Hubs { after, count } => {
+                put(&mut out, 8, &[after]);
+                put_varint(&mut out, *count);
+            }
         }
         out.into()
     }
@@ -95,6 +101,10 @@ impl PeerRequest {
             },
             6 => Self::End { id: text(reader)? },
             7 => Self::Census { hub: text(reader)? },
+            8 => Self::Hubs {
+                after: text(reader)?,
+                count: reader.varint()?,
+            },
             _ => return Err(DecodeError),
         })
     }
@@ -116,7 +126,7 @@ pub(crate) struct PeerResponse {
     pub(crate) members: Vec<(String, Option<String>)>,
     /// There are more members.
     pub(crate) has_more: bool,
-    /// App servers of a hub.
+    /// App servers of a hub, or names of hubs.
     pub(crate) servers: Vec<String>,
 }
 
@@ -215,6 +225,10 @@ mod tests {
             },
             PeerRequest::End { id: text("1") },
             PeerRequest::Census { hub: text("chat") },
+            PeerRequest::Hubs {
+                after: text("chat"),
+                count: 7,
+            },
         ];
         for word in words {
             let bytes = word.encode();

@@ -3,6 +3,7 @@
 pub(crate) mod batch;
 pub(crate) mod borrowed;
 pub(crate) mod broadcast;
+pub(crate) mod census;
 pub(crate) mod convert;
 pub(crate) mod messages;
 pub(crate) mod peers;

@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use steadfast_core::codec::DecodeError;
+use steadfast_core::limits;
 use steadfast_core::task::name_task;
 use steadfast_partition::ServiceKind as PartitionKind;
 
@@ -84,6 +85,14 @@ impl Realtime {
                 return lobby
                     .map_or_else(|_| PeerResponse::default(), |own| own.census())
                     .encode();
+            }
+            PeerRequest::Hubs { after, count } => {
+                let count = count.min(limits::GROUP_PAGE as u64) as usize;
+                return PeerResponse {
+                    servers: self.hubs_here(&after, count),
+                    ..PeerResponse::default()
+                }
+                .encode();
             }
         }
         PeerResponse::default().encode()

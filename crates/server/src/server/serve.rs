@@ -97,6 +97,7 @@ async fn serve(
     loop {
         let mut builder = Node::builder().config(config.clone()).serve();
         builder = builder.reread(reread.clone()).restored(restored);
+        builder = builder.log(Arc::clone(telemetry.log()));
         if mode == ServerMode::Development {
             builder = builder.development();
         }

@@ -21,6 +21,7 @@ use steadfast_partition::{
 use steadfast_protocols::access::{AccessControl, KeyRing};
 use steadfast_protocols::http::{NodeHealth, State};
 use steadfast_protocols::listen::Certificate;
+use steadfast_protocols::log_ring::LogRing;
 use steadfast_protocols::rest::RestoreOutcome;
 use steadfast_protocols::scheduler;
 use steadfast_realtime::{Hub, HubOptions, PUSHES, PushPerformer};
@@ -76,6 +77,7 @@ pub struct Builder {
     clock: Arc<dyn Clock>,
     source: Option<ConfigReader>,
     restored: Option<RestoreOutcome>,
+    log: Option<Arc<LogRing>>,
     services: Services,
     makers: BTreeMap<ServiceKind, PerformerFactory>,
     functions: BTreeMap<String, Functions>,
@@ -101,6 +103,7 @@ impl Default for Builder {
             clock: Arc::new(SystemClock::new()),
             source: None,
             restored: None,
+            log: None,
             services: Services::new(),
             makers: BTreeMap::new(),
             functions: BTreeMap::new(),
@@ -141,6 +144,13 @@ impl Builder {
         source: impl Fn() -> std::result::Result<Config, String> + Send + Sync + 'static,
     ) -> Self {
         self.source = Some(Box::new(source));
+        self
+    }
+
+    /// Sets the lines of the process's log, which the REST interface shows.
+    #[must_use]
+    pub fn log(mut self, ring: Arc<LogRing>) -> Self {
+        self.log = Some(ring);
         self
     }
 
@@ -574,6 +584,7 @@ impl Builder {
                 addresses: Mutex::new(Vec::new()),
                 declared: RwLock::new(declared),
                 source: self.source,
+                log: self.log,
                 reloads: Mutex::new(Vec::new()),
                 hooks: Mutex::new(Vec::new()),
                 leaving: CancellationToken::new(),

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use steadfast_collections::{Scheme, ServiceDefinition, SlotKey};
+use steadfast_core::task::name_task;
 use steadfast_protocols::http::Problem;
 use steadfast_protocols::rest::{
-    CollectionsBackend, EntryPage, EntryRange, ServiceDescription, ServiceSlot, SlotScheme,
-    StepResult, TransactionStep,
+    CollectionsBackend, EntryPage, EntryRange, QueuePage, ServiceDescription, ServiceListing,
+    ServicePage, ServiceSlot, SlotScheme, StepResult, TransactionStep, VisibilityFilter,
 };
+use tokio::task::JoinSet;
 
 use super::inner::Inner;
 use super::owner_rpc::{CollectionsRequest, CollectionsResponse, service, to_slot_scheme};
@@ -28,6 +30,38 @@ impl CollectionsBackend for RestCollections {
         let home = self.0.definition_partition(&name);
         let errand = CollectionsRequest::Create { name, scheme }.of(is_volatile);
         self.0.run_at_owner(home, errand).await.map(drop)
+    }
+
+    async fn services(
+        &self,
+        after: &str,
+        limit: usize,
+        is_visible: VisibilityFilter<'_>,
+    ) -> Result<ServicePage, Problem> {
+        let mut page = ServicePage::default();
+        let mut after = after.to_owned();
+        loop {
+            let found = self.services_after(&after, limit + 1).await?;
+            let is_end = found.len() <= limit;
+            for service in found {
+                after.clone_from(&service.name);
+                if !is_visible(&service.name) {
+                    continue;
+                }
+                if page.services.len() == limit {
+                    page.next = page.services.last().map(|last| last.name.clone());
+                    return Ok(page);
+                }
+                page.services.push(ServiceListing {
+                    scheme: to_slot_scheme(&service.scheme),
+                    name: service.name,
+                    is_volatile: service.is_volatile,
+                });
+            }
+            if is_end {
+                return Ok(page);
+            }
+        }
     }
 
     async fn describe(&self, place: ServiceSlot) -> Result<ServiceDescription, Problem> {
@@ -92,6 +126,30 @@ impl CollectionsBackend for RestCollections {
         }
     }
 
+    async fn peek(
+        &self,
+        place: ServiceSlot,
+        collection: &str,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<QueuePage, Problem> {
+        let found = self.find(&place.service).await?;
+        let service = found.ok_or_else(|| missing(&place))?;
+        let slot = slot_of(&service, place.slot.as_deref())?;
+        let request = CollectionsRequest::Peek {
+            scheme: to_slot_scheme(&service.scheme),
+            name: service.name.clone(),
+            slot,
+            collection: collection.to_owned(),
+            after,
+            limit,
+        };
+        match self.run(&service, slot, request).await? {
+            CollectionsResponse::Queue(page) => Ok(page),
+            _ => Err(unexpected_response()),
+        }
+    }
+
     async fn scan(
         &self,
         place: ServiceSlot,
@@ -116,6 +174,35 @@ impl CollectionsBackend for RestCollections {
 }
 
 impl RestCollections {
+    /// The first services after a name, of all partitions.
+    async fn services_after(
+        &self,
+        after: &str,
+        count: usize,
+    ) -> Result<Vec<ServiceDefinition>, Problem> {
+        let runtime = &self.0.runtime;
+        let (table, range) = ServiceDefinition::rows_after(after, count);
+        let mut scans = JoinSet::new();
+        for partition in runtime.space().all() {
+            let (router, range) = (Arc::clone(runtime.router()), range.clone());
+            scans.spawn(name_task(async move {
+                let view = router.reader(partition).view()?;
+                view.scan(table, range).await
+            }));
+        }
+        let mut rows = Vec::new();
+        while let Some(scan) = scans.join_next().await {
+            let scan = scan.map_err(|_| Problem::internal("a scan has ended early"))?;
+            rows.extend(scan?);
+        }
+        rows.sort_unstable_by(|one, other| one.key.cmp(&other.key));
+        // Every partition has returned its first rows only.
+        let services = rows.iter().take(count).map(ServiceDefinition::from_row);
+        services
+            .collect::<Result<_, _>>()
+            .map_err(|error| Problem::new(error.code(), error.to_string()))
+    }
+
     /// The service of this name, if there is one.
     async fn find(&self, name: &str) -> Result<Option<ServiceDefinition>, Problem> {
         let name = name.to_owned();

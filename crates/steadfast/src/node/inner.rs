@@ -12,6 +12,7 @@ use steadfast_partition::{DrainHook, Runtime};
 use steadfast_protocols::access::{AccessControl, Key, KeyRing, development_ring};
 use steadfast_protocols::http::{HealthCheck, NodeHealth};
 use steadfast_protocols::listen::{Certificate, Governor};
+use steadfast_protocols::log_ring::LogRing;
 use steadfast_protocols::rest::{DrainReport, NodeRestoreRequest, RestoreOutcome};
 use steadfast_storage::backup::BackupKey;
 use steadfast_storage::shards::ShardedEngine;
@@ -73,6 +74,8 @@ pub(super) struct Inner {
     pub(super) declared: RwLock<KeyRing>,
     /// Reads the configuration again.
     pub(super) source: Option<ConfigReader>,
+    /// The last lines of the process's log, if it keeps them.
+    pub(super) log: Option<Arc<LogRing>>,
     /// Hooks that run after a reload.
     pub(super) reloads: Mutex<Vec<ReloadHook>>,
     /// Hooks that run before the partitions are handed over.

@@ -13,7 +13,9 @@ use steadfast_partition::{
     ServiceError, ServiceKind,
 };
 use steadfast_protocols::http::Problem;
-use steadfast_protocols::rest::{EntryPage, EntryRange, SlotScheme, StepResult, TransactionStep};
+use steadfast_protocols::rest::{
+    EntryPage, EntryRange, QueuePage, SlotScheme, StepResult, TransactionStep,
+};
 
 use super::inner::Inner;
 use super::rest_collections;
@@ -44,6 +46,15 @@ pub(super) enum CollectionsRequest {
         collection: String,
         range: EntryRange,
     },
+    /// Read the first entries of a queue in a slot of the owner.
+    Peek {
+        name: String,
+        scheme: SlotScheme,
+        slot: u32,
+        collection: String,
+        after: Option<u64>,
+        limit: usize,
+    },
     /// Return the incarnation of a slot of a volatile service.
     Life {
         name: String,
@@ -73,9 +84,11 @@ impl CollectionsRequest {
     fn is_repeatable(&self) -> bool {
         match self {
             Self::Volatile(errand) => errand.is_repeatable(),
-            Self::Describe { .. } | Self::Scan { .. } | Self::Life { .. } | Self::Look { .. } => {
-                true
-            }
+            Self::Describe { .. }
+            | Self::Scan { .. }
+            | Self::Peek { .. }
+            | Self::Life { .. }
+            | Self::Look { .. } => true,
             Self::Create { .. } | Self::Transact { .. } => false,
         }
     }
@@ -93,6 +106,7 @@ pub(super) enum CollectionsResponse {
     },
     Steps(Vec<StepResult>),
     Page(EntryPage),
+    Queue(QueuePage),
     Sheet(InspectTable),
 }
 
@@ -207,6 +221,20 @@ impl Inner {
                 rest_collections::scan(&state, &collection, range)
                     .await
                     .map(CollectionsResponse::Page)
+            }
+            CollectionsRequest::Peek {
+                name,
+                scheme,
+                slot,
+                collection,
+                after,
+                limit,
+            } => {
+                let service = service(name, scheme, is_volatile);
+                let state = rest_collections::slot(self, &service, slot).await?;
+                rest_collections::peek(&state, &collection, after, limit)
+                    .await
+                    .map(CollectionsResponse::Queue)
             }
             CollectionsRequest::Life { name, scheme, slot } => {
                 let service = service(name, scheme, is_volatile);

@@ -12,9 +12,11 @@ use steadfast_collections::{
     Dictionary, DictionaryQuery, Queue, Result as Done, ServiceDefinition, State, Tx,
 };
 use steadfast_core::error::Code;
+use steadfast_core::limits;
 use steadfast_protocols::http::Problem;
 use steadfast_protocols::rest::{
-    EntryPage, EntryRange, PageEntry, StepResult, TransactionStep, WritePrecondition,
+    EntryPage, EntryRange, PageEntry, QueueEntry, QueuePage, StepResult, TransactionStep,
+    WritePrecondition,
 };
 
 use super::error::Error;
@@ -96,6 +98,37 @@ pub(super) async fn scan(
         Box::pin(async move { page(&texts, tx, &range).await })
     });
     page.await.map_err(|error| problem(error.into()))
+}
+
+/// Reads the first entries of a queue, as the durable state has them.
+pub(super) async fn peek(
+    slot: &Slot,
+    collection: &str,
+    after: Option<u64>,
+    limit: usize,
+) -> Result<QueuePage, Problem> {
+    let found = slot.state().try_get::<Queue<Json>>(collection).await;
+    let found = found.map_err(|error| problem(error.into()))?;
+    let Some(queue) = found else {
+        return Err(Problem::not_found(format!(
+            "there is no collection '{collection}'"
+        )));
+    };
+    let items = slot.run(|tx| {
+        let queue = queue.clone();
+        Box::pin(async move { queue.first(tx, after, limit, limits::TAIL_BYTES).await })
+    });
+    let (items, has_more) = items.await.map_err(|error| problem(error.into()))?;
+    let entries = items.into_iter().map(|(number, value)| QueueEntry {
+        number,
+        value: value.0.clone(),
+    });
+    let entries: Vec<_> = entries.collect();
+    let last = entries.last().filter(|_| has_more);
+    Ok(QueuePage {
+        next: last.map(|entry| entry.number),
+        entries,
+    })
 }
 
 /// Locks all keys of a request in one order, each in the strongest mode that a step needs,

@@ -133,6 +133,12 @@ pub(super) fn start(inner: &Arc<Inner>, port: HttpPort, frame: &Middleware, even
     let interface = rest::routes(Interface::new(Arc::clone(&inner.access)), &operator);
     let interface = rest::identity_routes(interface, &operator);
     let interface = rest::audit_routes(interface);
+    let log = Arc::new(rest::NodeLog {
+        ring: inner.log.clone(),
+        node: inner.config.name.clone(),
+        leaving: inner.leaving.clone(),
+    });
+    let interface = rest::log_routes(interface, &log);
     let interface = rest::maintenance_routes(interface, &operator);
     let interface = rest::cluster_routes(interface, &operator);
     let interface = rest::region_routes(interface, &operator);
@@ -157,6 +163,11 @@ pub(super) fn start(inner: &Arc<Inner>, port: HttpPort, frame: &Middleware, even
         clock: Arc::clone(&inner.clock),
     };
     let interface = rest::hub_routes(interface, &desk);
+    let task_hubs = Arc::new(rest::TaskHubAdmin {
+        hubs: inner.services.task_hubs.clone(),
+        node: inner.config.name.clone(),
+    });
+    let interface = rest::task_hub_routes(interface, &task_hubs);
     let routes = interface
         .routes()
         .merge(durabletask::routes(durable::context(inner)))

@@ -27,6 +27,7 @@ pub(crate) fn terms(name: String, request: wire::GetWorkItemsRequest) -> WorkerO
     };
     WorkerOptions {
         name,
+        address: None,
         turns: window(request.max_concurrent_orchestration_work_items),
         activities: window(request.max_concurrent_activity_work_items),
         batches: window(request.max_concurrent_entity_work_items),
