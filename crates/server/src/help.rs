@@ -120,7 +120,7 @@ fn width() -> usize {
     width
         .filter(|width| *width > NAMES)
         .unwrap_or(WIDTH)
-        .min(WIDTH)
+        .min(LARGEST_WIDTH)
 }
 
 /// Whether colors are turned off.
