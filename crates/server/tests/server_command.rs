@@ -281,6 +281,55 @@ fn doctor_looks_at_folder_clock_limits_sync_and_ports() {
 }
 
 #[test]
+#[test]
+fn lists_on_the_command_line_are_separated_by_commas_or_are_json() {
+    let folder = tempfile::tempdir().unwrap();
+    for list in [
+        "https://a.example,https://b.example",
+        r#"["https://a.example","https://b.example"]"#,
+    ] {
+        let set = format!("http.cors_origins={list}");
+        let shown = run(folder.path(), &["config", "show", "--json", "--set", &set]);
+        let shown = object(&["config", "show"], &shown);
+        let rows = shown["settings"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["key"] == "http.cors_origins");
+        let expected = r#"["https://a.example", "https://b.example"]"#;
+        assert_eq!(row.unwrap()["value"], expected, "{list}");
+    }
+    for (set, expected) in [
+        ("http.cors_origins=[https://a.example]", "write a list as"),
+        (r#"name=["a"]"#, "it is one text, not a list"),
+    ] {
+        let (code, _, errors) = said(&run(folder.path(), &["config", "check", "--set", set]));
+        assert_eq!(code, 2, "{errors}");
+        assert!(errors.contains(expected), "{errors}");
+    }
+}
+
+#[test]
+fn empty_variables_count_as_unset() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(
+        folder.path().join("steadfast.toml"),
+        "name = 'of the file'\n",
+    )
+    .unwrap();
+    let mut command = running::steadfast(folder.path());
+    command.args(["config", "show", "--json"]);
+    for name in ["CONFIG", "URL", "KEY", "CONTEXT", "NAME", "HTTP__PORT"] {
+        command.env(format!("STEADFAST_{name}"), "");
+    }
+    let shown = object(&["config", "show"], &running::finish(command));
+    let rows = shown["settings"].as_array().unwrap();
+    let value = |key: &str| {
+        let row = rows.iter().find(|row| row["key"] == key).unwrap();
+        row["value"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(value("name"), "\"of the file\"");
+    assert_eq!(value("http.port"), "7070");
+}
+
+#[test]
 fn nobody_has_to_read_what_is_printed() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = running::steadfast(folder.path());

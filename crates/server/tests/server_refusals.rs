@@ -11,10 +11,19 @@ use running::{Start, run, said};
 
 /// Starts a server that must not start; answers what it complains of.
 fn refused(folder: &Path, arguments: &[&str]) -> String {
+    refused_with(1, folder, arguments)
+}
+
+/// The same for an invalid configuration.
+fn misconfigured(folder: &Path, arguments: &[&str]) -> String {
+    refused_with(2, folder, arguments)
+}
+
+fn refused_with(expected: i32, folder: &Path, arguments: &[&str]) -> String {
     let mut all = vec!["serve", "--set", "http.port=0"];
     all.extend(arguments);
     let (code, printed, errors) = said(&run(folder, &all));
-    assert_eq!(code, 1, "{printed}{errors}");
+    assert_eq!(code, expected, "{printed}{errors}");
     assert!(!printed.contains("is ready"), "{printed}");
     errors
 }
@@ -22,7 +31,7 @@ fn refused(folder: &Path, arguments: &[&str]) -> String {
 fn refused_file(text: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("steadfast.toml"), text).unwrap();
-    let errors = refused(folder.path(), &[]);
+    let errors = misconfigured(folder.path(), &[]);
     assert!(
         !folder.path().join("steadfast-data").exists(),
         "it was begun"
@@ -45,12 +54,12 @@ fn an_unknown_variable_and_flag_are_refused_with_the_nearest_name() {
     let mut command = running::steadfast(folder.path());
     command.arg("serve").env("STEADFAST_LOG__LEVLE", "debug");
     let (code, _, errors) = said(&running::finish(command));
-    assert_eq!(code, 1);
+    assert_eq!(code, 2);
     assert!(
         errors.contains("did you mean 'STEADFAST_LOG__LEVEL'?"),
         "{errors}"
     );
-    let errors = refused(folder.path(), &["--set", "drain.limt=1s"]);
+    let errors = misconfigured(folder.path(), &["--set", "drain.limt=1s"]);
     assert!(errors.contains("did you mean 'drain.limit'?"), "{errors}");
 }
 
@@ -58,7 +67,7 @@ fn an_unknown_variable_and_flag_are_refused_with_the_nearest_name() {
 fn a_bad_value_is_refused_with_its_place() {
     let errors = refused_file("[http]\nport = 'x'\n");
     assert!(
-        errors.contains("STF-7002: 'http.port' (steadfast.toml)"),
+        errors.contains("STF-7002: 'http.port' (steadfast.toml:2)"),
         "{errors}"
     );
 }
@@ -76,7 +85,7 @@ fn bad_toml_is_refused_with_its_line_and_without_its_secrets() {
 #[test]
 fn a_bad_log_level_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let errors = refused(folder.path(), &["--set", "log.level=loud"]);
+    let errors = misconfigured(folder.path(), &["--set", "log.level=loud"]);
     assert!(errors.contains("'loud' is not a log level"), "{errors}");
 }
 
@@ -168,23 +177,61 @@ fn a_folder_in_use_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let errors = refused(folder.path(), &["--data", &data]);
     assert!(errors.contains("STF-2001"), "{errors}");
+    assert!(errors.contains(&holder), "{errors}");
+}
+
+#[test]
+fn every_mistake_of_the_configuration_is_named_with_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let text =
+        "name = 5\n\n[http]\nprot = 1\n\n[[key]]\nname = 'a'\nprimary = 'short'\nrights = ['x']\n";
+    fs::write(folder.path().join("steadfast.toml"), text).unwrap();
+    let commands: [&[&str]; 5] = [
+        &["dev"],
+        &["serve"],
+        &["doctor"],
+        &["config", "check"],
+        &["config", "show"],
+    ];
+    for words in commands {
+        let mut command = running::steadfast(folder.path());
+        command.args(words);
+        command.args(["--set", "log.format=xml", "--set", "postgres.ulr=hush-hush"]);
+        command.env("STEADFAST_DRAIN__LIMIT", "soon");
+        let (code, printed, errors) = said(&running::finish(command));
+        assert_eq!(code, 2, "{words:?}: {printed}{errors}");
+        for expected in [
+            "STF-7002: 'name' (steadfast.toml:1)",
+            "STF-7001: there is no setting 'http.prot' (steadfast.toml:4)",
+            "STF-7002: 'drain.limit' (STEADFAST_DRAIN__LIMIT)",
+            "STF-7002: 'log.format' (--set log.format=xml)",
+            "STF-7001: there is no setting 'postgres.ulr' (--set postgres.ulr=..)",
+        ] {
+            assert!(errors.contains(expected), "{words:?}: {expected}: {errors}");
+        }
+        // Only the values together show whether a key can be used.
+        let has_key = errors.contains("STF-7002: 'key 'a'' (steadfast.toml:6)");
+        assert_eq!(has_key, words != ["config", "show"], "{errors}");
+        assert!(!errors.contains("hush"), "{errors}");
+        assert!(!folder.path().join("steadfast-data").exists());
+    }
 }
 
 #[test]
 fn nobody_listens_beyond_loopback_by_accident() {
     let folder = tempfile::tempdir().unwrap();
     let open = ["--set", "listen=0.0.0.0"];
-    let errors = refused(folder.path(), &open);
+    let errors = misconfigured(folder.path(), &open);
     assert!(
         errors.contains("STF-7004") && errors.contains("because there is no key"),
         "{errors}"
     );
     let key = "[[key]]\nname = 'a'\nprimary = 'sixteen letters!!'\nrights = ['manage *']\n";
     fs::write(folder.path().join("steadfast.toml"), key).unwrap();
-    let errors = refused(folder.path(), &open);
+    let errors = misconfigured(folder.path(), &open);
     assert!(errors.contains("nothing would be encrypted"), "{errors}");
     let (code, _, errors) = said(&run(folder.path(), &["dev", "--set", "listen=0.0.0.0"]));
-    assert_eq!(code, 1);
+    assert_eq!(code, 2);
     assert!(
         errors.contains("everybody knows the development keys"),
         "{errors}"
@@ -193,7 +240,7 @@ fn nobody_listens_beyond_loopback_by_accident() {
         folder.path(),
         &["config", "check", "--set", "listen=0.0.0.0"],
     );
-    assert_eq!(said(&checked).0, 1);
+    assert_eq!(said(&checked).0, 2);
 }
 
 #[test]
