@@ -176,8 +176,82 @@ fn a_folder_in_use_is_refused() {
     let data = server.data().display().to_string();
     let folder = tempfile::tempdir().unwrap();
     let errors = refused(folder.path(), &["--data", &data]);
+    let holder = format!("is open in process {};", server.process.id());
     assert!(errors.contains("STF-2001"), "{errors}");
     assert!(errors.contains(&holder), "{errors}");
+}
+
+/// Names in a folder, with those below it.
+fn names(folder: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            names.extend(self::names(&path));
+        }
+        names.push(path.display().to_string());
+    }
+    names.sort();
+    names
+}
+
+#[test]
+fn a_refused_folder_stays_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let make = |name: &str, file: &str, text: &str| {
+        fs::create_dir_all(root.join(name)).unwrap();
+        fs::write(root.join(name).join(file), text).unwrap();
+    };
+    make("foreign", "notes.txt", "mine");
+    make("newer", "FORMAT", "steadfast-data 99 0000000000000001\n");
+    make("damaged", "FORMAT", "something else\n");
+    fs::write(root.join("file"), "").unwrap();
+    let long = format!("new/{}", "x".repeat(300));
+    let before = names(root);
+    let commands: [&[&str]; 6] = [
+        &["dev", "--set", "http.port=0"],
+        &["serve", "--set", "http.port=0"],
+        &["inspect"],
+        &["backup", "--to", "backups", "--plain"],
+        &["restore", "--from", "foreign"],
+        &["migrate", "--to", "local:moved"],
+    ];
+    for (data, code) in [
+        ("foreign", "STF-2015"),
+        ("newer", "STF-2002"),
+        ("damaged", "STF-2003"),
+        ("file", "STF-"),
+        (&*long, "STF-"),
+    ] {
+        for command in commands {
+            let place = if command[0] == "migrate" {
+                "--from"
+            } else {
+                "--data"
+            };
+            let all = [command, &[place, data]].concat();
+            let (status, printed, errors) = said(&run(root, &all));
+            assert_eq!(status, 1, "{all:?}: {printed}{errors}");
+            let is_restore = command[0] == "restore";
+            assert!(is_restore || errors.contains(code), "{all:?}: {errors}");
+            // A folder of backups belongs to the command, not to the data.
+            let _ = fs::remove_dir_all(root.join("backups"));
+            assert_eq!(names(root), before, "{all:?}: {errors}");
+        }
+    }
+}
+
+#[test]
+fn a_folder_in_use_stays_as_it_is() {
+    let server = Start::new("dev").ready();
+    let data = server.data();
+    let before = names(&data);
+    let folder = tempfile::tempdir().unwrap();
+    let text = data.display().to_string();
+    refused(folder.path(), &["--data", &text]);
+    assert_eq!(names(&data), before);
+    assert!(names(folder.path()).is_empty());
 }
 
 #[test]
