@@ -281,6 +281,31 @@ fn doctor_looks_at_folder_clock_limits_sync_and_ports() {
 }
 
 #[test]
+fn doctor_knows_the_server_that_runs_with_its_data_folder() {
+    let server = Start::new("dev").ready();
+    let port = format!("http.port={}", server.port());
+    let (code, printed, errors) = said(&server.run(&["doctor", "--json", "--set", &port]));
+    assert_eq!(code, 0, "{printed}{errors}");
+    let found: Value = serde_json::from_str(&printed).unwrap();
+    let held = format!("held by the running server (pid {})", server.process.id());
+    for subject in ["folder", "port"] {
+        let rows = found["findings"].as_array().unwrap();
+        let is_it = |row: &&Value| {
+            row["subject"] == subject && row["what"].as_str().unwrap().contains(&held)
+        };
+        let row = rows
+            .iter()
+            .find(is_it)
+            .unwrap_or_else(|| panic!("{printed}"));
+        assert_eq!(row["health"], "ok", "{row}");
+    }
+    // The port is taken for a server with another data folder.
+    let other = ["doctor", "--set", &port, "--data", "other"];
+    let (code, printed, _) = said(&server.run(&other));
+    assert_eq!(code, 1, "{printed}");
+    assert!(!printed.contains("the running server"), "{printed}");
+}
+
 #[test]
 fn lists_on_the_command_line_are_separated_by_commas_or_are_json() {
     let folder = tempfile::tempdir().unwrap();
