@@ -6,8 +6,10 @@ mod running;
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
+use std::time::Duration;
 
 use running::{Start, run, said};
+use steadfast::clock::{Clock, SystemClock};
 
 /// Starts a server that must not start; answers what it complains of.
 fn refused(folder: &Path, arguments: &[&str]) -> String {
@@ -360,4 +362,49 @@ fn a_database_that_cannot_be_reached_is_named_without_its_password() {
         !errors.contains("hush") && !printed.contains("hush"),
         "{printed}{errors}"
     );
+}
+
+#[test]
+fn commands_at_a_database_that_does_not_answer_fail_soon_and_name_its_address() {
+    // One port is closed, the other accepts connections and never answers.
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap();
+    let closed_port = closed.local_addr().unwrap().port();
+    drop(closed);
+    let mute = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mute_port = mute.local_addr().unwrap().port();
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let (code, _, errors) = said(&run(root, &["config", "init"]));
+    assert_eq!(code, 0, "{errors}");
+    let ask = |port: u16, words: &str| {
+        let url = format!("postgres://user:hush-hush@127.0.0.1:{port}/state?sslmode=disable");
+        let words = words.replace("URL", &url);
+        let words: Vec<_> = words.split(' ').collect();
+        let clock = SystemClock::new();
+        let began = clock.monotonic();
+        let (code, printed, errors) = said(&run(root, &words));
+        let took = clock.monotonic() - began;
+        assert_eq!(code, 1, "{words:?}: {printed}{errors}");
+        assert!(took < Duration::from_secs(20), "{words:?}: {took:?}");
+        let address = format!("127.0.0.1:{port}");
+        assert!(errors.contains("STF-2032"), "{words:?}: {errors}");
+        assert!(errors.contains(&address), "{words:?}: {errors}");
+        assert!(!errors.contains("hush"), "{words:?}: {errors}");
+    };
+    std::thread::scope(|scope| {
+        for port in [closed_port, mute_port] {
+            for words in [
+                "migrate --from local:data --to URL",
+                "migrate --from URL --to local:data",
+                "backup --to backups --plain --data URL",
+                "restore --from backups --data URL",
+                "inspect --data URL",
+                "cluster move-shard --from 0 --to 0 --data URL",
+            ] {
+                let ask = &ask;
+                scope.spawn(move || ask(port, words));
+            }
+        }
+    });
+    drop(mute);
 }
