@@ -408,3 +408,30 @@ fn commands_at_a_database_that_does_not_answer_fail_soon_and_name_its_address() 
     });
     drop(mute);
 }
+
+#[test]
+fn commands_print_each_code_once() {
+    let server = Start::new("dev").ready();
+    let data = server.data().display().to_string();
+    let commands: [&[&str]; 9] = [
+        &["inspect", "none"],
+        &["inspect", "--data", "missing"],
+        &["inspect", "--data", &data],
+        &["backup", "--to", "b", "--data", &data],
+        &["restore", "--from", "missing", "--data", "new"],
+        &["eventhub", "show", "none"],
+        &["key", "delete", "none"],
+        &["orchestration", "show", "none"],
+        &["serve", "--set", "http.prot=1"],
+    ];
+    for command in commands {
+        let (code, _, errors) = said(&server.run(command));
+        assert_ne!(code, 0, "{command:?}");
+        let text = errors.strip_prefix("steadfast: ").unwrap_or(&errors);
+        assert!(
+            text.starts_with("STF-") || command == ["inspect", "none"],
+            "{errors}"
+        );
+        assert!(errors.matches("STF-").count() <= 1, "{command:?}: {errors}");
+    }
+}
