@@ -355,6 +355,18 @@ fn empty_variables_count_as_unset() {
 }
 
 #[test]
+fn the_url_of_a_server_may_end_with_slashes() {
+    let server = Start::new("dev").ready();
+    for slashes in ["/", "//"] {
+        let mut command = running::steadfast(server.folder.path());
+        command.env("STEADFAST_URL", format!("{}{slashes}", server.url));
+        command.args(["status", "--json"]);
+        let status = object(&["status"], &running::finish(command));
+        assert!(status.is_object(), "{status}");
+    }
+}
+
+#[test]
 fn nobody_has_to_read_what_is_printed() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = running::steadfast(folder.path());
