@@ -10,7 +10,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::folder_replacement::{RESTORING, finish_interrupted};
-use super::folders::{LOCK_FILE, create_folder, lock, sync_folder};
+use super::folders::{create_folder, lock, sync_folder};
+use super::lock_holder::LOCK_FILE;
 use crate::error::{Error, ErrorKind, Result};
 use crate::private;
 

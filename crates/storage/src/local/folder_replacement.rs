@@ -13,7 +13,8 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::folders::{LOCK_FILE, create_folder, lock, sync_folder};
+use super::folders::{create_folder, lock, sync_folder};
+use super::lock_holder::LOCK_FILE;
 use crate::error::{Error, ErrorKind, Result};
 use crate::private;
 

@@ -4,12 +4,9 @@ use std::fs::{self, File, TryLockError};
 use std::path::Path;
 use std::time::Duration;
 
-use super::lock_holder::lock_holder;
+use super::lock_holder::{LOCK_FILE, lock_holder};
 use crate::error::{Error, ErrorKind, Result};
 use crate::private;
-
-/// The file that is locked while a folder is open.
-pub(super) const LOCK_FILE: &str = "LOCK";
 
 /// How often, and after which pause, a locked folder is retried. A previous process may
 /// still hold the lock for a moment while it dies, and so may a child that it forked,
@@ -90,6 +87,16 @@ mod tests {
         let holder = format!("process {}", std::process::id());
         assert!(error.to_string().contains(&holder), "{error}");
         drop(second);
+    }
+
+    #[test]
+    fn the_holder_of_a_locked_folder_is_this_process() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(lock_holder(folder.path()), None);
+        let held = lock(folder.path()).unwrap();
+        assert_eq!(lock_holder(folder.path()), Some(std::process::id()));
+        drop(held);
+        assert_eq!(lock_holder(folder.path()), None);
     }
 
     #[test]

@@ -8,7 +8,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::folders::LOCK_FILE;
+/// The file that is locked while a folder is open.
+pub(super) const LOCK_FILE: &str = "LOCK";
 
 /// The id of the process that has the data folder open; `None` if none has, or if the
 /// kernel does not list it.
@@ -35,18 +36,7 @@ fn holder(locks: &str, device: u64, inode: u64) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::folders::lock;
     use super::*;
-
-    #[test]
-    fn the_holder_of_a_locked_folder_is_this_process() {
-        let folder = tempfile::tempdir().unwrap();
-        assert_eq!(lock_holder(folder.path()), None);
-        let held = lock(folder.path()).unwrap();
-        assert_eq!(lock_holder(folder.path()), Some(std::process::id()));
-        drop(held);
-        assert_eq!(lock_holder(folder.path()), None);
-    }
 
     #[test]
     fn waiting_processes_and_locks_on_other_files_do_not_count() {
