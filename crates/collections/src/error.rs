@@ -350,10 +350,8 @@ impl fmt::Display for ErrorKind {
 }
 
 impl StdError for Error {
+    /// What is below the cause: that one is part of the message.
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        match &self.source {
-            Some(source) => Some(source.as_ref()),
-            None => None,
-        }
+        self.source.as_ref()?.source()
     }
 }

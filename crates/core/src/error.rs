@@ -37,6 +37,31 @@ impl Code {
     }
 }
 
+impl Code {
+    /// A message without this code before it: a message that is passed on may have it already.
+    pub fn strip(self, message: &str) -> &str {
+        let mut rest = message;
+        while let Some(shorter) = rest.strip_prefix(self.0)
+            && let Some(shorter) = shorter.strip_prefix(": ")
+        {
+            rest = shorter;
+        }
+        rest
+    }
+
+    /// The code that a message begins with, and the rest of the message.
+    pub fn leading(message: &str) -> Option<(Self, &str)> {
+        let (code, _) = message.split_once(": ")?;
+        let digits = code.strip_prefix("STF-")?;
+        let is_number = digits.len() == 4 && digits.chars().all(|own| own.is_ascii_digit());
+        if !is_number {
+            return None;
+        }
+        let code = Self::foreign(code)?;
+        Some((code, code.strip(message)))
+    }
+}
+
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0)
@@ -46,6 +71,29 @@ impl fmt::Display for Code {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_code_is_taken_off_a_message_once_or_repeated() {
+        let code = Code("STF-2003");
+        for message in [
+            "it is damaged",
+            "STF-2003: it is damaged",
+            "STF-2003: STF-2003: it is damaged",
+        ] {
+            assert_eq!(code.strip(message), "it is damaged");
+        }
+        let other = "STF-2004: no room";
+        assert_eq!(code.strip(other), other);
+        assert_eq!(Code::leading(other), Some((Code("STF-2004"), "no room")));
+        for message in [
+            "no room",
+            "STF-200: no room",
+            "STF-x004: no room",
+            "note: STF-2004: x",
+        ] {
+            assert_eq!(Code::leading(message), None, "{message}");
+        }
+    }
 
     #[test]
     fn a_foreign_code_is_the_same_as_ours() {

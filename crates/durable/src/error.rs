@@ -83,7 +83,10 @@ impl Error {
             kind.map(|kind| Self::new(kind, message))
         };
         let told = text.split_once(": ").and_then(known);
-        told.unwrap_or_else(|| Self::new(ErrorKind::Unreachable, text))
+        told.unwrap_or_else(|| match Code::leading(text) {
+            Some(_) => Self::new(ErrorKind::Unreachable, format!("the server failed: {text}")),
+            None => Self::new(ErrorKind::Unreachable, text),
+        })
     }
 
     /// The kind of the error.
@@ -132,7 +135,7 @@ impl From<PartitionError> for Error {
         let message = match source.kind() {
             _ if code.0 == "STF-5106" && source.code().0 != code.0 => TOO_LARGE.to_owned(),
             PartitionKind::Refused(refusal) => refusal.message.clone(),
-            _ => source.to_string(),
+            _ => source.code().strip(&source.to_string()).to_owned(),
         };
         Self {
             kind: known.map_or(ErrorKind::Partition, |(kind, _)| *kind),
@@ -144,16 +147,47 @@ impl From<PartitionError> for Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.kind {
-            ErrorKind::Partition => f.write_str(&self.message),
-            _ => write!(f, "{}: {}", self.code(), self.message),
-        }
+        write!(f, "{}: {}", self.code(), self.message)
     }
 }
 
 impl StdError for Error {
+    /// What is below the error of the partition: that one is the message.
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        let source = self.source.as_deref()?;
-        Some(source)
+        self.source.as_deref()?.source()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use steadfast_core::id::Partition;
+
+    use super::*;
+
+    #[test]
+    fn the_error_of_a_partition_has_its_code_once() {
+        let partition = Partition::new(0, 1);
+        let error = Error::from(PartitionError::new(PartitionKind::Busy { partition }));
+        assert_eq!(error.code().0, "STF-4003");
+        assert!(
+            error.message().starts_with("too many"),
+            "{}",
+            error.message()
+        );
+        assert!(
+            error.to_string().starts_with("STF-4003: too many"),
+            "{error}"
+        );
+        assert!(error.source().is_none(), "it would be printed again");
+    }
+
+    #[test]
+    fn the_text_of_a_server_keeps_its_code() {
+        let known = Error::from_text("STF-5101: there is no instance");
+        assert_eq!(known.to_string(), "STF-5101: there is no instance");
+        let other = Error::from_text("STF-4003: too many commands wait");
+        let code = other.code().0;
+        let expected = format!("{code}: the server failed: STF-4003: too many commands wait");
+        assert_eq!(other.to_string(), expected);
     }
 }

@@ -221,7 +221,7 @@ impl From<PartitionError> for Error {
         }
         Self {
             kind: ErrorKind::Unavailable,
-            message: error.to_string(),
+            message: error.code().strip(&error.to_string()).to_owned(),
             source: Some(Box::new(error)),
         }
     }
@@ -241,18 +241,14 @@ impl From<Error> for steadfast_partition::TurnError {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.source {
-            // The cause's text begins with its own code.
-            Some(_) => f.write_str(&self.message),
-            None => write!(f, "{}: {}", self.kind.code(), self.message),
-        }
+        write!(f, "{}: {}", self.code(), self.message)
     }
 }
 
 impl StdError for Error {
+    /// What is below the error of the partition: that one is the message.
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        let source = self.source.as_deref()?;
-        Some(source)
+        self.source.as_deref()?.source()
     }
 }
 
@@ -268,5 +264,22 @@ mod tests {
             let error = Error::from(PartitionError::new(PartitionErrorKind::Refused(refusal)));
             assert_eq!((error.kind(), error.message()), (*kind, "words"));
         }
+    }
+
+    #[test]
+    fn the_error_of_a_partition_has_its_code_once() {
+        let partition = steadfast_core::id::Partition::new(0, 1);
+        let error = Error::from(PartitionError::new(PartitionErrorKind::Busy { partition }));
+        assert_eq!(error.code().0, "STF-4003");
+        assert!(
+            error.message().starts_with("too many"),
+            "{}",
+            error.message()
+        );
+        assert!(
+            error.to_string().starts_with("STF-4003: too many"),
+            "{error}"
+        );
+        assert!(error.source().is_none(), "it would be printed again");
     }
 }

@@ -119,7 +119,7 @@ impl From<PartitionError> for Error {
         let known = CODES.iter().find(|(_, known)| *known == code.0);
         let message = match source.kind() {
             PartitionErrorKind::Refused(refusal) => refusal.message.clone(),
-            _ => source.to_string(),
+            _ => source.code().strip(&source.to_string()).to_owned(),
         };
         Self {
             kind: known.map_or(ErrorKind::Partition, |(kind, _)| *kind),
@@ -131,16 +131,37 @@ impl From<PartitionError> for Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.kind {
-            ErrorKind::Partition => f.write_str(&self.message),
-            _ => write!(f, "{}: {}", self.code(), self.message),
-        }
+        write!(f, "{}: {}", self.code(), self.message)
     }
 }
 
 impl StdError for Error {
+    /// What is below the error of the partition: that one is the message.
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        let source = self.source.as_deref()?;
-        Some(source)
+        self.source.as_deref()?.source()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use steadfast_core::id::Partition;
+
+    use super::*;
+
+    #[test]
+    fn the_error_of_a_partition_has_its_code_once() {
+        let partition = Partition::new(0, 1);
+        let error = Error::from(PartitionError::new(PartitionErrorKind::Busy { partition }));
+        assert_eq!(error.code().0, "STF-4003");
+        assert!(
+            error.message().starts_with("too many"),
+            "{}",
+            error.message()
+        );
+        assert!(
+            error.to_string().starts_with("STF-4003: too many"),
+            "{error}"
+        );
+        assert!(error.source().is_none(), "it would be printed again");
     }
 }

@@ -154,8 +154,42 @@ impl fmt::Display for ErrorKind {
 }
 
 impl StdError for Error {
+    /// What is below the storage error: that one is part of the message.
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        let source = self.source.as_deref()?;
-        Some(source)
+        self.source.as_deref()?.source()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use steadfast_storage::ErrorKind as StorageKind;
+
+    use super::*;
+
+    /// An error with its causes, as command-line tools print them.
+    fn chain(error: &dyn StdError) -> String {
+        let mut text = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            text += &format!(": {error}");
+            cause = error.source();
+        }
+        text
+    }
+
+    #[test]
+    fn a_code_is_printed_once() {
+        let storage = || StorageError::new(StorageKind::Closed);
+        assert_eq!(
+            chain(&Error::from(storage())),
+            "STF-2012: the store is closed"
+        );
+        let partition = Partition::new(0, 1);
+        let unknown = chain(&Error::unknown(partition, Some(storage())));
+        assert_eq!(unknown.matches("STF-2012").count(), 1, "{unknown}");
+        assert_eq!(unknown.matches("STF-4005").count(), 1, "{unknown}");
+        let refusal = ServiceError::new(storage().code(), storage().to_string());
+        let refused = chain(&Error::new(ErrorKind::Refused(refusal)));
+        assert_eq!(refused, "STF-2012: the store is closed");
     }
 }

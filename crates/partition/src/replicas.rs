@@ -125,7 +125,7 @@ fn declined(error: &Error) -> CommitRejected {
         Some(cause) => CommitRejected::Storage(cause.clone()),
         None => CommitRejected::Command {
             code: error.code(),
-            message: error.to_string(),
+            message: error.code().strip(&error.to_string()).to_owned(),
         },
     }
 }

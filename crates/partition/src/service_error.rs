@@ -27,11 +27,12 @@ pub enum TurnError {
 }
 
 impl ServiceError {
-    /// An error with its reason.
+    /// An error with its reason, which may begin with the code.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
+        let message = message.into();
         Self {
             code,
-            message: message.into(),
+            message: code.strip(&message).to_owned(),
         }
     }
 }

@@ -13,6 +13,8 @@ pub(crate) enum CommandError {
     TimedOut(String),
     /// An orchestration ended without completing.
     Incomplete(String),
+    /// The configuration is invalid.
+    Configuration(String),
 }
 
 impl fmt::Display for CommandError {
@@ -20,7 +22,8 @@ impl fmt::Display for CommandError {
         let (Self::Usage(message)
         | Self::NotFound(message)
         | Self::TimedOut(message)
-        | Self::Incomplete(message)) = self;
+        | Self::Incomplete(message)
+        | Self::Configuration(message)) = self;
         f.write_str(message)
     }
 }
@@ -31,6 +34,7 @@ impl std::error::Error for CommandError {}
 pub(crate) fn kind(error: &anyhow::Error) -> (&'static str, u8) {
     match error.downcast_ref::<CommandError>() {
         Some(CommandError::Usage(_)) => ("usage", USAGE),
+        Some(CommandError::Configuration(_)) => ("configuration", USAGE),
         Some(CommandError::NotFound(_)) => ("not_found", 3),
         Some(CommandError::TimedOut(_)) => ("timed_out", 4),
         Some(CommandError::Incomplete(_)) => ("incomplete", 5),

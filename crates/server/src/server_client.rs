@@ -47,7 +47,9 @@ impl ServerClient {
     }
 
     /// Creates a client of this server, without connecting.
-    pub(crate) fn of(server: ServerContext) -> Result<Self> {
+    pub(crate) fn of(mut server: ServerContext) -> Result<Self> {
+        // Every path begins with a slash.
+        server.url.truncate(server.url.trim_end_matches('/').len());
         let mut client = Client::builder().connect_timeout(PATIENCE);
         if let Some(ca) = &server.ca {
             let pem = std::fs::read(ca).with_context(|| format!("read {}", ca.display()))?;

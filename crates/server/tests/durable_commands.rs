@@ -40,7 +40,7 @@ fn orchestrations_are_started_explained_steered_and_forgotten() {
     let why = ok(&server, &["orchestration", "why", "one"]);
     assert_eq!(
         why.trim(),
-        "no worker that is connected has code for 'greet'"
+        "no worker is connected to the task hub 'default': start one that has code for 'greet'"
     );
     let listed = shown(&server, &["orchestration", "list", "--prefix", "on"]);
     assert_eq!(listed["orchestrations"][0]["runtimeStatus"], "Pending");
@@ -128,6 +128,58 @@ fn start_with_wait_says_by_its_exit_code_how_it_ended() {
         "5  it has ended",
     ] {
         assert!(help.contains(line), "{help}");
+    }
+}
+
+/// The answers that name the absence of workers for an orchestration and an entity.
+fn missing_workers(server: &Server, query: &str) -> [String; 3] {
+    let base = "/runtime/webhooks/durabletask";
+    let ask = |path: &str| {
+        let separator = if path.contains('?') { '&' } else { '?' };
+        let path = format!("{base}/{path}{separator}{query}");
+        server.post(&path, json!(null))
+    };
+    let (status, begun) = ask("orchestrators/Greet/one?timeout=1");
+    assert_eq!((status.as_u16(), &begun["id"]), (202, &json!("one")));
+    let path = format!("{base}/instances/one?timeout=1&{query}");
+    let (status, shown) = server.get(&path);
+    assert_eq!(status, 202, "{shown}");
+    let (status, late) = ask("entities/Counter/a/call?op=get&timeout=1");
+    assert_eq!(status, 504, "{late}");
+    assert_eq!(late["error"]["code"], "STF-6052");
+    let (status, now) = server.get(&format!("{base}/instances/one?{query}"));
+    assert!(status == 202 && now["why"].is_null(), "{now}");
+    assert_eq!(begun["why"]["state"], "noWorker", "{begun}");
+    let texts = [
+        &begun["why"]["text"],
+        &shown["why"]["text"],
+        &late["error"]["message"],
+    ];
+    texts.map(|text| text.as_str().unwrap_or_default().to_owned())
+}
+
+#[test]
+fn a_wait_that_times_out_without_workers_says_so() {
+    let server = Start::new("dev").ready();
+    for (text, name) in
+        missing_workers(&server, "taskHub=blue")
+            .iter()
+            .zip(["'Greet'", "'Greet'", "'Counter'"])
+    {
+        let expected = "no worker is connected to the task hub 'blue': start one that has code";
+        assert!(text.starts_with(expected) && text.contains(name), "{text}");
+    }
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let _entered = runtime.enter();
+    let worker = TaskHubWorker::connect(&format!("Endpoint={};TaskHub=default", server.url))
+        .unwrap()
+        .functions(|all| all.orchestration("double", |_: Context, n: u64| async move { Ok(2 * n) }))
+        .start()
+        .unwrap();
+    runtime.block_on(worker.ready());
+    for text in missing_workers(&server, "taskHub=default") {
+        let expected = "no worker that is connected to the task hub 'default' has code for";
+        assert!(text.starts_with(expected), "{text}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! `steadfast group show` of processors that use blobs.
+//! `steadfast group` with processors that use blobs.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod running;
@@ -67,5 +67,18 @@ async fn ownerships_and_checkpoints_of_sdks_are_shown() {
         (&other["store"], &other["owner"]),
         (&Value::Null, &Value::Null),
         "{other}"
+    );
+    let mut command = steadfast(folder.path());
+    command.env("STEADFAST_URL", &node.addresses()[0].url);
+    command.args(["group", "list", "houses", "-o", "json"]);
+    let (code, text, error) = said(&finish(command));
+    assert_eq!(code, 0, "{error}");
+    let listed: Value = serde_json::from_str(&text).unwrap();
+    let group = &listed["groups"][0];
+    // As `group show` says: what the SDK has not read, and its ownership.
+    assert_eq!(
+        (&group["lag"], &group["owned"], &group["partitions"]),
+        (&json!(2), &json!(1), &json!(2)),
+        "{group}"
     );
 }

@@ -264,6 +264,11 @@ fn what_is_not_there_is_said() {
     fail(root, &asked(&["--key", "7"]), 2, "required");
     fail(root, &["--data", "elsewhere"], 1, "find the data folder");
     assert!(!root.join("elsewhere").exists(), "looking made a folder");
+    fs::create_dir(root.join("empty")).unwrap();
+    let expected = "empty is not a data folder of Steadfast";
+    fail(root, &["--data", "empty"], 1, expected);
+    let left = fs::read_dir(root.join("empty")).unwrap().count();
+    assert_eq!(left, 0, "looking left something behind");
     with(&data, async |_| fail(root, &asked(&[]), 1, "STF-2001"));
 
     let aside = "steadfast: there are more; raise --limit to see them\n";

@@ -281,6 +281,92 @@ fn doctor_looks_at_folder_clock_limits_sync_and_ports() {
 }
 
 #[test]
+fn doctor_knows_the_server_that_runs_with_its_data_folder() {
+    let server = Start::new("dev").ready();
+    let port = format!("http.port={}", server.port());
+    let (code, printed, errors) = said(&server.run(&["doctor", "--json", "--set", &port]));
+    assert_eq!(code, 0, "{printed}{errors}");
+    let found: Value = serde_json::from_str(&printed).unwrap();
+    let held = format!("held by the running server (pid {})", server.process.id());
+    for subject in ["folder", "port"] {
+        let rows = found["findings"].as_array().unwrap();
+        let is_it = |row: &&Value| {
+            row["subject"] == subject && row["what"].as_str().unwrap().contains(&held)
+        };
+        let row = rows
+            .iter()
+            .find(is_it)
+            .unwrap_or_else(|| panic!("{printed}"));
+        assert_eq!(row["health"], "ok", "{row}");
+    }
+    // The port is taken for a server with another data folder.
+    let other = ["doctor", "--set", &port, "--data", "other"];
+    let (code, printed, _) = said(&server.run(&other));
+    assert_eq!(code, 1, "{printed}");
+    assert!(!printed.contains("the running server"), "{printed}");
+}
+
+#[test]
+fn lists_on_the_command_line_are_separated_by_commas_or_are_json() {
+    let folder = tempfile::tempdir().unwrap();
+    for list in [
+        "https://a.example,https://b.example",
+        r#"["https://a.example","https://b.example"]"#,
+    ] {
+        let set = format!("http.cors_origins={list}");
+        let shown = run(folder.path(), &["config", "show", "--json", "--set", &set]);
+        let shown = object(&["config", "show"], &shown);
+        let rows = shown["settings"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["key"] == "http.cors_origins");
+        let expected = r#"["https://a.example", "https://b.example"]"#;
+        assert_eq!(row.unwrap()["value"], expected, "{list}");
+    }
+    for (set, expected) in [
+        ("http.cors_origins=[https://a.example]", "write a list as"),
+        (r#"name=["a"]"#, "it is one text, not a list"),
+    ] {
+        let (code, _, errors) = said(&run(folder.path(), &["config", "check", "--set", set]));
+        assert_eq!(code, 2, "{errors}");
+        assert!(errors.contains(expected), "{errors}");
+    }
+}
+
+#[test]
+fn empty_variables_count_as_unset() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(
+        folder.path().join("steadfast.toml"),
+        "name = 'of the file'\n",
+    )
+    .unwrap();
+    let mut command = running::steadfast(folder.path());
+    command.args(["config", "show", "--json"]);
+    for name in ["CONFIG", "URL", "KEY", "CONTEXT", "NAME", "HTTP__PORT"] {
+        command.env(format!("STEADFAST_{name}"), "");
+    }
+    let shown = object(&["config", "show"], &running::finish(command));
+    let rows = shown["settings"].as_array().unwrap();
+    let value = |key: &str| {
+        let row = rows.iter().find(|row| row["key"] == key).unwrap();
+        row["value"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(value("name"), "\"of the file\"");
+    assert_eq!(value("http.port"), "7070");
+}
+
+#[test]
+fn the_url_of_a_server_may_end_with_slashes() {
+    let server = Start::new("dev").ready();
+    for slashes in ["/", "//"] {
+        let mut command = running::steadfast(server.folder.path());
+        command.env("STEADFAST_URL", format!("{}{slashes}", server.url));
+        command.args(["status", "--json"]);
+        let status = object(&["status"], &running::finish(command));
+        assert!(status.is_object(), "{status}");
+    }
+}
+
+#[test]
 fn nobody_has_to_read_what_is_printed() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = running::steadfast(folder.path());

@@ -256,6 +256,53 @@ fn mistakes_are_answered_in_one_form() {
 }
 
 #[test]
+fn a_message_does_not_begin_with_a_code() {
+    let server = Start::new("dev").config("").ready();
+    let file = server.folder.path().join("steadfast.toml");
+    std::fs::write(file, "[lgo]\nlevel = 'loud'\n").unwrap();
+    let (status, wrong) = server.post("/v1/reload", json!(null));
+    assert_eq!(
+        (status.as_u16(), &wrong["error"]["code"]),
+        (400, &json!("STF-7001"))
+    );
+    let (status, gone) = server.get("/v1/hubs/none/clients/x");
+    assert_eq!(status, 404, "{gone}");
+    let durable = "/runtime/webhooks/durabletask";
+    let answers = [
+        wrong,
+        gone,
+        server.get("/nothing").1,
+        server.get("/v1/hubs/bad%20name%00/clients").1,
+        server.get("/v1/eventhubs/none/groups").1,
+        server.get("/v1/jobs/none").1,
+        server.get(&format!("{durable}/instances/none")).1,
+        server.get(&format!("{durable}/instances/none/why")).1,
+        server
+            .post(&format!("{durable}/entities/a%00b/c"), json!(1))
+            .1,
+        server
+            .post("/v1/keys", json!({"name": "a", "rights": ["fly"]}))
+            .1,
+        server.post("/v1/backup", json!({"to": "../outside"})).1,
+        server.post("/v1/restore", json!({"from": "missing"})).1,
+        server
+            .post("/v1/inspect", json!({"what": "none", "limit": 1}))
+            .1,
+        server
+            .ask(Method::GET, "/v1/status", "Bearer wrong", None)
+            .1,
+        server.ask(Method::GET, "/v1/status", "", None).1,
+    ];
+    for answer in answers {
+        let error = &answer["error"];
+        let code = error["code"].as_str().unwrap_or_default();
+        let message = error["message"].as_str().unwrap_or_default();
+        assert!(code.starts_with("STF-") && !message.is_empty(), "{answer}");
+        assert!(!message.contains("STF-"), "{answer}");
+    }
+}
+
+#[test]
 fn health_says_what_is_well() {
     let server = Start::new("dev").ready();
     let (status, body) = server.ask(Method::GET, "/healthz", "", None);

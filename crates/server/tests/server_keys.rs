@@ -62,6 +62,70 @@ fn each_wrong_proof_gets_its_status_and_code() {
     assert_eq!(bearer(&server, SECOND).0, StatusCode::OK);
 }
 
+/// The code in the answer to a request with this header, in whatever form the listener
+/// answers.
+fn code_of(server: &Server, method: &Method, url: &str, authorization: Option<&str>) -> String {
+    let mut request = server.client.request(method.clone(), url);
+    if let Some(header) = authorization {
+        request = request.header("authorization", header);
+    }
+    let text = server.block(async {
+        let answer = request.send().await.unwrap();
+        answer.text().await.unwrap()
+    });
+    let start = text.find("STF-").unwrap_or_else(|| panic!("{url}: {text}"));
+    text[start..start + 8].to_owned()
+}
+
+#[test]
+fn a_missing_key_is_told_from_a_wrong_one_on_every_listener() {
+    let server = serve();
+    let rest = &server.url;
+    let port = |name: &str| {
+        let port = server.port_of_with(name, DECLARED);
+        format!("http://127.0.0.1:{port}")
+    };
+    let (realtime, blob) = (port("realtime"), port("blob"));
+    let durable = format!("{rest}/runtime/webhooks/durabletask/instances");
+    let jobs = "subscriptions/main/providers/Microsoft.Scheduler/jobCollections";
+    let places = [
+        (Method::GET, format!("{rest}/v1/status")),
+        (Method::GET, durable.clone()),
+        (Method::GET, format!("{rest}/{jobs}?api-version=2016-03-01")),
+        (Method::POST, format!("{rest}/houses/messages")),
+        (
+            Method::POST,
+            format!("{realtime}/api/hubs/chat/:send?api-version=2022-06-01"),
+        ),
+        (
+            Method::GET,
+            format!("{blob}/root/container?restype=container&comp=list"),
+        ),
+    ];
+    let none = ["", "Bearer", "SharedAccessSignature", "SharedKey"];
+    for (method, url) in &places {
+        assert_eq!(code_of(&server, method, url, None), "STF-6001", "{url}");
+        for header in none {
+            let code = code_of(&server, method, url, Some(header));
+            assert_eq!(code, "STF-6001", "{url}: {header:?}");
+        }
+    }
+    for (method, url) in &places[..4] {
+        let code = code_of(&server, method, url, Some("Bearer wrong"));
+        assert_eq!(code, "STF-6003", "{url}");
+    }
+    // A signature may be missing although the key is named; known and unknown names alike.
+    let (method, url) = &places[5];
+    for name in ["root", "ghost"] {
+        let header = format!("SharedKey {name}:");
+        assert_eq!(code_of(&server, method, url, Some(&header)), "STF-6001");
+    }
+    for (code, expected) in [("", "STF-6001"), ("wrong", "STF-6003")] {
+        let url = format!("{durable}?code={code}");
+        assert_eq!(code_of(&server, &Method::GET, &url, None), expected);
+    }
+}
+
 #[test]
 fn a_signature_counts_until_it_ends() {
     let server = serve();

@@ -27,7 +27,11 @@ pub struct Error {
 #[non_exhaustive]
 pub enum ErrorKind {
     /// Another process has the data folder open.
-    FolderInUse { path: PathBuf },
+    FolderInUse {
+        path: PathBuf,
+        /// The id of that process, if the system lists it.
+        holder: Option<u32>,
+    },
     /// The data folder was written by a newer version.
     NewerFormat {
         path: PathBuf,
@@ -66,7 +70,7 @@ pub enum ErrorKind {
     Held { partition: Partition, owner: Owner },
     /// The operating system refused an operation on a file.
     Io { path: PathBuf, doing: &'static str },
-    /// The folder holds something that Steadfast did not write.
+    /// The path is a file, or a folder that Steadfast did not write.
     ForeignFolder { path: PathBuf },
     /// Entries that were acknowledged are gone from the engine.
     Lost { partition: Partition, what: String },
@@ -266,11 +270,14 @@ impl fmt::Display for Error {
 impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::FolderInUse { path } => write!(
-                f,
-                "{} is open in another process; stop that process or use another folder",
-                path.display()
-            ),
+            Self::FolderInUse { path, holder } => {
+                write!(f, "{} is open in ", path.display())?;
+                match holder {
+                    Some(holder) => write!(f, "process {holder}")?,
+                    None => f.write_str("another process")?,
+                }
+                f.write_str("; stop that process or use another folder")
+            }
             Self::NewerFormat { path, found, known } => write!(
                 f,
                 "{} has format {found}, this version knows up to {known}; use a newer steadfast",
@@ -324,7 +331,8 @@ impl fmt::Display for ErrorKind {
             Self::Io { path, doing } => write!(f, "could not {doing} {}", path.display()),
             Self::ForeignFolder { path } => write!(
                 f,
-                "{} is not empty and not a data folder of Steadfast; use another folder",
+                "{} is not a data folder of Steadfast; name one, or for a new server an empty or \
+                 new folder",
                 path.display()
             ),
             Self::Lost { partition, what } => write!(

@@ -39,6 +39,6 @@ pub(crate) use peer_messages::{
 pub(crate) use result_claim::ResultClaim;
 pub(crate) use state_cache::CachedState;
 pub(crate) use token::DeliveryToken;
-pub(crate) use work_queue::WorkQueue;
+pub(crate) use work_queue::{WorkQueue, WorkerPresence};
 pub(crate) use worker_stream::WorkSender;
 pub use worker_stream::WorkerStream;

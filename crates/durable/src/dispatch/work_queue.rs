@@ -56,6 +56,17 @@ pub(super) struct State {
     is_stopped: bool,
 }
 
+/// Which workers are connected for an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WorkerPresence {
+    /// The task hub has no worker.
+    None,
+    /// No worker has code for the entry.
+    WithoutCode,
+    /// Some worker has code for it.
+    WithCode,
+}
+
 impl WorkQueue {
     pub(super) fn new(
         router: Arc<Router>,
@@ -420,12 +431,19 @@ impl WorkQueue {
         state.entries.values().find(is_it).map(Entry::token)
     }
 
-    /// The state of an entry, and whether any worker has code for it.
-    pub(crate) fn entry_state(&self, key: &Key) -> Option<(EntryState, bool)> {
+    /// The state of an entry, and which workers are connected for it.
+    pub(crate) fn entry_state(&self, key: &Key) -> Option<(EntryState, WorkerPresence)> {
         let state = self.state.lock();
         let entry = state.entries.get(key)?;
         let is_known = state.workers.values().any(|seat| seat.knows(&entry.group));
-        Some((entry.state, is_known))
+        let presence = if is_known {
+            WorkerPresence::WithCode
+        } else if state.workers.is_empty() {
+            WorkerPresence::None
+        } else {
+            WorkerPresence::WithoutCode
+        };
+        Some((entry.state, presence))
     }
 
     /// Whether there is no entry and no worker. A stopped queue is not idle: a new one in its

@@ -1,9 +1,10 @@
 //! Diagnoses what an instance waits for.
 
 use super::task_hub::TaskHub;
-use crate::dispatch::EntryState;
+use crate::dispatch::{EntryState, Key, WorkerPresence};
 use crate::error::Result;
 use crate::event::{EventKind, InstanceEvent};
+use crate::id::EntityId;
 use crate::moment::Moment;
 use crate::rows;
 use crate::status::InstanceStatus;
@@ -19,8 +20,12 @@ pub enum Diagnosis {
     Suspended,
     /// It is scheduled for later.
     Starts(Moment),
-    /// No connected worker has code for it.
-    NoWorker { name: String },
+    /// No connected worker has code for the orchestration or entity of this name.
+    NoWorker {
+        name: String,
+        /// Whether any worker is connected to the task hub.
+        has_workers: bool,
+    },
     /// Workers that have code for it are busy.
     Queued,
     /// A worker has it.
@@ -75,13 +80,8 @@ impl TaskHub {
             return Ok(Diagnosis::Suspended);
         }
         let key = self.key(instance, |key| rows::marked(&key, b't'));
-        match self.queue.entry_state(&key) {
-            Some((EntryState::Assigned(_) | EntryState::Committing, _)) => {
-                return Ok(Diagnosis::Running);
-            }
-            Some((_, false)) => return Ok(Diagnosis::NoWorker { name: found.name }),
-            Some((_, true)) => return Ok(Diagnosis::Queued),
-            None => {}
+        if let Some(known) = self.diagnose_entry(&key, &found.name) {
+            return Ok(known);
         }
         if let (InstanceStatus::Pending, Some(time)) = (found.status, found.scheduled) {
             return Ok(Diagnosis::Starts(time));
@@ -97,6 +97,32 @@ impl TaskHub {
             waits.push(self.with_holder(wait).await?);
         }
         Ok(Diagnosis::Waits(waits))
+    }
+
+    /// The diagnosis of an instance or an entity whose work no connected worker can do, from
+    /// the work queue of this node alone. `None` if another node owns it.
+    pub fn missing_worker(&self, id: &str, name: &str) -> Option<Diagnosis> {
+        let key = match EntityId::parse(id) {
+            Ok(id) => self.key(&id.to_string(), |key| rows::marked(&key, b'b')),
+            Err(_) => self.key(id, |key| rows::marked(&key, b't')),
+        };
+        let found = self.diagnose_entry(&key, name);
+        found.filter(|found| matches!(found, Diagnosis::NoWorker { .. }))
+    }
+
+    /// The diagnosis of work that is in the queue.
+    fn diagnose_entry(&self, key: &Key, name: &str) -> Option<Diagnosis> {
+        let (state, workers) = self.queue.entry_state(key)?;
+        if matches!(state, EntryState::Assigned(_) | EntryState::Committing) {
+            return Some(Diagnosis::Running);
+        }
+        if workers == WorkerPresence::WithCode {
+            return Some(Diagnosis::Queued);
+        }
+        Some(Diagnosis::NoWorker {
+            name: name.to_owned(),
+            has_workers: workers != WorkerPresence::None,
+        })
     }
 
     async fn with_holder(&self, wait: PendingWait) -> Result<PendingWait> {

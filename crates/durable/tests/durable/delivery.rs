@@ -408,7 +408,18 @@ async fn durable_35_filters_route_by_name_and_version_and_the_rest_waits() {
     let nothing = tokio::time::timeout(Duration::from_secs(60), old.next()).await;
     assert!(nothing.is_err());
     let waits = node.hub.diagnose("two").await.unwrap();
-    assert_eq!(waits, Diagnosis::NoWorker { name: "o".into() });
+    let without_code = |name: &str| Diagnosis::NoWorker {
+        name: name.into(),
+        has_workers: true,
+    };
+    assert_eq!(waits, without_code("o"));
+    let counter = node.hub.missing_worker("@Counter@k", "counter");
+    assert_eq!(counter, Some(without_code("counter")));
+    assert_eq!(
+        node.hub.missing_worker("none", "o"),
+        None,
+        "a worker has it"
+    );
     assert_eq!(
         node.hub.get("two", false).await.unwrap().unwrap().status,
         InstanceStatus::Pending

@@ -134,7 +134,10 @@ impl<H: Handler> PartitionPump<H> {
             start,
         };
         let opened = caught(self.work.handler.open(&mut opening)).await;
-        opened.map_err(|failure| Error::new(ErrorKind::HandlerFailed, failure.to_string()))?;
+        opened.map_err(|failure| {
+            let message = format!("the handler did not open the partition: {failure}");
+            Error::new(ErrorKind::HandlerFailed, message)
+        })?;
         Ok(opening.start)
     }
 

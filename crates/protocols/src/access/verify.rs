@@ -56,6 +56,20 @@ pub enum Proof<'a> {
     },
 }
 
+impl Proof<'_> {
+    /// Whether no secret, token or signature is presented; the name of a key alone is none.
+    fn is_empty(&self) -> bool {
+        let (Self::Sas { token: text, .. }
+        | Self::Token(text)
+        | Self::Secret(text)
+        | Self::Plain { secret: text, .. }) = self
+        else {
+            return false;
+        };
+        text.trim().is_empty()
+    }
+}
+
 /// The valid keys. They can be replaced at run time.
 pub struct AccessControl {
     ring: watch::Sender<Arc<KeyRing>>,
@@ -123,6 +137,9 @@ impl AccessControl {
         proof: Proof<'_>,
         demand: &Demand<'_>,
     ) -> Result<(Principal, TokenClaims), AccessError> {
+        if proof.is_empty() {
+            return Err(missing());
+        }
         let pass = match proof {
             Proof::Header { header, resource } => {
                 return self.header(header, resource, demand);
@@ -163,10 +180,7 @@ impl AccessControl {
                     pass => pass.map(|pass| (pass, TokenClaims::new())),
                 }
             }
-            _ => Err(AccessError::new(
-                AccessErrorKind::Missing,
-                "no key was given: send 'Authorization: Bearer <key>' or a shared access signature",
-            )),
+            _ => Err(missing()),
         }
     }
 
@@ -297,6 +311,14 @@ fn audiences(claims: &TokenClaims) -> impl Iterator<Item = &str> {
         None => &[],
     };
     texts.iter().filter_map(Value::as_str)
+}
+
+/// There are no credentials.
+fn missing() -> AccessError {
+    AccessError::new(
+        AccessErrorKind::Missing,
+        "no key was given: send 'Authorization: Bearer <key>' or a shared access signature",
+    )
 }
 
 fn expired(what: &str, seconds: i64) -> AccessError {
@@ -464,6 +486,33 @@ mod tests {
         ];
         for (token, expected) in cases {
             assert_eq!(reason(ask(&token)), Some(expected), "{token}");
+        }
+    }
+
+    #[test]
+    fn what_is_empty_is_missing_and_not_wrong() {
+        let access = access();
+        let resource = "sb://host/houses";
+        for text in ["", " "] {
+            for proof in [
+                Proof::Secret(text),
+                Proof::Token(text),
+                Proof::Sas {
+                    token: text,
+                    resource,
+                },
+                Proof::Plain {
+                    name: "sender",
+                    secret: text,
+                },
+                Proof::Plain {
+                    name: "unknown",
+                    secret: text,
+                },
+            ] {
+                let reason = reason(access.authorize(proof, &events()));
+                assert_eq!(reason, Some(AccessErrorKind::Missing));
+            }
         }
     }
 

@@ -85,7 +85,8 @@ impl BlobPermit {
             let sas = Some(sas);
             return Ok(Self { pass, sas });
         }
-        let Some(header) = ask.header("authorization") else {
+        let header = ask.header("authorization");
+        let Some(header) = header.filter(|header| presents_signature(header)) else {
             let words = "neither a signed request nor a shared access signature";
             return Err(AccessError::new(AccessErrorKind::Missing, words));
         };
@@ -147,6 +148,13 @@ impl BlobPermit {
     pub(super) fn is_for_new_only(&self) -> bool {
         self.sas.as_ref().is_some_and(|sas| !sas.permits("w"))
     }
+}
+
+/// Whether anything stands where a signature belongs: `SharedKey <account>:<signature>`.
+fn presents_signature(header: &str) -> bool {
+    let (_, claim) = header.trim().split_once(' ').unwrap_or_default();
+    let (_, signature) = claim.split_once(':').unwrap_or(("", claim));
+    !signature.trim().is_empty()
 }
 
 /// The scope in which a blob of this name needs rights.

@@ -72,7 +72,12 @@ pub(super) async fn apply(
         Err(problem) => {
             let text = |name| request.headers().get(name).map(|own| format!("{own:?}"));
             let (host, origin) = (text(HOST), text(ORIGIN));
-            tracing::debug!(event = "http.page_refused", host, origin, why = %problem);
+            tracing::debug!(
+                event = "http.page_refused",
+                host,
+                origin,
+                why = problem.message()
+            );
             problem.into_response()
         }
     }

@@ -42,12 +42,22 @@ const FOREIGN: Code = Code("STF-6027");
 const INTERNAL: Code = Code("STF-6070");
 
 impl Problem {
-    /// A problem with a code of its own.
+    /// A problem with a code of its own, with which the message may begin.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
+        let message = message.into();
         Self {
             code,
-            message: message.into(),
+            message: code.strip(&message).to_owned(),
             denied: None,
+        }
+    }
+
+    /// A request that fails for a reason that may begin with a code.
+    pub fn because(reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        match Code::leading(&reason) {
+            Some((code, message)) => Self::new(code, message),
+            None => Self::bad_request(reason),
         }
     }
 
@@ -124,7 +134,12 @@ impl Problem {
             "STF-6001" | "STF-6002" | "STF-6003" | "STF-6004" => StatusCode::UNAUTHORIZED,
             "STF-6005" | "STF-7006" => StatusCode::FORBIDDEN,
             "STF-6020" | "STF-2009" | "STF-4006" => StatusCode::BAD_REQUEST,
-            "STF-6021" | "STF-4004" => StatusCode::NOT_FOUND,
+            "STF-7001" | "STF-7002" | "STF-7003" | "STF-7030" | "STF-7031" => {
+                StatusCode::BAD_REQUEST
+            }
+            "STF-6021" | "STF-4004" | "STF-5301" | "STF-5302" | "STF-5308" | "STF-5310" => {
+                StatusCode::NOT_FOUND
+            }
             "STF-2051" | "STF-2062" | "STF-2063" => StatusCode::CONFLICT,
             "STF-7034" | "STF-6031" | "STF-2058" | "STF-6022" | "STF-3001" | "STF-3004"
             | "STF-3008" | "STF-3014" | "STF-3023" => StatusCode::CONFLICT,
@@ -160,7 +175,7 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        write!(f, "{}: {}", self.code, self.message)
     }
 }
 

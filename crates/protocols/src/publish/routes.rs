@@ -92,7 +92,7 @@ async fn allow(context: &Context, hub: &str, parts: &Parts) -> Result<(), Access
     let header = headers::text(&parts.headers, "authorization");
     let path = percent_decoded(parts.uri.path());
     match header {
-        Some(token) if token.starts_with("SharedAccessSignature") => {
+        Some(token) if token.starts_with("SharedAccessSignature ") => {
             let permit = verify(context, "", token, &path).await?;
             permit.allows(Right::Send, hub)
         }

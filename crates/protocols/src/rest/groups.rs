@@ -121,14 +121,15 @@ async fn list(
     let hub = own.hubs.get(&hub).await?;
     let mut groups = Vec::with_capacity(hub.groups.len());
     for group in &hub.groups {
-        let standings = own.hubs.group_status(&hub.name, &group.name).await?;
-        let owned = standings.iter().filter_map(|one| one.ownership.as_ref());
+        let rows = rows(&own, &hub.name, &group.name).await?;
+        let owned = rows.iter().filter(|row| !row["owner"].is_null());
+        let lags = rows.iter().filter_map(|row| row["lag"].as_i64());
         groups.push(json!({
             "name": group.name,
             "created": format_time(group.created),
-            "owned": owned.filter(|one| !one.owner.is_empty()).count(),
-            "partitions": standings.len(),
-            "lag": standings.iter().map(|one| one.lag).sum::<i64>(),
+            "owned": owned.count(),
+            "partitions": rows.len(),
+            "lag": lags.sum::<i64>(),
         }));
     }
     Ok(Json(json!({"groups": groups})))
@@ -138,10 +139,15 @@ async fn show(
     State(own): State<Arc<EventHubContext>>,
     Path((hub, group)): GroupPath,
 ) -> Result<Json<Value>, Problem> {
-    let standings = own.hubs.group_status(&hub, &group).await?;
-    let kept = own.blobs.checkpoint_store_entries(&hub, &group).await?;
-    let rows: Vec<_> = standings.iter().map(|one| row(one, &kept)).collect();
+    let rows = rows(&own, &hub, &group).await?;
     Ok(Json(json!({"name": group, "partitions": rows})))
+}
+
+/// The status of each partition.
+async fn rows(own: &EventHubContext, hub: &str, group: &str) -> Result<Vec<Value>, Problem> {
+    let standings = own.hubs.group_status(hub, group).await?;
+    let kept = own.blobs.checkpoint_store_entries(hub, group).await?;
+    Ok(standings.iter().map(|one| row(one, &kept)).collect())
 }
 
 /// The status of a partition: by our own records, or else by the newest checkpoint blobs

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use steadfast_core::clock::Clock;
 use steadfast_realtime::gateway::Recipients;
 use steadfast_realtime::{
-    AppServerStatus, ClientConnection, ClusterConnections, Error, ErrorKind, HubConnections,
-    HubPayload, ProtocolSet, Realtime,
+    AppServerStatus, ClientConnection, ClusterConnections, Error, HubConnections, HubPayload,
+    ProtocolSet, Realtime,
 };
 use steadfast_wire::signalr::service::CloseConnections;
 
@@ -249,7 +249,7 @@ fn operation(
 impl HubAdmin {
     fn lobby(&self, hub: &str) -> Result<Arc<HubConnections>, Problem> {
         let lobby = self.realtime.reachable(hub);
-        lobby.map_err(|error| Problem::not_found(error.to_string()))
+        lobby.map_err(|error| unknown(&error))
     }
 
     fn token(
@@ -338,10 +338,7 @@ fn shown_server(server: &AppServerStatus) -> Value {
 
 /// The problem that a caller of this interface gets.
 fn unknown(error: &Error) -> Problem {
-    match error.kind() {
-        ErrorKind::Hosted(_) => Problem::new(error.code(), error.to_string()),
-        _ => Problem::not_found(error.to_string()),
-    }
+    Problem::new(error.code(), error.to_string())
 }
 
 fn absent(id: &str) -> Problem {

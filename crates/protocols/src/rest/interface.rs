@@ -198,7 +198,12 @@ async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Resp
             let client = request.extensions().get::<ForwardedClient>();
             let client = client.map(|client| client.address.to_string());
             let code = problem.code().0;
-            tracing::debug!(event = "access.denied", client, code, why = %problem);
+            tracing::debug!(
+                event = "access.denied",
+                client,
+                code,
+                why = problem.message()
+            );
             if let Some(denied) = problem.denied() {
                 guard.access.audit().refused(denied);
             }

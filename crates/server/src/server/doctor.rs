@@ -12,7 +12,8 @@ use rustix::process::{Resource, getrlimit};
 use serde_json::json;
 use steadfast::clock::{Clock, SystemClock};
 use steadfast::config::{Config, EngineKind};
-use steadfast::protocols::listen::holder_of;
+use steadfast::protocols::listen::{PortHolder, holder_of};
+use steadfast::storage::local::lock_holder;
 
 use crate::config::Settings;
 use crate::output::{OutputFormat, Table};
@@ -62,13 +63,19 @@ fn finding(subject: &'static str, health: FindingLevel, what: impl Into<String>)
 pub(crate) fn run(arguments: &DoctorArguments, output: OutputFormat) -> Result<()> {
     let config = arguments.settings.config()?;
     let mut findings = Vec::new();
+    let mut server = None;
     if config.engine == EngineKind::Local {
+        server = lock_holder(&config.data);
         findings.extend(folder(&config.data));
+        findings.extend(server.map(|pid| {
+            let what = format!("{} is {}", config.data.display(), held(pid));
+            finding("folder", FindingLevel::Well, what)
+        }));
     }
     findings.push(clock());
     findings.push(files(&config));
     findings.push(memory(&config));
-    findings.extend(ports(&config));
+    findings.extend(ports(&config, server));
     let mut table = Table::new("findings", &["subject", "health", "what"]);
     for found in &findings {
         let health = match found.health {
@@ -212,7 +219,13 @@ fn memory(config: &Config) -> DoctorFinding {
     finding("memory", health, what)
 }
 
-fn ports(config: &Config) -> Vec<DoctorFinding> {
+/// The server that has the data folder open holds what it needs.
+fn held(pid: u32) -> String {
+    format!("held by the running server (pid {pid})")
+}
+
+/// Whether each port is free, or held by the server that has the data folder open.
+fn ports(config: &Config, server: Option<u32>) -> Vec<DoctorFinding> {
     let check = |(name, port): (&str, u16)| {
         if TcpListener::bind(config.address(port)).is_ok() {
             return finding(
@@ -221,11 +234,14 @@ fn ports(config: &Config) -> Vec<DoctorFinding> {
                 format!("{port} is free ({name})"),
             );
         }
-        let holder = holder_of(port);
-        let holder = holder.map_or_else(
-            || "a process that cannot be seen and may be ending".to_owned(),
-            |holder| holder.to_string(),
-        );
+        let holder = match holder_of(port) {
+            Some(PortHolder::Process { pid, .. }) if Some(pid) == server => {
+                let what = format!("{port} is {} ({name})", held(pid));
+                return finding("port", FindingLevel::Well, what);
+            }
+            Some(holder) => holder.to_string(),
+            None => "a process that cannot be seen and may be ending".to_owned(),
+        };
         let what = format!("{port} is taken by {holder} ({name})");
         finding("port", FindingLevel::Ill, what)
     };

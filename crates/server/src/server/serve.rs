@@ -18,7 +18,7 @@ use steadfast::protocols::telemetry::{Format, Telemetry};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::allocator;
-use crate::config::Settings;
+use crate::config::{Settings, not_started};
 use crate::exit::CommandError;
 use crate::output::{OutputFormat, out, print, print_value};
 use crate::server::node::facts;
@@ -102,7 +102,7 @@ async fn serve(
             builder = builder.development();
         }
         let node = tokio::select! {
-            node = builder.start() => node?,
+            node = builder.start() => node.map_err(not_started)?,
             () = signals.ends.next() => bail!("ended by a signal before it was ready"),
         };
         // After a restore it listens on the same port.

@@ -6,9 +6,11 @@
 
 use serde::Deserialize;
 use steadfast_protocols::realtime::UpstreamRule;
-use toml::{Table, Value};
+use toml::Spanned;
+use toml::de::{DeValue, ValueDeserializer};
 
 use super::error::{Error, ErrorKind};
+use super::file::{ConfigFile, FileErrors};
 use super::nearest::nearest;
 
 /// A key with its rights.
@@ -180,15 +182,27 @@ pub(super) const TEMPLATE: &str = r#"
 # category = "messages"
 "#;
 
+/// A row of a list, with its file and line.
+#[derive(Clone, Debug)]
+pub(super) struct PlacedRow<T> {
+    pub(super) row: T,
+    pub(super) place: String,
+}
+
 /// All declarations of a file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Declarations {
-    pub(super) keys: Vec<DeclaredKey>,
-    pub(super) event_hubs: Vec<DeclaredEventHub>,
-    pub(super) task_hubs: Vec<DeclaredTaskHub>,
-    pub(super) job_collections: Vec<DeclaredJobCollection>,
-    pub(super) regions: Vec<DeclaredRegion>,
-    pub(super) upstreams: Vec<DeclaredUpstream>,
+    pub(super) keys: Vec<PlacedRow<DeclaredKey>>,
+    pub(super) event_hubs: Vec<PlacedRow<DeclaredEventHub>>,
+    pub(super) task_hubs: Vec<PlacedRow<DeclaredTaskHub>>,
+    pub(super) job_collections: Vec<PlacedRow<DeclaredJobCollection>>,
+    pub(super) regions: Vec<PlacedRow<DeclaredRegion>>,
+    pub(super) upstreams: Vec<PlacedRow<DeclaredUpstream>>,
+}
+
+/// The rows without their places.
+pub(super) fn rows<T: Clone>(placed: &[PlacedRow<T>]) -> Vec<T> {
+    placed.iter().map(|placed| placed.row.clone()).collect()
 }
 
 /// Whether this top-level key is a list of declarations.
@@ -202,54 +216,79 @@ pub(super) fn lists() -> impl Iterator<Item = &'static str> {
 }
 
 impl Declarations {
-    /// Takes the declarations out of a file.
-    pub(super) fn take(file: &mut Table, place: &str) -> Result<Self, Error> {
-        Ok(Self {
-            keys: take(file, "key", place)?,
-            event_hubs: take(file, "event_hub", place)?,
-            task_hubs: take(file, "task_hub", place)?,
-            job_collections: take(file, "job_collection", place)?,
-            regions: take(file, "region", place)?,
-            upstreams: take(file, "upstream", place)?,
-        })
+    /// Adds a list of a file.
+    pub(super) fn add(
+        &mut self,
+        list: &str,
+        value: Spanned<DeValue<'_>>,
+        file: &ConfigFile,
+        errors: &mut FileErrors,
+    ) {
+        match list {
+            "key" => self.keys = read(list, value, file, errors),
+            "event_hub" => self.event_hubs = read(list, value, file, errors),
+            "task_hub" => self.task_hubs = read(list, value, file, errors),
+            "job_collection" => self.job_collections = read(list, value, file, errors),
+            "region" => self.regions = read(list, value, file, errors),
+            _ => self.upstreams = read(list, value, file, errors),
+        }
     }
 }
 
-fn take<T: for<'a> Deserialize<'a>>(
-    file: &mut Table,
+fn read<T: for<'a> Deserialize<'a>>(
     list: &str,
-    place: &str,
-) -> Result<Vec<T>, Error> {
-    let Some(value) = file.remove(list) else {
-        return Ok(Vec::new());
-    };
-    let Value::Array(rows) = value else {
+    value: Spanned<DeValue<'_>>,
+    file: &ConfigFile,
+    errors: &mut FileErrors,
+) -> Vec<PlacedRow<T>> {
+    let span = value.span();
+    let DeValue::Array(rows) = value.into_inner() else {
         let why = format!("it is a list of tables: write [[{list}]]");
-        return Err(Error::value(list, place, why));
+        errors.push(&span, Error::value(list, file.place(&span), why));
+        return Vec::new();
     };
     let fields = LISTS.iter().find(|(name, _)| *name == list);
     let fields = fields.map_or(&[][..], |(_, fields)| fields);
     rows.into_iter()
-        .map(|row| read(row, list, fields, place))
+        .filter_map(|row| read_row(list, fields, row, file, errors))
         .collect()
 }
 
-fn read<T: for<'a> Deserialize<'a>>(
-    row: Value,
+/// One row; `None` if it has an error.
+fn read_row<T: for<'a> Deserialize<'a>>(
     list: &str,
     fields: &'static [&'static str],
-    place: &str,
-) -> Result<T, Error> {
-    let names = row.as_table().into_iter().flat_map(Table::keys);
-    let mut unknown = names.filter(|name| !fields.contains(&name.as_str()));
-    if let Some(name) = unknown.next() {
-        return Err(Error::new(ErrorKind::Unknown {
-            key: format!("{list}.{name}"),
-            place: place.to_owned(),
-            nearest: nearest(name, fields.iter().copied()),
-        }));
+    row: Spanned<DeValue<'_>>,
+    file: &ConfigFile,
+    errors: &mut FileErrors,
+) -> Option<PlacedRow<T>> {
+    let span = row.span();
+    let names = row.get_ref().as_table();
+    let names = names.into_iter().flat_map(|table| table.keys());
+    let unknown: Vec<_> = names
+        .filter(|name| !fields.contains(&name.get_ref().as_ref()))
+        .collect();
+    for name in &unknown {
+        let place = file.place(&name.span());
+        let error = Error::new(ErrorKind::Unknown {
+            key: format!("{list}.{}", name.get_ref()),
+            place,
+            nearest: nearest(name.get_ref(), fields.iter().copied()),
+        });
+        errors.push(&name.span(), error);
     }
-    // The parser's message names the field, never its value.
-    row.try_into()
-        .map_err(|error: toml::de::Error| Error::value(list, place, error.message()))
+    if !unknown.is_empty() {
+        return None;
+    }
+    let place = file.place(&span);
+    match T::deserialize(ValueDeserializer::from(row)) {
+        Ok(row) => Some(PlacedRow { row, place }),
+        Err(error) => {
+            let span = error.span().unwrap_or(span);
+            // The parser's message names the field, never its value.
+            let error = Error::value(list, file.place(&span), error.message());
+            errors.push(&span, error);
+            None
+        }
+    }
 }

@@ -57,9 +57,19 @@ pub enum ErrorKind {
         /// What to do.
         cure: String,
     },
+    /// Several errors, in the order of the layers.
+    Several(Vec<Error>),
 }
 
 impl Error {
+    /// Combines errors; `None` if there are none.
+    pub(crate) fn combined(mut errors: Vec<Self>) -> Option<Self> {
+        match errors.len() {
+            0 | 1 => errors.pop(),
+            _ => Some(Self::new(ErrorKind::Several(errors))),
+        }
+    }
+
     pub(crate) fn new(kind: ErrorKind) -> Self {
         Self { kind }
     }
@@ -72,9 +82,30 @@ impl Error {
         })
     }
 
-    /// The stable code, the name of its page in `docs/errors/`.
+    /// Whether the error of a region mentions this name.
+    pub(super) fn names(&self, region: &str) -> bool {
+        match &self.kind {
+            ErrorKind::OtherGeography { why } | ErrorKind::Region { why } => why.contains(region),
+            _ => false,
+        }
+    }
+
+    /// The error of a region, with the place of its declaration or setting.
+    pub(super) fn at(mut self, place: &str) -> Self {
+        if let ErrorKind::OtherGeography { why } | ErrorKind::Region { why } = &mut self.kind {
+            *why = format!("{why} ({place})");
+        }
+        self
+    }
+
+    /// The stable code of the error, or of the first of several; the name of its page in `docs/errors/`.
     pub fn code(&self) -> Code {
-        Code(match self.kind {
+        Code(match &self.kind {
+            // Each is printed with its own.
+            ErrorKind::Several(errors) => match errors.first() {
+                Some(first) => return first.code(),
+                None => "STF-7002",
+            },
             ErrorKind::Unknown { .. } => "STF-7001",
             ErrorKind::Value { .. } => "STF-7002",
             ErrorKind::File { .. } => "STF-7003",
@@ -86,9 +117,15 @@ impl Error {
 }
 
 impl fmt::Display for Error {
+    /// Several errors are printed line by line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let ErrorKind::Several(errors) = &self.kind {
+            let lines: Vec<_> = errors.iter().map(Self::to_string).collect();
+            return f.write_str(&lines.join("\n"));
+        }
         write!(f, "{}: ", self.code())?;
         match &self.kind {
+            ErrorKind::Several(_) => Ok(()),
             ErrorKind::Unknown {
                 key,
                 place,

@@ -1,14 +1,16 @@
 //! Values by layer: defaults, file, environment, flags.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use toml::{Table, Value};
+use serde::Deserialize;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
+use toml::{Spanned, Table, Value};
 
 use super::declarations::{self, Declarations};
 use super::error::{Error, ErrorKind};
+use super::file::{ConfigFile, FileErrors};
 use super::nearest::nearest;
 use super::setting::{SETTINGS, Setting, find};
 use super::value::ValueType;
@@ -68,8 +70,21 @@ const PREFIX: &str = "STEADFAST_";
 /// ```
 #[derive(Clone, Default)]
 pub struct Layers {
-    values: BTreeMap<&'static str, (Value, Layer)>,
+    values: BTreeMap<&'static str, LayerValue>,
     pub(super) declared: Declarations,
+    /// All errors so far, in the order of the layers.
+    errors: Vec<Error>,
+    /// Settings with an error.
+    refused: BTreeSet<String>,
+}
+
+/// A value and its origin.
+#[derive(Clone)]
+struct LayerValue {
+    value: Value,
+    layer: Layer,
+    /// Its origin in error messages: file and line, variable or flag.
+    place: String,
 }
 
 impl fmt::Debug for Layers {
@@ -89,69 +104,118 @@ impl Layers {
         {
             let text = format!("value = {}", setting.default);
             let mut table: Table = text.parse().expect("a test has read every default");
-            let value = table.remove("value").expect("it was just written");
-            layers.values.insert(setting.key, (value, Layer::Default));
+            let value = LayerValue {
+                value: table.remove("value").expect("it was just written"),
+                layer: Layer::Default,
+                place: Layer::Default.to_string(),
+            };
+            layers.values.insert(setting.key, value);
         }
         layers
     }
 
     /// Adds a file as the next layer.
     pub fn file(mut self, file: &Path) -> Result<Self, Error> {
-        let place = file.display().to_string();
-        let unreadable = |why: String| {
-            let file = place.clone();
-            Error::new(ErrorKind::File { file, why })
-        };
-        let text = fs::read_to_string(file).map_err(|error| unreadable(error.to_string()))?;
-        let mut table: Table = text.parse().map_err(|error: toml::de::Error| {
-            let before = error.span().and_then(|span| text.get(..span.start));
-            let line = before.map(|before| before.matches('\n').count() + 1);
-            let line = line
-                .map(|line| format!("line {line}: "))
-                .unwrap_or_default();
-            unreadable(format!("{line}{}", error.message()))
-        })?;
-        self.declared = Declarations::take(&mut table, &place)?;
-        let layer = Layer::File(file.to_owned());
-        self.lay(table, "", &layer)?;
-        Ok(self)
+        self.add_file(file);
+        self.checked()
     }
 
-    /// Adds environment variables as the next layer.
+    /// Adds environment variables as the next layer. Empty ones count as unset.
     pub fn environment(
         mut self,
         variables: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, Error> {
-        for (name, text) in variables {
-            let Some(rest) = name.strip_prefix(PREFIX) else {
-                continue;
-            };
-            if OTHER_VARIABLES.contains(&name.as_str()) {
-                continue;
-            }
-            let key = rest.replace("__", ".").to_lowercase();
-            self.set(&key, &text, Layer::Environment(name))?;
-        }
-        Ok(self)
+        self.add_environment(variables);
+        self.checked()
     }
 
     /// Adds a flag, `key=value`, as the next layer.
     pub fn flag(mut self, text: &str) -> Result<Self, Error> {
-        let Some((key, value)) = text.split_once('=') else {
-            let why = "write it as key=value";
-            return Err(Error::value(text, Layer::Flag, why));
-        };
-        self.set(key.trim(), value, Layer::Flag)?;
-        Ok(self)
+        self.add_flag(text);
+        self.checked()
     }
 
-    /// Sets one value in a layer above the current ones.
-    pub fn set(&mut self, key: &str, text: &str, layer: Layer) -> Result<(), Error> {
-        let setting = known(key, &layer)?;
-        let value = setting.form.read(text);
-        let value = value.map_err(|why| Error::value(key, &layer, why))?;
-        self.values.insert(setting.key, (value, layer));
-        Ok(())
+    /// The layers, or everything that is wrong with them.
+    pub fn checked(self) -> Result<Self, Error> {
+        match Error::combined(self.errors.clone()) {
+            Some(error) => Err(error),
+            None => Ok(self),
+        }
+    }
+
+    /// As [`Layers::file`], but [`Config::new`](super::Config::new) reports its errors, with
+    /// those of the other layers.
+    pub fn add_file(&mut self, file: &Path) {
+        let file = match ConfigFile::read(file) {
+            Ok(file) => file,
+            Err(error) => return self.errors.push(error),
+        };
+        self.declared = Declarations::default();
+        match file.tables() {
+            Ok(table) => {
+                let mut errors = FileErrors::default();
+                self.lay(table, "", &file, &mut errors);
+                self.errors.extend(errors.into_sorted());
+            }
+            Err(errors) => self.errors.extend(errors),
+        }
+    }
+
+    /// As [`Layers::environment`], but [`Config::new`](super::Config::new) reports its errors.
+    pub fn add_environment(&mut self, variables: impl IntoIterator<Item = (String, String)>) {
+        for (name, text) in variables {
+            let Some(rest) = name.strip_prefix(PREFIX) else {
+                continue;
+            };
+            if text.is_empty() || OTHER_VARIABLES.contains(&name.as_str()) {
+                continue;
+            }
+            let key = rest.replace("__", ".").to_lowercase();
+            let place = name.clone();
+            self.add_text(&key, &text, Layer::Environment(name), place);
+        }
+    }
+
+    /// As [`Layers::flag`], but [`Config::new`](super::Config::new) reports its errors.
+    pub fn add_flag(&mut self, text: &str) {
+        let Some((key, value)) = text.split_once('=') else {
+            let why = "write it as key=value";
+            return self.errors.push(Error::value(text, "--set", why));
+        };
+        let key = key.trim();
+        // What cannot be a secret is repeated.
+        let is_public = find(key).is_some_and(|setting| setting.form != ValueType::Secret);
+        let place = if is_public {
+            format!("--set {key}={value}")
+        } else {
+            format!("--set {key}=..")
+        };
+        self.add_text(key, value, Layer::Flag, place);
+    }
+
+    /// Sets one value from a text.
+    fn add_text(&mut self, key: &str, text: &str, layer: Layer, place: String) {
+        let read = known(key, &layer, &place).and_then(|setting| {
+            let value = setting.form.read(text);
+            let value = value.map_err(|why| Error::value(key, &place, why))?;
+            Ok((setting.key, value))
+        });
+        match read {
+            Ok((key, value)) => self.insert(key, value, layer, place),
+            Err(error) => {
+                self.refused.insert(key.to_owned());
+                self.errors.push(error);
+            }
+        }
+    }
+
+    fn insert(&mut self, key: &'static str, value: Value, layer: Layer, place: String) {
+        let value = LayerValue {
+            value,
+            layer,
+            place,
+        };
+        self.values.insert(key, value);
     }
 
     /// Every setting with its value as text, and its layer.
@@ -159,10 +223,10 @@ impl Layers {
         let shown = |setting: &Setting| {
             let found = self.values.get(setting.key);
             let (value, layer) = match found {
-                Some((_, layer)) if setting.form == ValueType::Secret => {
-                    ("(secret)".to_owned(), layer)
+                Some(found) if setting.form == ValueType::Secret => {
+                    ("(secret)".to_owned(), &found.layer)
                 }
-                Some((value, layer)) => (value.to_string(), layer),
+                Some(found) => (found.value.to_string(), &found.layer),
                 None => (String::new(), &Layer::Default),
             };
             (setting.key, value, layer.to_string())
@@ -170,48 +234,85 @@ impl Layers {
         SETTINGS.iter().map(shown).collect()
     }
 
-    pub(super) fn value(&self, key: &str) -> Option<&Value> {
-        self.values.get(key).map(|(value, _)| value)
+    /// All errors so far.
+    pub(super) fn errors(&self) -> &[Error] {
+        &self.errors
     }
 
-    pub(super) fn layer(&self, key: &str) -> &Layer {
+    /// Whether a value of this setting was refused.
+    pub(super) fn is_refused(&self, key: &str) -> bool {
+        self.refused.contains(key)
+    }
+
+    pub(super) fn value(&self, key: &str) -> Option<&Value> {
+        self.values.get(key).map(|found| &found.value)
+    }
+
+    /// The origin of a value, for an error message.
+    pub(super) fn place(&self, key: &str) -> &str {
         self.values
             .get(key)
-            .map_or(&Layer::Default, |(_, layer)| layer)
+            .map_or("default", |found| found.place.as_str())
     }
 
     /// Adds a table of a file, with its nested tables.
-    fn lay(&mut self, table: Table, prefix: &str, layer: &Layer) -> Result<(), Error> {
+    fn lay(
+        &mut self,
+        table: DeTable<'_>,
+        prefix: &str,
+        file: &ConfigFile,
+        errors: &mut FileErrors,
+    ) {
         for (name, value) in table {
+            let span = name.span();
             let key = match prefix {
-                "" => name,
-                prefix => format!("{prefix}.{name}"),
+                "" => name.into_inner().into_owned(),
+                prefix => format!("{prefix}.{}", name.into_inner()),
             };
-            match value {
-                Value::Table(inner) if find(&key).is_none() => {
-                    let is_table = |known: &Setting| known.key.starts_with(&format!("{key}."));
-                    if !SETTINGS.iter().any(is_table) {
-                        return Err(unknown(&key, layer));
-                    }
-                    self.lay(inner, &key, layer)?;
+            if prefix.is_empty() && declarations::is_list(&key) {
+                self.declared.add(&key, value, file, errors);
+                continue;
+            }
+            let is_table = |known: &Setting| known.key.starts_with(&format!("{key}."));
+            if value.get_ref().is_table() && SETTINGS.iter().any(is_table) {
+                if let DeValue::Table(inner) = value.into_inner() {
+                    self.lay(inner, &key, file, errors);
                 }
-                value => {
-                    let setting = known(&key, layer)?;
-                    let checked = setting.form.check(&value);
-                    checked.map_err(|why| Error::value(&key, layer, why))?;
-                    self.values.insert(setting.key, (value, layer.clone()));
+                continue;
+            }
+            let layer = Layer::File(file.path.clone());
+            let place = file.place(&span);
+            match of_file(&key, value, &layer, &place) {
+                Ok((key, value)) => self.insert(key, value, layer, place),
+                Err(error) => {
+                    self.refused.insert(key);
+                    errors.push(&span, error);
                 }
             }
         }
-        Ok(())
     }
 }
 
-fn known(key: &str, layer: &Layer) -> Result<&'static Setting, Error> {
-    find(key).ok_or_else(|| unknown(key, layer))
+/// A value of a file, checked.
+fn of_file(
+    key: &str,
+    value: Spanned<DeValue<'_>>,
+    layer: &Layer,
+    place: &str,
+) -> Result<(&'static str, Value), Error> {
+    let setting = known(key, layer, place)?;
+    let wrong = |why: String| Error::value(key, place, why);
+    let value = Value::deserialize(ValueDeserializer::from(value));
+    let value = value.map_err(|error| wrong(error.message().to_owned()))?;
+    setting.form.check(&value).map_err(wrong)?;
+    Ok((setting.key, value))
 }
 
-fn unknown(key: &str, layer: &Layer) -> Error {
+fn known(key: &str, layer: &Layer, place: &str) -> Result<&'static Setting, Error> {
+    find(key).ok_or_else(|| unknown(key, layer, place))
+}
+
+fn unknown(key: &str, layer: &Layer, place: &str) -> Error {
     let keys = SETTINGS.iter().map(|setting| setting.key);
     let tables = SETTINGS
         .iter()
@@ -219,7 +320,6 @@ fn unknown(key: &str, layer: &Layer) -> Error {
     let known = keys
         .chain(tables.map(|(table, _)| table))
         .chain(declarations::lists());
-    debug_assert!(!declarations::is_list(key), "declarations are taken before");
     let nearest = nearest(key, known).map(|name| match layer {
         Layer::Environment(_) => format!("{PREFIX}{}", name.replace('.', "__").to_uppercase()),
         _ => name,
@@ -230,13 +330,15 @@ fn unknown(key: &str, layer: &Layer) -> Error {
     };
     Error::new(ErrorKind::Unknown {
         key,
-        place: layer.to_string(),
+        place: place.to_owned(),
         nearest,
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn file(text: &str) -> (tempfile::TempDir, Result<Layers, Error>) {
@@ -260,9 +362,15 @@ mod tests {
         assert_eq!(layers.value("http.port"), Some(&Value::Integer(2)));
         let layers = layers.flag("http.port=3").unwrap();
         assert_eq!(layers.value("http.port"), Some(&Value::Integer(3)));
-        assert_eq!(layers.layer("http.port"), &Layer::Flag);
-        assert_eq!(layers.layer("log.level"), &Layer::Default);
-        assert!(matches!(layers.layer("http.connections"), Layer::File(_)));
+        let layer = |key: &str| layers.values[key].layer.clone();
+        assert_eq!(layer("http.port"), Layer::Flag);
+        assert_eq!(layer("log.level"), Layer::Default);
+        assert!(matches!(layer("http.connections"), Layer::File(_)));
+        assert!(
+            layers
+                .place("http.connections")
+                .ends_with("steadfast.toml:4")
+        );
     }
 
     #[test]
@@ -316,6 +424,58 @@ mod tests {
             error.starts_with("STF-7003") && error.contains("line 3"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn the_errors_of_all_layers_come_together_with_their_places() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("steadfast.toml");
+        let text = "nam = 'a'\n[http]\nport = 'x'\n[[key]]\nname = 'a'\nrigths = []\n";
+        fs::write(&path, text).unwrap();
+        let mut layers = Layers::new();
+        layers.add_file(&path);
+        layers.add_environment(variable("STEADFAST_LOG__FORMAT", "xml"));
+        layers.add_flag("http.port=70700");
+        layers.add_flag("cluster.kye=hush-hush");
+        let error = layers.checked().unwrap_err().to_string();
+        let lines: Vec<_> = error.lines().collect();
+        let expected = [
+            ("STF-7001: there is no setting 'nam'", "steadfast.toml:1)"),
+            ("STF-7002: 'http.port'", "steadfast.toml:3)"),
+            (
+                "STF-7001: there is no setting 'key.rigths'",
+                "steadfast.toml:6)",
+            ),
+            ("STF-7002: 'log.format'", "(STEADFAST_LOG__FORMAT)"),
+            ("STF-7002: 'http.port'", "(--set http.port=70700)"),
+            (
+                "STF-7001: there is no setting 'cluster.kye'",
+                "(--set cluster.kye=..)",
+            ),
+        ];
+        assert_eq!(lines.len(), expected.len(), "{error}");
+        for (line, (start, place)) in lines.iter().zip(expected) {
+            assert!(line.starts_with(start) && line.contains(place), "{line}");
+        }
+    }
+
+    #[test]
+    fn every_line_that_is_no_toml_is_named() {
+        let (_folder, found) = file("a = \n[http]\nport = 1\nconnections = x y z\n");
+        let error = found.unwrap_err().to_string();
+        let lines: Vec<_> = error.lines().collect();
+        assert_eq!(lines.len(), 2, "{error}");
+        assert!(lines[0].contains("line 1: "), "{error}");
+        assert!(lines[1].contains("line 4: "), "{error}");
+    }
+
+    #[test]
+    fn empty_variables_count_as_unset() {
+        let (_folder, layers) = file("[http]\nport = 1\n");
+        let variables = ["STEADFAST_HTTP__PORT", "STEADFAST_NONSENSE"];
+        let variables = variables.map(|name| (name.to_owned(), String::new()));
+        let layers = layers.unwrap().environment(variables).unwrap();
+        assert_eq!(layers.value("http.port"), Some(&Value::Integer(1)));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 mod declarations;
 mod error;
+mod file;
 mod layers;
 mod nearest;
 mod regions;

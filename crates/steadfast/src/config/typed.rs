@@ -1,6 +1,6 @@
 //! The parsed and checked configuration.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use steadfast_realtime::ServiceMode;
 use toml::Value;
 
 use super::declarations::{
-    DeclaredEventHub, DeclaredJobCollection, DeclaredKey, DeclaredTaskHub, DeclaredUpstream,
+    DeclaredEventHub, DeclaredJobCollection, DeclaredKey, DeclaredRegion, DeclaredTaskHub,
+    DeclaredUpstream, PlacedRow, rows,
 };
 use super::error::Error;
 use super::layers::Layers;
@@ -166,8 +167,24 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads the values of all layers.
+    /// Reads the values of all layers; the error names everything that is wrong.
     pub fn new(layers: &Layers) -> Result<Self, Error> {
+        let mut errors = layers.errors().to_vec();
+        let config = Self::read(layers, &mut errors);
+        let contradictions = config.contradictions(layers).into_iter();
+        let contradictions = contradictions.filter(|(keys, _)| {
+            // What follows from a refused value is no error of its own.
+            !keys.iter().any(|key| layers.is_refused(key))
+        });
+        errors.extend(contradictions.map(|(_, error)| error));
+        match Error::combined(errors) {
+            Some(error) => Err(error),
+            None => Ok(config),
+        }
+    }
+
+    /// The values, with the errors that each of them has alone.
+    fn read(layers: &Layers, errors: &mut Vec<Error>) -> Self {
         let texts = |key: &str| match layers.value(key) {
             Some(Value::Array(parts)) => parts
                 .iter()
@@ -179,14 +196,8 @@ impl Config {
         let data = PathBuf::from(text(layers, "data").unwrap_or_default());
         let keys_file = text(layers, "access.keys").map(PathBuf::from);
         let backup_root = text(layers, "backup.root").map(PathBuf::from);
-        let declared = layers.declared.clone();
-        let region = |key| text(layers, key);
-        let regions = RegionConfig::new(
-            &declared.regions,
-            region("jobs.region").as_deref(),
-            region("jobs.pair"),
-            region("jobs.witness"),
-        )?;
+        let declared = &layers.declared;
+        let listen = text(layers, "listen").and_then(|text| text.parse().ok());
         let config = Self {
             name: text(layers, "name").unwrap_or_default(),
             engine: match text(layers, "engine").as_deref() {
@@ -196,7 +207,8 @@ impl Config {
             },
             partitions: number(layers, "partitions") as u16,
             memory: bytes(layers, "memory"),
-            listen: address(layers)?,
+            // Every layer has checked its own.
+            listen: listen.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             postgres_url: text(layers, "postgres.url"),
             cluster_key: text(layers, "cluster.key"),
             cluster_port: number(layers, "cluster.port") as u16,
@@ -223,7 +235,7 @@ impl Config {
             jobs_proxy: text(layers, "jobs.proxy"),
             jobs_ca: text(layers, "jobs.ca").map(PathBuf::from),
             jobs_token_authority: text(layers, "jobs.token_authority"),
-            jobs_endpoints: endpoints(layers, &texts("jobs.endpoints"))?,
+            jobs_endpoints: endpoints(layers, &texts("jobs.endpoints"), errors),
             jobs_quotas: flag(layers, "jobs.quotas"),
             jobs_allow_seconds: flag(layers, "jobs.allow_seconds"),
             jobs_min_retry_interval: time(layers, "jobs.min_retry_interval"),
@@ -233,7 +245,7 @@ impl Config {
                 Some("classic") => ServiceMode::Classic,
                 _ => ServiceMode::Default,
             },
-            tls: tls(layers)?,
+            tls: tls(layers),
             allow_plain: flag(layers, "tls.allow_plain"),
             keys_file: keys_file.unwrap_or_else(|| data.join("keys.toml")),
             drain_limit: time(layers, "drain.limit"),
@@ -243,17 +255,18 @@ impl Config {
                 Some("json") => LogFormat::Json,
                 _ => LogFormat::Auto,
             },
-            keys: declared.keys,
-            event_hubs: declared.event_hubs,
-            task_hubs: declared.task_hubs,
-            job_collections: declared.job_collections,
-            regions,
-            upstreams: declared.upstreams,
+            keys: rows(&declared.keys),
+            event_hubs: rows(&declared.event_hubs),
+            task_hubs: rows(&declared.task_hubs),
+            job_collections: rows(&declared.job_collections),
+            regions: regions(layers, errors),
+            upstreams: rows(&declared.upstreams),
             backup_root: backup_root.unwrap_or_else(|| beside(&data)),
             data,
         };
-        config.check(layers)?;
-        Ok(config)
+        config.check_values(layers, errors);
+        config.check_rows(layers, errors);
+        config
     }
 
     /// The size of the unflushed log at which writers wait: four times the flush target.
@@ -284,81 +297,140 @@ impl Config {
     /// The keys that the file declares.
     pub fn ring(&self) -> Result<KeyRing, Error> {
         let mut ring = KeyRing::new();
+        let place = "the configuration";
         for declared in &self.keys {
-            let key = key(declared)?;
-            if !ring.add(key) {
-                let why = format!("there are two keys '{}'", declared.name);
-                return Err(Error::value("key", "the configuration", why));
+            if !ring.add(key(declared, place)?) {
+                return Err(twice(declared, place));
             }
         }
         Ok(ring)
     }
 
-    fn check(&self, layers: &Layers) -> Result<(), Error> {
-        let wrong = |key: &str, why: String| Err(Error::value(key, layers.layer(key), why));
-        if self.engine == EngineKind::Postgres && self.postgres_url.is_none() {
-            return wrong("postgres.url", "the engine postgres needs it".to_owned());
-        }
+    /// Values that no server can use, whatever the others are.
+    fn check_values(&self, layers: &Layers, errors: &mut Vec<Error>) {
+        let mut wrong = |key: &str, why: String| {
+            errors.push(Error::value(key, layers.place(key), why));
+        };
         let key = self.cluster_key.as_ref();
         if key.is_some_and(|key| key.len() < CLUSTER_KEY_BYTES) {
             let why = format!("it needs {CLUSTER_KEY_BYTES} characters at least");
-            return wrong("cluster.key", why);
-        }
-        let is_paired = self.regions.role.is_some();
-        if is_paired && (key.is_none() || self.engine != EngineKind::Local) {
-            let why = "regions need the engine local and a cluster.key";
-            return wrong("jobs.region", why.to_owned());
-        }
-        if key.is_some() && self.engine != EngineKind::Postgres && !is_paired {
-            let why = "only nodes on the engine postgres, and regions, have others";
-            return wrong("cluster.key", why.to_owned());
-        }
-        for declared in &self.job_collections {
-            if let Some(why) = self.regions.location_error(declared.location.as_deref()) {
-                let why = format!("'{}': {why}", declared.name);
-                return wrong("job_collection", why);
-            }
-        }
-        for declared in &self.upstreams {
-            if let Err(why) = declared.rule().check() {
-                return Err(Error::value("upstream", "the configuration", why));
-            }
+            wrong("cluster.key", why);
         }
         if self.cluster_lease < SHORTEST_LEASE || self.cluster_lease > LONGEST_LEASE {
-            return wrong(
+            wrong(
                 "cluster.lease",
                 "it is between 1 s and 5 minutes".to_owned(),
             );
         }
         if let Err(why) = steadfast_protocols::telemetry::check_level(&self.log_level) {
-            return wrong("log.level", why);
+            wrong("log.level", why);
         }
         if self.drain_limit > limits::DRAIN_TIME {
-            return wrong("drain.limit", "it is a day at most".to_owned());
+            wrong("drain.limit", "it is a day at most".to_owned());
         }
-        if let Some(origin) = self.cors_origins.iter().find(|own| !is_origin(own)) {
+        for origin in self.cors_origins.iter().filter(|own| !is_origin(own)) {
             let why = format!("'{origin}' is no origin such as https://example.com, nor *");
-            return wrong("http.cors_origins", why);
+            wrong("http.cors_origins", why);
         }
-        if let Some(host) = self.hosts.iter().find(|own| !is_host(own)) {
+        for host in self.hosts.iter().filter(|own| !is_host(own)) {
             let why = format!("'{host}' is no host name such as steadfast.internal, nor *");
-            return wrong("http.hosts", why);
+            wrong("http.hosts", why);
         }
         for (key, rules) in [
             ("jobs.allow", &self.jobs_allow),
             ("jobs.deny", &self.jobs_deny),
         ] {
-            let mut rules = rules.iter().map(|rule| rule.parse::<EgressRule>());
-            if let Some(why) = rules.find_map(Result::err) {
-                return wrong(key, why);
+            let rules = rules.iter().map(|rule| rule.parse::<EgressRule>());
+            for why in rules.filter_map(Result::err) {
+                wrong(key, why);
             }
         }
         let proxies = self.trusted_proxies.iter().map(String::as_str);
         if let Err(why) = steadfast_protocols::http::TrustedProxies::new(proxies) {
-            return wrong("http.trusted_proxies", why);
+            wrong("http.trusted_proxies", why);
         }
-        self.ring().map(drop)
     }
+
+    /// Declarations that no server can use.
+    fn check_rows(&self, layers: &Layers, errors: &mut Vec<Error>) {
+        let declared = &layers.declared;
+        let mut ring = KeyRing::new();
+        for PlacedRow { row, place } in &declared.keys {
+            match key(row, place) {
+                Ok(key) => {
+                    if !ring.add(key) {
+                        errors.push(twice(row, place));
+                    }
+                }
+                Err(error) => errors.push(error),
+            }
+        }
+        for PlacedRow { row, place } in &declared.job_collections {
+            if let Some(why) = self.regions.location_error(row.location.as_deref()) {
+                let why = format!("'{}': {why}", row.name);
+                errors.push(Error::value("job_collection", place, why));
+            }
+        }
+        for PlacedRow { row, place } in &declared.upstreams {
+            if let Err(why) = row.rule().check() {
+                errors.push(Error::value("upstream", place, why));
+            }
+        }
+    }
+
+    /// Values that exclude one another, each with all settings that take part.
+    fn contradictions(&self, layers: &Layers) -> Vec<(&'static [&'static str], Error)> {
+        const DATABASE: &[&str] = &["engine", "postgres.url"];
+        const CLUSTER: &[&str] = &["engine", "cluster.key", "jobs.region"];
+        const TLS: &[&str] = &["tls.certificate", "tls.key"];
+        let wrong = |key: &str, why: &str| Error::value(key, layers.place(key), why);
+        let mut found = Vec::new();
+        if self.engine == EngineKind::Postgres && self.postgres_url.is_none() {
+            let why = format!("the engine postgres ({}) needs it", layers.place("engine"));
+            found.push((DATABASE, wrong("postgres.url", &why)));
+        }
+        let has_key = self.cluster_key.is_some();
+        let is_paired = self.regions.role.is_some();
+        if is_paired && (!has_key || self.engine != EngineKind::Local) {
+            let why = "regions need the engine local and a cluster.key";
+            found.push((CLUSTER, wrong("jobs.region", why)));
+        }
+        let is_region = text(layers, "jobs.region").is_some();
+        if has_key && self.engine != EngineKind::Postgres && !is_region {
+            let why = "only nodes on the engine postgres, and regions, have others";
+            found.push((CLUSTER, wrong("cluster.key", why)));
+        }
+        for (own, other) in [(TLS[0], TLS[1]), (TLS[1], TLS[0])] {
+            if text(layers, own).is_some() && text(layers, other).is_none() {
+                let why = format!("{own} ({}) needs it", layers.place(own));
+                found.push((TLS, wrong(other, &why)));
+            }
+        }
+        found
+    }
+}
+
+/// The regions; none if there is an error.
+fn regions(layers: &Layers, errors: &mut Vec<Error>) -> RegionConfig {
+    let declared = &layers.declared.regions;
+    let value = |key| text(layers, key);
+    let read = RegionConfig::new(
+        &rows(declared),
+        value("jobs.region").as_deref(),
+        value("jobs.pair"),
+        value("jobs.witness"),
+    );
+    read.unwrap_or_else(|error| {
+        if !layers.is_refused("jobs.pair") {
+            // The declaration that it names, or else the setting that asks for regions.
+            let is_named = |row: &&PlacedRow<DeclaredRegion>| error.names(&row.row.name);
+            let rows = declared.iter().filter(is_named);
+            let row = rows.max_by_key(|row| row.row.name.len());
+            let place = row.map_or(layers.place("jobs.region"), |row| row.place.as_str());
+            errors.push(error.at(place));
+        }
+        RegionConfig::default()
+    })
 }
 
 /// Whether this is a host name without scheme, port and path.
@@ -374,14 +446,19 @@ fn is_origin(text: &str) -> bool {
     text == "*" || rest.is_some_and(|rest| !rest.is_empty() && !rest.contains('/'))
 }
 
-fn key(declared: &DeclaredKey) -> Result<Key, Error> {
+fn twice(declared: &DeclaredKey, place: &str) -> Error {
+    let why = format!("there are two keys '{}'", declared.name);
+    Error::value("key", place, why)
+}
+
+fn key(declared: &DeclaredKey, place: &str) -> Result<Key, Error> {
     let DeclaredKey {
         name,
         primary,
         secondary,
         rights,
     } = declared;
-    let wrong = |why: String| Error::value(&format!("key '{name}'"), "the configuration", why);
+    let wrong = |why: String| Error::value(&format!("key '{name}'"), place, why);
     let grants = rights.iter().map(|right| right.parse::<Grant>());
     let grants = grants.collect::<Result<_, _>>();
     let secrets = std::iter::once(primary).chain(secondary);
@@ -442,44 +519,30 @@ fn time(layers: &Layers, key: &str) -> Duration {
 }
 
 /// Names and addresses, of `name=url`.
-fn endpoints(layers: &Layers, texts: &[String]) -> Result<Vec<(String, String)>, Error> {
-    let read = |text: &String| match text.split_once('=') {
-        Some((name, url))
-            if !name.is_empty() && (url.starts_with("http://") || url.starts_with("https://")) =>
-        {
-            Ok((name.to_owned(), url.to_owned()))
+fn endpoints(layers: &Layers, texts: &[String], errors: &mut Vec<Error>) -> Vec<(String, String)> {
+    let mut read = Vec::with_capacity(texts.len());
+    for text in texts {
+        match text.split_once('=') {
+            Some((name, url))
+                if !name.is_empty()
+                    && (url.starts_with("http://") || url.starts_with("https://")) =>
+            {
+                read.push((name.to_owned(), url.to_owned()));
+            }
+            _ => {
+                let why = format!("'{text}' is not a name and an address, such as a=http://b/");
+                let key = "jobs.endpoints";
+                errors.push(Error::value(key, layers.place(key), why));
+            }
         }
-        _ => {
-            let why = format!("'{text}' is not a name and an address, such as a=http://b/");
-            let key = "jobs.endpoints";
-            Err(Error::value(key, layers.layer(key), why))
-        }
-    };
-    texts.iter().map(read).collect()
-}
-
-fn address(layers: &Layers) -> Result<IpAddr, Error> {
-    let text = text(layers, "listen").unwrap_or_default();
-    let address = text.parse();
-    address.map_err(|error| Error::value("listen", layers.layer("listen"), error))
-}
-
-fn tls(layers: &Layers) -> Result<Option<(PathBuf, PathBuf)>, Error> {
-    let path = |key| text(layers, key).map(|text| Path::new(&text).to_owned());
-    match (path("tls.certificate"), path("tls.key")) {
-        (Some(certificate), Some(key)) => Ok(Some((certificate, key))),
-        (None, None) => Ok(None),
-        (Some(_), None) => Err(Error::value(
-            "tls.key",
-            layers.layer("tls.key"),
-            "tls.certificate needs it",
-        )),
-        (None, Some(_)) => Err(Error::value(
-            "tls.certificate",
-            layers.layer("tls.certificate"),
-            "tls.key needs it",
-        )),
     }
+    read
+}
+
+/// Certificate and key, if both are set.
+fn tls(layers: &Layers) -> Option<(PathBuf, PathBuf)> {
+    let path = |key| text(layers, key).map(PathBuf::from);
+    path("tls.certificate").zip(path("tls.key"))
 }
 
 /// The folder of backups beside a data folder: its name with `-backups` behind it.
@@ -535,6 +598,57 @@ mod tests {
             let expected = (!is_good).then_some("STF-7002");
             assert_eq!(code, expected, "{line}");
         }
+    }
+
+    #[test]
+    fn everything_that_is_wrong_is_named_and_nothing_that_follows_from_it() {
+        let mut layers = Layers::new();
+        for flag in [
+            "http.hosts=a/b,c/d",
+            "engine=postgers",
+            "cluster.key=0123456789abcdef0123456789abcdef",
+            "tls.key=a",
+            "jobs.endpoints=a,b=http://c",
+        ] {
+            layers.add_flag(flag);
+        }
+        let error = Config::new(&layers).err().unwrap().to_string();
+        let keys: Vec<_> = error
+            .lines()
+            .map(|line| line.split('\'').nth(1).unwrap())
+            .collect();
+        // Without the engine it is unknown whether a cluster key fits.
+        let expected = [
+            "engine",
+            "jobs.endpoints",
+            "http.hosts",
+            "http.hosts",
+            "tls.certificate",
+        ];
+        assert_eq!(keys, expected, "{error}");
+    }
+
+    #[test]
+    fn declarations_are_refused_with_their_lines() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("steadfast.toml");
+        let text = "[[key]]\nname = 'a'\nprimary = 'short'\nrights = []\n\n\
+                    [[upstream]]\nurl = 'http://h/{who}'\n\n\
+                    [[region]]\nname = 'Bremen'\ngeography = 'Germany'\npair = 'West Europe'\n";
+        std::fs::write(&file, text).unwrap();
+        let mut layers = Layers::new();
+        layers.add_file(&file);
+        let error = Config::new(&layers).err().unwrap().to_string();
+        let mut lines = error.lines();
+        for (start, line) in [
+            ("STF-7030: ", "steadfast.toml:9)"),
+            ("STF-7002: 'key 'a''", "steadfast.toml:1)"),
+            ("STF-7002: 'upstream'", "steadfast.toml:6)"),
+        ] {
+            let found = lines.next().unwrap();
+            assert!(found.starts_with(start) && found.contains(line), "{error}");
+        }
+        assert_eq!(lines.next(), None);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use serde_json::Value as Json;
 use toml::Value;
 
 /// The type of a value.
@@ -26,7 +27,7 @@ pub enum ValueType {
     Duration,
     /// `true` or `false`.
     Flag,
-    /// Texts; comma-separated in the environment.
+    /// Texts; in the environment and in flags comma-separated, or a JSON list.
     List,
     /// One of these.
     Choice(&'static [&'static str]),
@@ -56,13 +57,9 @@ impl ValueType {
         let value = match self {
             Self::Number(..) => text.trim().parse().map(Value::Integer).ok(),
             Self::Flag => text.trim().parse().map(Value::Boolean).ok(),
-            Self::List => {
-                let parts = text
-                    .split(',')
-                    .map(str::trim)
-                    .filter(|part| !part.is_empty());
-                let parts = parts.map(|part| Value::String(part.to_owned()));
-                Some(Value::Array(parts.collect()))
+            Self::List => Some(list(text)?),
+            Self::Text | Self::Secret if serde_json::from_str::<Vec<Json>>(text).is_ok() => {
+                return Err("it is one text, not a list".to_owned());
             }
             _ => Some(Value::String(text.to_owned())),
         };
@@ -93,6 +90,34 @@ impl ValueType {
     fn wrong(self, found: impl fmt::Display) -> String {
         format!("it must be {self}, not {found}")
     }
+}
+
+/// A list: texts with commas between them, or JSON.
+fn list(text: &str) -> Result<Value, String> {
+    let text = text.trim();
+    if let Ok(parts) = serde_json::from_str::<Vec<String>>(text) {
+        let parts = parts.into_iter().map(Value::String);
+        return Ok(Value::Array(parts.collect()));
+    }
+    let parts = text.split(',').map(str::trim);
+    let parts: Vec<_> = parts.filter(|part| !part.is_empty()).collect();
+    if !parts.iter().all(|part| is_plain(part)) {
+        return Err("write a list as a,b or as [\"a\",\"b\"]".to_owned());
+    }
+    let parts = parts.into_iter().map(|part| Value::String(part.to_owned()));
+    Ok(Value::Array(parts.collect()))
+}
+
+/// Whether a part of a list has no marks of JSON or TOML. Brackets enclose addresses.
+fn is_plain(part: &str) -> bool {
+    let is_balanced = part.matches('[').count() == part.matches(']').count();
+    let is_address = |text: &str| {
+        let is_part = |letter: char| letter.is_ascii_hexdigit() || ":./".contains(letter);
+        text.contains(':') && text.chars().all(is_part)
+    };
+    let bracketed = part.split('[').skip(1);
+    let mut bracketed = bracketed.map(|rest| rest.split(']').next().unwrap_or_default());
+    is_balanced && !part.contains(['"', '\'', '{', '}']) && bracketed.all(is_address)
 }
 
 const UNITS: [(&str, u64); 4] = [
@@ -159,6 +184,42 @@ mod tests {
                 .unwrap_err()
                 .contains("one of a, b")
         );
+    }
+
+    #[test]
+    fn lists_are_separated_by_commas_or_are_json() {
+        let texts = |text: &str| match ValueType::List.read(text) {
+            Ok(Value::Array(parts)) => {
+                let parts = parts.iter().map(|part| part.as_str().unwrap().to_owned());
+                Ok(parts.collect::<Vec<_>>())
+            }
+            other => Err(other),
+        };
+        for text in [r#"["a","b"]"#, r#" [ "a", "b" ] "#, "a,b", "a, b,"] {
+            assert_eq!(texts(text), Ok(vec!["a".into(), "b".into()]), "{text}");
+        }
+        for text in ["", "[]"] {
+            assert_eq!(texts(text), Ok(Vec::new()), "{text}");
+        }
+        let brackets = "[fd00::/8]:443,http://[::1]:80";
+        assert_eq!(
+            texts(brackets).unwrap(),
+            ["[fd00::/8]:443", "http://[::1]:80"]
+        );
+        for text in [
+            "[a,b]",
+            "['a','b']",
+            "[a]",
+            r#""a","b""#,
+            "[1]",
+            r#"["a""#,
+            r#"{"a":1}"#,
+        ] {
+            let error = ValueType::List.read(text).unwrap_err();
+            assert!(error.contains("write a list as"), "{text}: {error}");
+        }
+        let error = ValueType::Text.read(r#"["a"]"#).unwrap_err();
+        assert_eq!(error, "it is one text, not a list");
     }
 
     #[test]

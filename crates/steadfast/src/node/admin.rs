@@ -79,7 +79,7 @@ impl NodeAdmin for Inner {
 
     fn reload(&self) -> Result<Vec<String>, Problem> {
         let config = self.source.as_ref().map(|source| source()).transpose();
-        let config = config.map_err(Problem::bad_request)?;
+        let config = config.map_err(Problem::because)?;
         // Each part is reloaded separately: a bad certificate does not keep a removed key valid.
         let mut parts = vec![("keys", self.reload_keys(config.as_ref()))];
         if let Some(certificate) = &self.certificate {
@@ -89,7 +89,7 @@ impl NodeAdmin for Inner {
         }
         for (name, reload) in self.reloads.lock().iter() {
             let config = config.as_ref().unwrap_or(&self.config);
-            parts.push((*name, reload(config).map_err(Problem::bad_request)));
+            parts.push((*name, reload(config).map_err(Problem::because)));
         }
         let mut read = Vec::new();
         let mut failure = None;

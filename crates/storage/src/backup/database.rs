@@ -17,7 +17,7 @@ use super::progress::BackupProgress;
 use super::restore::{RestoreReport, restore};
 use super::seal::BackupKey;
 use crate::error::{Error, Result};
-use crate::postgres::{Options as DatabaseOptions, SchemaReplacement};
+use crate::postgres::{Options as DatabaseOptions, SchemaReplacement, expect_reachable};
 use crate::shards::ShardedEngine;
 use crate::store::{Options, Store};
 
@@ -71,6 +71,7 @@ pub async fn restore_database(
     key: Option<&BackupKey>,
     progress: &watch::Sender<BackupProgress>,
 ) -> Result<RestoreReport> {
+    expect_reachable(options).await?;
     let chain = verified(from, key, progress).await?;
     let mut replacements = Vec::new();
     for one in options.each() {

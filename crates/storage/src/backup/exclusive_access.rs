@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ledger::Ledger;
-use crate::postgres::{Options as DatabaseOptions, has_schema};
+use crate::postgres::{Options as DatabaseOptions, expect_reachable, has_schema};
 use crate::shards::ShardedEngine;
 use crate::store::{Options, Store};
 
@@ -90,8 +90,9 @@ impl ExclusiveAccess {
     }
 }
 
-/// Refuses a database without a Steadfast schema.
+/// Refuses databases that do not answer, and a first one without a Steadfast schema.
 pub(super) async fn expect_schema(options: &DatabaseOptions) -> Result<()> {
+    expect_reachable(options).await?;
     for one in options.each().iter().take(1) {
         if !has_schema(one).await? {
             let what = format!("it has no schema {}", options.schema);

@@ -22,7 +22,7 @@ use super::restore::RestoreReport;
 use super::seal::BackupKey;
 use crate::error::{Error, ErrorKind, Result};
 use crate::local::is_data_folder;
-use crate::postgres::{Options as DatabaseOptions, SchemaReplacement};
+use crate::postgres::{Options as DatabaseOptions, SchemaReplacement, expect_reachable};
 
 /// Where a store keeps its state.
 #[derive(Clone)]
@@ -104,6 +104,7 @@ impl StorageLocation {
         let path = match self {
             Self::Folder(path) => path,
             Self::Database(options) => {
+                expect_reachable(options).await?;
                 for one in options.each() {
                     SchemaReplacement::begin(&one, false).await?;
                 }

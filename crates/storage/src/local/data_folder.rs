@@ -9,8 +9,9 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::folder_replacement::finish_interrupted;
-use super::folders::{LOCK_FILE, create_folder, lock, sync_folder};
+use super::folder_replacement::{RESTORING, finish_interrupted};
+use super::folders::{create_folder, lock, sync_folder};
+use super::lock_holder::LOCK_FILE;
 use crate::error::{Error, ErrorKind, Result};
 use crate::private;
 
@@ -30,8 +31,9 @@ pub(super) struct DataFolder {
 }
 
 impl DataFolder {
-    /// Opens a folder, or makes a new one.
+    /// Opens a folder, or makes a new one. A folder that is refused stays as it is.
     pub(super) fn open(root: &Path) -> Result<Self> {
+        expect_usable(root)?;
         create_folder(root)?;
         let root = fs::canonicalize(root).map_err(|e| Error::io(root, "open", e))?;
         let lock = lock(&root)?;
@@ -54,6 +56,19 @@ impl DataFolder {
             salt,
             _lock: lock,
         })
+    }
+}
+
+/// Refuses a foreign folder and a newer format before anything is created in the folder.
+/// What a restore has begun is judged later, under the lock.
+fn expect_usable(root: &Path) -> Result<()> {
+    if !root.is_dir() || root.join(RESTORING).exists() || read_format(root)?.is_some() {
+        return Ok(());
+    }
+    match expect_new(root) {
+        // Another process may have made it a data folder meanwhile.
+        Err(_) if is_data_folder(root) => Ok(()),
+        result => result,
     }
 }
 
@@ -89,7 +104,8 @@ fn read_format(root: &Path) -> Result<Option<u64>> {
     salt.map(Some).ok_or_else(damaged)
 }
 
-fn create(root: &Path) -> Result<u64> {
+/// Refuses a folder with content.
+fn expect_new(root: &Path) -> Result<()> {
     let entries = fs::read_dir(root).map_err(|e| Error::io(root, "list", e))?;
     for entry in entries {
         let name = entry.map_err(|e| Error::io(root, "list", e))?.file_name();
@@ -98,6 +114,11 @@ fn create(root: &Path) -> Result<u64> {
             return Err(Error::new(ErrorKind::ForeignFolder { path }));
         }
     }
+    Ok(())
+}
+
+fn create(root: &Path) -> Result<u64> {
+    expect_new(root)?;
     let salt = fastrand::u64(..);
     let draft = root.join(DRAFT_FILE);
     let write = || -> io::Result<()> {

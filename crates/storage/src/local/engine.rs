@@ -130,6 +130,10 @@ impl LocalEngine {
 
     /// Opens an existing folder; never creates one.
     pub fn open_existing(path: &Path, options: &Options) -> Result<Self> {
+        if path.exists() && !is_data_folder(path) {
+            let path = path.to_path_buf();
+            return Err(Error::new(ErrorKind::ForeignFolder { path }));
+        }
         if !is_data_folder(path) {
             let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
             return Err(Error::io(path, "find the data folder", missing));

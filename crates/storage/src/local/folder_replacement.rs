@@ -13,11 +13,13 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::folders::{LOCK_FILE, create_folder, lock, sync_folder};
+use super::folders::{create_folder, lock, sync_folder};
+use super::lock_holder::LOCK_FILE;
 use crate::error::{Error, ErrorKind, Result};
 use crate::private;
 
-const RESTORING: &str = "restoring";
+/// The folder in which a replacement is built.
+pub(super) const RESTORING: &str = "restoring";
 const COMPLETE_FILE: &str = "COMPLETE";
 const FORMAT_FILE: &str = "FORMAT";
 
@@ -116,6 +118,10 @@ pub(super) fn finish_interrupted(root: &Path) -> Result<()> {
 }
 
 fn lock_clean(root: &Path) -> Result<(PathBuf, File)> {
+    // A foreign folder is refused before anything is created in it.
+    if root.is_dir() && !root.join(RESTORING).exists() {
+        check_ours(root)?;
+    }
     create_folder(root)?;
     let root = fs::canonicalize(root).map_err(|e| Error::io(root, "open", e))?;
     let lock = lock(&root)?;

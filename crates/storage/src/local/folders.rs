@@ -1,14 +1,12 @@
 //! Creating, locking and syncing folders.
 
-use std::fs::{File, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::path::Path;
 use std::time::Duration;
 
+use super::lock_holder::{LOCK_FILE, lock_holder};
 use crate::error::{Error, ErrorKind, Result};
 use crate::private;
-
-/// The file that is locked while a folder is open.
-pub(super) const LOCK_FILE: &str = "LOCK";
 
 /// How often, and after which pause, a locked folder is retried. A previous process may
 /// still hold the lock for a moment while it dies, and so may a child that it forked,
@@ -23,17 +21,27 @@ pub(super) fn sync_folder(path: &Path) -> Result<()> {
         .map_err(|e| Error::io(path, "sync", e))
 }
 
-/// Creates a folder and those above it, durably.
+/// Creates a folder and those above it, durably. If one cannot be created, those that were
+/// are removed again.
 pub(crate) fn create_folder(path: &Path) -> Result<()> {
-    if path.is_dir() {
-        return Ok(());
+    let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.is_dir();
+    let missing: Vec<_> = path.ancestors().take_while(is_missing).collect();
+    for (index, folder) in missing.iter().enumerate().rev() {
+        if let Err(error) = create_one(folder) {
+            for folder in &missing[index..] {
+                // It may not exist, and what is not empty stays.
+                let _ = fs::remove_dir(folder);
+            }
+            return Err(error);
+        }
     }
+    Ok(())
+}
+
+fn create_one(path: &Path) -> Result<()> {
     let parent = path
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
-    if let Some(parent) = parent {
-        create_folder(parent)?;
-    }
     private::create_dir_all(path).map_err(|e| Error::io(path, "create", e))?;
     sync_folder(parent.unwrap_or(Path::new(".")))
 }
@@ -56,6 +64,7 @@ pub(super) fn lock(root: &Path) -> Result<File> {
     }
     Err(Error::new(ErrorKind::FolderInUse {
         path: root.to_path_buf(),
+        holder: lock_holder(root),
     }))
 }
 
@@ -75,6 +84,29 @@ mod tests {
         freeing.unwrap().join().unwrap();
         let error = lock(folder.path()).unwrap_err();
         assert_eq!(error.code().0, "STF-2001");
+        let holder = format!("process {}", std::process::id());
+        assert!(error.to_string().contains(&holder), "{error}");
         drop(second);
+    }
+
+    #[test]
+    fn the_holder_of_a_locked_folder_is_this_process() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(lock_holder(folder.path()), None);
+        let held = lock(folder.path()).unwrap();
+        assert_eq!(lock_holder(folder.path()), Some(std::process::id()));
+        drop(held);
+        assert_eq!(lock_holder(folder.path()), None);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_created_leaves_none_above_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b").join("c".repeat(300));
+        create_folder(&path).unwrap_err();
+        assert!(!folder.path().join("a").exists());
+        create_folder(&folder.path().join("a/b/c")).unwrap();
+        create_folder(&path).unwrap_err();
+        assert!(folder.path().join("a/b/c").is_dir());
     }
 }

@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 use steadfast_core::limits;
-use steadfast_durable::{EntityListQuery, EntityOperation};
+use steadfast_durable::{Diagnosis, EntityListQuery, EntityOperation};
 use uuid::Uuid;
 
 use super::error::DurableHttpError;
@@ -82,7 +82,18 @@ pub(super) async fn call(asked: &DurableHttpRequest, name: &str, key: &str) -> O
         Ok(Ok(Ok(result))) => Ok(Json(json_views::payload(result.as_deref())).into_response()),
         Ok(Ok(Err(failure))) => Err(DurableHttpError::failed(failure)),
         Ok(Err(error)) => Err(error.into()),
-        Err(_) => Err(DurableHttpError::late()),
+        Err(_) => Err(DurableHttpError::late(missing_worker(asked, name, key))),
+    }
+}
+
+/// Which worker is missing, if one is.
+fn missing_worker(asked: &DurableHttpRequest, name: &str, key: &str) -> Option<String> {
+    let hub = asked.hub.name();
+    match asked.hub.missing_worker(&id(name, key), name)? {
+        Diagnosis::NoWorker { name, has_workers } => {
+            Some(json_views::no_worker(hub, &name, has_workers))
+        }
+        _ => None,
     }
 }
 

@@ -58,9 +58,13 @@ impl DurableHttpError {
         }
     }
 
-    /// The entity has not answered in time.
-    pub(super) fn late() -> Self {
-        let message = "the entity has not answered in time; it may still do what was asked";
+    /// The entity has not answered in time, for this reason if it is known.
+    pub(super) fn late(why: Option<String>) -> Self {
+        let late = "the entity has not answered in time; it may still do what was asked";
+        let message = match why {
+            Some(why) => format!("{why}; {late}"),
+            None => late.to_owned(),
+        };
         Self::new(StatusCode::GATEWAY_TIMEOUT, "STF-6052", message)
     }
 }

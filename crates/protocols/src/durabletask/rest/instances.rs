@@ -46,10 +46,15 @@ async fn ended_or_begun(
     patience: Option<Duration>,
 ) -> Outcome {
     let Some(patience) = patience else {
-        return Ok(begun(asked, instance));
+        return Ok(begun(asked, instance, None));
     };
     let Some(ended) = ended(asked, instance, patience).await? else {
-        return Ok(begun(asked, instance));
+        let name = found(asked, instance, false).await?.name;
+        return Ok(begun(
+            asked,
+            instance,
+            missing_worker(asked, instance, &name),
+        ));
     };
     let shown = match ended.status {
         InstanceStatus::Completed => json_views::payload(ended.output.as_deref()),
@@ -71,13 +76,26 @@ async fn ended(
     }
 }
 
+/// After a wait that timed out: which worker is missing, if one is.
+fn missing_worker(asked: &DurableHttpRequest, instance: &str, name: &str) -> Option<Value> {
+    let why = asked.hub.missing_worker(instance, name)?;
+    Some(json_views::why(asked.hub.name(), &why))
+}
+
 pub(super) async fn show(asked: &DurableHttpRequest, instance: &str) -> Outcome {
     let is_input_shown = asked.flag("showInput", true)?;
     let mut found = found(asked, instance, true).await?;
+    let mut why = None;
     if let Some(patience) = asked.patience()? {
-        found = ended(asked, instance, patience).await?.unwrap_or(found);
+        match ended(asked, instance, patience).await? {
+            Some(ended) => found = ended,
+            None => why = missing_worker(asked, instance, &found.name),
+        }
     }
     let mut shown = json_views::status(&found, is_input_shown);
+    if let Some(why) = why {
+        shown["why"] = why;
+    }
     if asked.flag("showHistory", false)? {
         let is_output_shown = asked.flag("showHistoryOutput", false)?;
         let history = asked.hub.history(instance, None).await?;
@@ -104,7 +122,7 @@ pub(super) async fn why(asked: &DurableHttpRequest, instance: &str) -> Outcome {
         Diagnosis::Unknown => Err(DurableHttpError::missing(format!(
             "there is no instance '{instance}'"
         ))),
-        why => Ok(Json(json_views::why(&why)).into_response()),
+        why => Ok(Json(json_views::why(asked.hub.name(), &why)).into_response()),
     }
 }
 

@@ -76,17 +76,16 @@ pub(super) fn lock(lock: &LockView) -> Value {
     })
 }
 
-/// What an instance waits for, as a code and as a sentence.
-pub(super) fn why(why: &Diagnosis) -> Value {
+/// What an instance of a task hub waits for, as a code and as a sentence.
+pub(super) fn why(hub: &str, why: &Diagnosis) -> Value {
     let said = |state: &str, text: String| json!({"state": state, "text": text});
     match why {
         Diagnosis::Unknown => said("unknown", "there is no such instance".into()),
         Diagnosis::Ended(status) => said("ended", format!("it has ended: {status:?}")),
         Diagnosis::Suspended => said("suspended", "it is suspended".into()),
         Diagnosis::Starts(at) => said("scheduled", format!("it starts at {}", precise(*at))),
-        Diagnosis::NoWorker { name } => {
-            let text = format!("no worker that is connected has code for '{name}'");
-            said("noWorker", text)
+        Diagnosis::NoWorker { name, has_workers } => {
+            said("noWorker", no_worker(hub, name, *has_workers))
         }
         Diagnosis::Queued => said("queued", "workers that have code for it are busy".into()),
         Diagnosis::Running => said("running", "a worker has it".into()),
@@ -99,6 +98,16 @@ pub(super) fn why(why: &Diagnosis) -> Value {
             json!({"state": "waits", "text": text, "waits": waits})
         }
     }
+}
+
+/// Which worker is missing.
+pub(super) fn no_worker(hub: &str, name: &str, has_workers: bool) -> String {
+    if has_workers {
+        return format!(
+            "no worker that is connected to the task hub '{hub}' has code for '{name}'"
+        );
+    }
+    format!("no worker is connected to the task hub '{hub}': start one that has code for '{name}'")
 }
 
 fn wait(open: &PendingWait) -> String {

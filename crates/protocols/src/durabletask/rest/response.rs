@@ -28,12 +28,16 @@ pub(super) fn page(items: Vec<Value>, next: Option<String>) -> Response {
     with(StatusCode::OK, Value::Array(items), next)
 }
 
-/// The response to a start: the management links of the instance.
-pub(super) fn begun(asked: &DurableHttpRequest, instance: &str) -> Response {
-    let links = links(asked, instance);
+/// The response to a start: the management links of the instance, and why it has not ended
+/// in time, if that is known.
+pub(super) fn begun(asked: &DurableHttpRequest, instance: &str, why: Option<Value>) -> Response {
+    let mut links = links(asked, instance);
     let place = links["statusQueryGetUri"].as_str().unwrap_or_default();
     let headers = [(LOCATION, place.to_owned()), (RETRY_AFTER, "10".to_owned())];
-    with(StatusCode::ACCEPTED, links.clone(), headers)
+    if let Some(why) = why {
+        links["why"] = why;
+    }
+    with(StatusCode::ACCEPTED, links, headers)
 }
 
 /// The status URL of an instance.
