@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::context::Target;
 use crate::eventhub::rows;
+use crate::out::out;
 use crate::result::print;
 use crate::server_client::ServerClient;
 use crate::table::{OutputFormat, Table};
@@ -19,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Show all containers, or the blobs of one
+    /// Show all containers and accounts, or the blobs of one container
     List {
         /// Which container: ACCOUNT/CONTAINER
         container: Option<String>,
@@ -55,11 +56,7 @@ pub(crate) fn run(command: &Command, target: &Target, output: OutputFormat) -> R
             container: None, ..
         } => {
             let answer: Value = remote.request(Method::GET, "/v1/blobs", None)?;
-            let mut table = Table::new("containers", &["name", "modified"]);
-            for container in rows(&answer, "containers")? {
-                table.row(container.clone());
-            }
-            table.print(output)
+            show_all(&answer, output)
         }
         Command::List {
             container: Some(container),
@@ -90,6 +87,24 @@ pub(crate) fn run(command: &Command, target: &Target, output: OutputFormat) -> R
             print(&[("deleted", json!(container))], output)
         }
     }
+}
+
+/// Prints all containers, and what each account takes of its limit.
+fn show_all(answer: &Value, output: OutputFormat) -> Result<()> {
+    if output == OutputFormat::Json {
+        return out(&serde_json::to_string_pretty(answer)?);
+    }
+    let mut containers = Table::new("containers", &["name", "blobs", "bytes", "modified"]);
+    for container in rows(answer, "containers")? {
+        containers.row(container.clone());
+    }
+    containers.print(output)?;
+    let mut accounts = Table::new("accounts", &["account", "blobs", "bytes", "limit"]);
+    for account in rows(answer, "accounts")? {
+        accounts.row(account.clone());
+    }
+    out(&"")?;
+    accounts.print(output)
 }
 
 /// The path of a container.
