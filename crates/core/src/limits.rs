@@ -407,6 +407,16 @@ pub const BLOB_BLOCKS: usize = 4096;
 pub const BLOB_BLOCK_ID_BYTES: usize = 64;
 pub const BLOB_BLOCK_TIME: Duration = Duration::from_secs(7 * 24 * 3600);
 
+/// What all blobs of an account take together, unless set otherwise; and what each blob
+/// and each block counts beside its body, for its name and metadata.
+pub const BLOB_ACCOUNT_BYTES: u64 = 100 * 1024 * 1024 * 1024;
+pub const BLOB_ENTRY_BYTES: u64 = 1024;
+
+/// How much more of an account's limit a partition takes than it needs at once, and how
+/// often a write claims an allowance that other writers use up.
+pub const BLOB_ALLOWANCE_BYTES: u64 = 64 * 1024 * 1024;
+pub const BLOB_CLAIMS: u32 = 16;
+
 /// Longest name of a blob, and all its metadata together.
 pub const BLOB_NAME_BYTES: usize = 1024;
 pub const BLOB_METADATA_BYTES: usize = 8 * 1024;

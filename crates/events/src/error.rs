@@ -78,6 +78,8 @@ pub enum ErrorKind {
     LeaseBroken,
     /// A block list names unknown blocks.
     BadBlockList,
+    /// The account of the blob has no room for it.
+    AccountFull,
     /// The event hub has no such policy.
     PolicyNotFound,
     /// A handler failed, and the error handler has been called.
@@ -120,6 +122,7 @@ const CODES: &[(ErrorKind, &str)] = &[
     (ErrorKind::LeaseBroken, "STF-5033"),
     (ErrorKind::BadBlockList, "STF-5034"),
     (ErrorKind::PolicyNotFound, "STF-5035"),
+    (ErrorKind::AccountFull, "STF-5036"),
 ];
 
 impl ErrorKind {

@@ -44,12 +44,22 @@ pub fn register_sealed(services: Services, sealer: Arc<dyn Sealer>) -> Services 
     all(services, KeyVault::new(sealer))
 }
 
+/// Replaces the limit of what all blobs of an account take together, which is
+/// `limits::BLOB_ACCOUNT_BYTES` otherwise. All nodes of a cluster have the same limit.
+pub fn limit_blob_accounts(services: Services, bytes: u64) -> Services {
+    services.with(BlobService {
+        account_limit: bytes,
+    })
+}
+
 fn all(services: Services, vault: KeyVault) -> Services {
     services
         .with(Catalog::new(vault))
         .with(HubPartitions)
         .with(OwnershipService)
-        .with(BlobService)
+        .with(BlobService {
+            account_limit: limits::BLOB_ACCOUNT_BYTES,
+        })
 }
 
 /// All event hubs of a space.

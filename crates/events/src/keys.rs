@@ -55,10 +55,21 @@ pub(crate) const UPLOADS: TableId = service_table(BLOB, 3);
 pub(crate) const BLOCKS: TableId = service_table(BLOB, 4);
 /// Container and body to the blocks of a blob.
 pub(crate) const BLOCK_LISTS: TableId = service_table(BLOB, 5);
+/// Account to what it takes in the partition, and its allowance of the account's limit.
+pub(crate) const ACCOUNTS: TableId = service_table(BLOB, 6);
+/// Container to what it takes; the empty key says whether the partition is counted.
+pub(crate) const CONTAINER_USAGE: TableId = service_table(BLOB, 7);
+/// Account to the allowances of all partitions, in the partition of the account's address.
+pub(crate) const ALLOWANCES: TableId = service_table(BLOB, 8);
 
 /// The address of the catalog.
 pub(crate) fn catalog() -> Address {
     Address::new(CATALOG, "event hubs", "")
+}
+
+/// The address of an account of blobs.
+pub(crate) fn account_address(account: &str) -> Address {
+    Address::new(BLOB, account.to_owned(), "")
 }
 
 /// The address of a hub partition, by the hub's lower-case name.

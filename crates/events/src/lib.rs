@@ -111,9 +111,9 @@ mod traffic;
 
 pub use batch::{EventData, EventDataBatch, EventPublication};
 pub use blob::{
-    Blob, BlobLease, BlobPage, BlobPairs, Blobs, Block, BlockChoice, BlockLists,
-    CheckpointStoreEntry, Conditions, Container, Layout, LeaseAction, LeaseState, PutBlobRequest,
-    UploadHandle, VersionMatch, event_hub_of,
+    AccountUsage, Blob, BlobLease, BlobPage, BlobPairs, Blobs, Block, BlockChoice, BlockLists,
+    CheckpointStoreEntry, Conditions, Container, ContainerUsage, Layout, LeaseAction, LeaseState,
+    PutBlobRequest, UploadHandle, VersionMatch, event_hub_of,
 };
 pub use catalog::EventHubChange;
 pub use checkpoint::{Checkpoint, CheckpointCondition};
@@ -127,7 +127,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use groups::{ClaimOutcome, GroupPartitionStatus};
 pub use hash::partition_of;
 pub use hub_partition_command::PublishReceipt;
-pub use hubs::{EventHubs, register, register_sealed};
+pub use hubs::{EventHubs, limit_blob_accounts, register, register_sealed};
 pub use keys::{BLOB, CATALOG, CLAIM, SLOT};
 pub use ownership::Ownership;
 pub use position::EventPosition;

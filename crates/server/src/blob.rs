@@ -11,7 +11,7 @@ use crate::eventhub::container::{self, container_path};
 use crate::globals::Globals;
 use crate::listing::rows;
 use crate::output::confirm::confirm;
-use crate::output::{OutputFormat, Page, PageArguments, Table, print};
+use crate::output::{OutputFormat, Page, PageArguments, Table, out, print, print_value};
 use crate::server_client::{ServerClient, encoded};
 
 /// The time limit for deleting a page of blobs.
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// List the containers of all accounts, or the blobs of one container
+    /// List containers and the size of accounts, or the blobs of one container
     #[command(after_help = "\
 Examples:
   steadfast blob list
@@ -60,7 +60,7 @@ pub(crate) fn run(command: &Command, globals: &Globals) -> Result<()> {
             container: None,
             page,
             ..
-        } => container::list(&remote, page, globals),
+        } => list_all(&remote, page, globals),
         Command::List {
             container: Some(container),
             prefix,
@@ -91,6 +91,26 @@ pub(crate) fn run(command: &Command, globals: &Globals) -> Result<()> {
         }
         Command::Delete { container, .. } => container::delete(&remote, container, globals),
     }
+}
+
+/// Prints all containers, and what each account takes of its limit.
+fn list_all(remote: &ServerClient, page: &PageArguments, globals: &Globals) -> Result<()> {
+    let output = globals.output();
+    let answer: Value = remote.request(Method::GET, "/v1/blobs", None)?;
+    if output.is_structured() {
+        return print_value(&answer, output);
+    }
+    let page = page.cut(rows(&answer, "containers")?.clone(), "name");
+    let containers = Table::new("containers", container::COLUMNS);
+    containers.page(page).print(output)?;
+    out(&"")?;
+    let mut accounts = Table::new("accounts", &["account", "blobs", "bytes", "limit_bytes"]);
+    for account in rows(&answer, "accounts")? {
+        let mut row = account.clone();
+        row["limit_bytes"] = row["limit"].take();
+        accounts.row(row);
+    }
+    accounts.print(output)
 }
 
 fn list(

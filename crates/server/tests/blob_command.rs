@@ -72,6 +72,18 @@ async fn containers_and_blobs_are_listed_and_deleted() {
     let (code, shown, error) = ask(&["blob", "list"]);
     assert_eq!(code, 0, "{error}");
     assert_eq!(names(&shown, "containers"), [first, second]);
+    // Four blobs of five bytes, and 1 KiB beside each.
+    let facts = (
+        &shown["containers"][0]["bytes"],
+        &shown["containers"][0]["blobs"],
+    );
+    assert_eq!(facts, (&json!(4 * 1029), &json!(4)), "{shown}");
+    let limit = 100u64 << 30;
+    let accounts = json!([
+        {"account": "devstoreaccount1", "bytes": 4 * 1029, "blobs": 4, "limit": limit},
+        {"account": "shared", "bytes": 1024, "blobs": 1, "limit": limit},
+    ]);
+    assert_eq!(shown["accounts"], accounts, "{shown}");
     let (code, shown, error) = ask(&["blob", "list", first]);
     assert_eq!(code, 0, "{error}");
     let all = ["one/a b", "one/ü&x=1", "two/c", "two/d"];
@@ -119,4 +131,21 @@ async fn containers_and_blobs_are_listed_and_deleted() {
     assert!(code == 3 && error.contains("STF-5017"), "{code} {error}");
     let (_, shown, _) = ask(&["blob", "list"]);
     assert_eq!(names(&shown, "containers"), [second]);
+    let mut command = steadfast(folder.path());
+    command.env("STEADFAST_URL", &url).args(["blob", "list"]);
+    let (code, shown, error) = said(&finish(command));
+    assert_eq!(code, 0, "{error}");
+    let rows: Vec<Vec<_>> = shown
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(rows[0], ["NAME", "BLOBS", "BYTES", "MODIFIED"], "{shown}");
+    assert_eq!(rows[1][..3], [second, "1", "1024"], "{shown}");
+    assert_eq!(rows[3], ["ACCOUNT", "BLOBS", "BYTES", "LIMIT"], "{shown}");
+    assert_eq!(
+        rows[4],
+        ["devstoreaccount1", "0", "0", "107374182400"],
+        "{shown}"
+    );
+    assert_eq!(rows[5], ["shared", "1", "1024", "107374182400"], "{shown}");
 }

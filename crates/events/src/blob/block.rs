@@ -12,22 +12,24 @@ use steadfast_core::clock::Timestamp;
 use steadfast_core::limits::{
     BLOB_BLOCK_TIME, BLOB_BLOCKS, BLOB_BYTES, BLOB_PIECE_BYTES, BLOB_STAGE_TIME,
 };
-use steadfast_partition::{Turn, TurnError};
+use steadfast_partition::{Address, Turn, TurnError};
 
 use crate::blob::command::BlobCommand;
 use crate::blob::key::{blob_key, list_key, piece_key, pieces};
 use crate::blob::record::{Blob, Block, BlockChoice, BlockList, UploadHandle};
+use crate::blob::usage::{count_upload, uncount};
+use crate::blob::usage_record::{UsageChange, blocks_bytes};
 use crate::error::{Error, ErrorKind};
 use crate::keys::{self, BLOCK_LISTS, BLOCKS, PIECES, UPLOADS};
 
 /// The row of an upload.
 #[derive(Record, Clone, Debug)]
 #[record(crate = "steadfast_collections", closed)]
-struct UploadRecord {
+pub(super) struct UploadRecord {
     #[n(0)]
-    container: u64,
+    pub(super) container: u64,
     #[n(1)]
-    length: u64,
+    pub(super) length: u64,
     #[n(2)]
     due: Timestamp,
 }
@@ -35,8 +37,8 @@ struct UploadRecord {
 /// Starts an upload.
 pub(super) fn stage(
     turn: &mut Turn<'_>,
-    container: u64,
-    body: u64,
+    to: &Address,
+    (container, body): (u64, u64),
     bytes: &Bytes,
 ) -> Result<UploadHandle, TurnError> {
     let due = Timestamp(turn.time().0 + BLOB_STAGE_TIME.as_millis() as i64);
@@ -47,19 +49,20 @@ pub(super) fn stage(
         due,
     };
     let staged = UploadHandle { body, length: 0 };
-    extend(turn, upload, staged, bytes)
+    extend(turn, to, upload, staged, bytes)
 }
 
 /// Appends to an upload. A retry with the same bytes changes nothing.
 pub(super) fn append(
     turn: &mut Turn<'_>,
+    to: &Address,
     staged: UploadHandle,
     bytes: &Bytes,
 ) -> Result<UploadHandle, TurnError> {
     let upload = upload(turn, staged.body)?.ok_or_else(gone)?;
     let length = staged.length + bytes.len() as u64;
     match upload.length {
-        found if found == staged.length => extend(turn, upload, staged, bytes),
+        found if found == staged.length => extend(turn, to, upload, staged, bytes),
         found if found == length => Ok(UploadHandle { length, ..staged }),
         _ => Err(gone().into()),
     }
@@ -67,6 +70,7 @@ pub(super) fn append(
 
 fn extend(
     turn: &mut Turn<'_>,
+    to: &Address,
     mut upload: UploadRecord,
     staged: UploadHandle,
     bytes: &Bytes,
@@ -78,6 +82,7 @@ fn extend(
     put_pieces(turn, upload.container, staged, bytes);
     upload.length = length;
     turn.put(UPLOADS, &staged.body.to_be_bytes(), keys::encode(&upload));
+    count_upload(turn, to, upload.container, bytes.len() as i64)?;
     Ok(UploadHandle { length, ..staged })
 }
 
@@ -107,25 +112,40 @@ pub(super) fn take(
 }
 
 /// Removes an upload, if it exists.
-pub(super) fn discard(turn: &mut Turn<'_>, body: u64) -> Result<(), TurnError> {
+pub(super) fn discard(turn: &mut Turn<'_>, to: &Address, body: u64) -> Result<(), TurnError> {
     if let Some(upload) = upload(turn, body)? {
         turn.delete(UPLOADS, &body.to_be_bytes());
         turn.cancel(upload.due, body);
         forget_pieces(turn, upload.container, body, upload.length);
+        count_upload(turn, to, upload.container, -(upload.length as i64))?;
     }
     Ok(())
 }
 
-/// Turns an upload into a block, replacing one of the same id.
+/// What the uncommitted block of this id counts; 0 if there is none.
+pub(super) fn block_bytes(
+    turn: &mut Turn<'_>,
+    container: u64,
+    name: &str,
+    id: &str,
+) -> Result<u64, TurnError> {
+    let blocks = uncommitted(turn, container, name)?.blocks;
+    let found = blocks.iter().find(|block| block.id == id);
+    Ok(found.map_or(0, |block| blocks_bytes(std::slice::from_ref(block))))
+}
+
+/// Turns an upload into a block, replacing one of the same id. Returns what that one
+/// counted.
 pub(super) fn put_block(
     turn: &mut Turn<'_>,
     container: u64,
     name: &str,
     id: &str,
     staged: UploadHandle,
-) -> Result<(), TurnError> {
+) -> Result<u64, TurnError> {
     take(turn, container, staged)?;
     let mut list = uncommitted(turn, container, name)?;
+    let replaced = block_bytes(turn, container, name, id)?;
     if let Some(at) = list.blocks.iter().position(|block| block.id == id) {
         let former = list.blocks.remove(at);
         drop_block(turn, container, &former);
@@ -148,12 +168,13 @@ pub(super) fn put_block(
         due: Some(due),
     });
     turn.put(BLOCKS, &blob_key(container, name), keys::encode(&list));
-    Ok(())
+    Ok(replaced)
 }
 
 /// A block was not committed in time.
 pub(super) fn expire(
     turn: &mut Turn<'_>,
+    to: &Address,
     container: u64,
     name: &str,
     body: u64,
@@ -170,7 +191,8 @@ pub(super) fn expire(
     } else {
         turn.put(BLOCKS, &key, keys::encode(&list))
     }
-    Ok(())
+    let change = UsageChange::from(blocks_bytes(&[block]), 0);
+    uncount(turn, to, container, change)
 }
 
 /// Makes the chosen blocks the body of a blob, and removes all others. Returns its

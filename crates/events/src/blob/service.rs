@@ -2,10 +2,13 @@
 //!
 //! A container and all its blobs are one instance. A body is split into pieces, each
 //! a row; a body and its metadata are written in one commit. Every write in a
-//! container gets the next version, so versions never repeat.
+//! container gets the next version, so versions never repeat. What accounts take is
+//! counted in the same commit.
 
+use steadfast_core::limits::BLOB_ENTRY_BYTES;
 use steadfast_partition::{Address, Service, ServiceKind, Turn, TurnError, TurnOutcome};
 
+use crate::blob::allowance::{self, AllowanceClaim};
 use crate::blob::block::{self, forget_blocks, forget_body};
 use crate::blob::command::{BlobCommand, BlobResponse};
 use crate::blob::key::blob_key;
@@ -14,14 +17,20 @@ use crate::blob::record::{
     Blob, BlockChoice, Conditions, Container, PutBlobRequest, UploadHandle, check_block_id,
     check_name, check_pairs,
 };
+use crate::blob::size::{blob_bytes, name_bytes};
+use crate::blob::usage;
+use crate::blob::usage_record::UsageChange;
 use crate::error::{Error, ErrorKind};
 use crate::keys::{self, BLOB, BLOBS, BLOCKS, CONTAINERS};
 
 /// The service that stores containers and blobs.
-pub(crate) struct BlobService;
+pub(crate) struct BlobService {
+    /// How many bytes every account may take.
+    pub(crate) account_limit: u64,
+}
 
 /// The key of the partition's counter of versions and containers. No name is empty.
-const COUNTER: &[u8] = b"";
+pub(super) const COUNTER: &[u8] = b"";
 
 impl Service for BlobService {
     type Command = BlobCommand;
@@ -37,27 +46,36 @@ impl Service for BlobService {
         to: &Address,
         command: &BlobCommand,
     ) -> Result<TurnOutcome<BlobResponse>, TurnError> {
+        let limit = self.account_limit;
         Ok(TurnOutcome::Now(match command {
             BlobCommand::Create { metadata } => create(turn, to, metadata)?,
             BlobCommand::Find => BlobResponse::Container(container(turn, to)?),
             BlobCommand::Remove => {
                 let removed = container(turn, to)?;
+                usage::forget_container(turn, to, removed.id)?;
                 turn.delete(CONTAINERS, &to.name);
                 BlobResponse::Container(removed)
             }
             BlobCommand::Put { put, conditions } => {
-                write(turn, to, put, BodySource::Here, conditions)?
+                let body = BodySource::Here;
+                write(turn, to, put, body, conditions, limit)?
             }
             BlobCommand::PutStaged {
                 put,
                 staged,
                 conditions,
-            } => write(turn, to, put, BodySource::Staged(*staged), conditions)?,
+            } => {
+                let body = BodySource::Staged(*staged);
+                write(turn, to, put, body, conditions, limit)?
+            }
             BlobCommand::PutBlocks {
                 put,
                 choices,
                 conditions,
-            } => write(turn, to, put, BodySource::Blocks(choices), conditions)?,
+            } => {
+                let body = BodySource::Blocks(choices);
+                write(turn, to, put, body, conditions, limit)?
+            }
             BlobCommand::Describe {
                 name,
                 metadata,
@@ -74,7 +92,13 @@ impl Service for BlobService {
                 conditions,
             } => act(turn, to, name, *action, conditions)?,
             BlobCommand::Blocks { name } => blocks(turn, to, name)?,
-            other => uploads(turn, to, other)?,
+            BlobCommand::Limit => BlobResponse::Limit(limit),
+            BlobCommand::CheckRoom { .. }
+            | BlobCommand::SetCounts { .. }
+            | BlobCommand::WithdrawAllowance { .. }
+            | BlobCommand::ClaimAllowance { .. }
+            | BlobCommand::SetAllowance { .. } => allowances(turn, to, command, limit)?,
+            other => uploads(turn, to, other, limit)?,
         }))
     }
 }
@@ -84,16 +108,17 @@ fn uploads(
     turn: &mut Turn<'_>,
     to: &Address,
     command: &BlobCommand,
+    limit: u64,
 ) -> Result<BlobResponse, TurnError> {
     match command {
         BlobCommand::Stage(bytes) => {
             let container = container(turn, to)?.id;
             let body = next_version(turn)?;
-            let staged = block::stage(turn, container, body, bytes)?;
+            let staged = block::stage(turn, to, (container, body), bytes)?;
             return Ok(BlobResponse::Staged(staged));
         }
         BlobCommand::Append { staged, bytes } => {
-            let staged = block::append(turn, *staged, bytes)?;
+            let staged = block::append(turn, to, *staged, bytes)?;
             return Ok(BlobResponse::Staged(staged));
         }
         BlobCommand::PutBlock {
@@ -101,27 +126,93 @@ fn uploads(
             id,
             staged,
             conditions,
-        } => put_block(turn, to, (name, id), *staged, conditions)?,
-        BlobCommand::Discard { body } => block::discard(turn, *body)?,
+        } => put_block(turn, to, (name, id), *staged, conditions, limit)?,
+        BlobCommand::Discard { body } => block::discard(turn, to, *body)?,
         BlobCommand::ExpireBlock {
             container,
             name,
             body,
-        } => block::expire(turn, *container, name, *body)?,
+        } => block::expire(turn, to, *container, name, *body)?,
         BlobCommand::Sweep { container, names } => {
             for name in names {
-                forget_blocks(turn, *container, name)?;
-                turn.delete(BLOCKS, &blob_key(*container, name));
-                if let Some(blob) = find(turn, *container, name)? {
-                    forget_body(turn, *container, &blob)?;
-                    turn.delete(BLOBS, &blob_key(*container, name));
-                }
+                sweep(turn, to, *container, name)?;
             }
         }
         // All others are handled above.
         _ => {}
     }
     Ok(BlobResponse::Done)
+}
+
+/// Commands about what accounts take, and their allowances of the limit.
+fn allowances(
+    turn: &mut Turn<'_>,
+    to: &Address,
+    command: &BlobCommand,
+    limit: u64,
+) -> Result<BlobResponse, TurnError> {
+    match command {
+        BlobCommand::CheckRoom {
+            name,
+            block,
+            length,
+            uploaded,
+        } => {
+            check_name(name)?;
+            let container = container(turn, to)?.id;
+            let before = match block {
+                Some(id) => block::block_bytes(turn, container, name, id)?,
+                None => {
+                    let found = find(turn, container, name)?;
+                    name_bytes(turn, container, name, found.as_ref())?
+                }
+            };
+            let after = BLOB_ENTRY_BYTES + length;
+            usage::check_room(turn, to, (before, after), *uploaded, limit)?;
+        }
+        BlobCommand::SetCounts {
+            changes,
+            containers,
+        } => usage::set_counts(turn, *changes, containers)?,
+        BlobCommand::WithdrawAllowance { version } => {
+            return allowance::withdraw(turn, to, *version, limit);
+        }
+        BlobCommand::ClaimAllowance {
+            partition,
+            bytes,
+            withdrawn,
+            is_complete,
+        } => {
+            let claim = AllowanceClaim {
+                partition: *partition,
+                bytes: *bytes,
+                withdrawn,
+                is_complete: *is_complete,
+            };
+            return allowance::claim(turn, to, &claim, limit);
+        }
+        BlobCommand::SetAllowance { allowance } => allowance::set(turn, to, *allowance)?,
+        // All others are handled elsewhere.
+        _ => {}
+    }
+    Ok(BlobResponse::Done)
+}
+
+/// Removes a blob and its blocks, with no regard to leases and conditions.
+fn sweep(turn: &mut Turn<'_>, to: &Address, container: u64, name: &str) -> Result<(), TurnError> {
+    let found = find(turn, container, name)?;
+    let before = name_bytes(turn, container, name, found.as_ref())?;
+    forget_blocks(turn, container, name)?;
+    turn.delete(BLOCKS, &blob_key(container, name));
+    if let Some(blob) = &found {
+        forget_body(turn, container, blob)?;
+        turn.delete(BLOBS, &blob_key(container, name));
+    }
+    let change = UsageChange {
+        blobs: -i64::from(found.is_some()),
+        ..UsageChange::from(before, 0)
+    };
+    usage::uncount(turn, to, container, change)
 }
 
 /// The source of a blob's body.
@@ -143,6 +234,9 @@ fn create(
         let words = "the container is there already; use it";
         return Err(Error::new(ErrorKind::ContainerExists, words).into());
     }
+    if turn.get(CONTAINERS, COUNTER)?.is_none() {
+        usage::start_counting(turn);
+    }
     let version = next_version(turn)?;
     let made = Container {
         id: version,
@@ -160,6 +254,7 @@ fn write(
     put: &PutBlobRequest,
     body: BodySource<'_>,
     conditions: &Conditions,
+    limit: u64,
 ) -> Result<BlobResponse, TurnError> {
     put.check()?;
     let container = container(turn, to)?.id;
@@ -167,6 +262,7 @@ fn write(
     conditions.check(found.as_ref())?;
     let held = found.as_ref().and_then(|found| found.lease);
     let lease = lease::check_write(held, conditions.lease, turn.time())?;
+    let before = name_bytes(turn, container, &put.name, found.as_ref())?;
     let version = next_version(turn)?;
     let mut blob = Blob {
         name: put.name.clone(),
@@ -206,6 +302,16 @@ fn write(
         BodySource::Blocks(_) => {}
     }
     store(turn, container, &blob);
+    let uploads = match body {
+        BodySource::Staged(staged) => -(staged.length as i64),
+        BodySource::Here | BodySource::Blocks(_) => 0,
+    };
+    let change = UsageChange {
+        uploads,
+        blobs: i64::from(found.is_none()),
+        ..UsageChange::from(before, blob_bytes(turn, container, &blob)?)
+    };
+    usage::count(turn, to, container, change, limit)?;
     let before = found.map(|found| found.metadata).unwrap_or_default();
     Ok(BlobResponse::Blob { blob, before })
 }
@@ -216,13 +322,19 @@ fn put_block(
     (name, id): (&str, &str),
     staged: UploadHandle,
     conditions: &Conditions,
+    limit: u64,
 ) -> Result<(), TurnError> {
     check_name(name)?;
     check_block_id(id)?;
     let container = container(turn, to)?.id;
     let held = find(turn, container, name)?.and_then(|found| found.lease);
     lease::check_write(held, conditions.lease, turn.time())?;
-    block::put_block(turn, container, name, id, staged)
+    let former = block::put_block(turn, container, name, id, staged)?;
+    let change = UsageChange {
+        uploads: -(staged.length as i64),
+        ..UsageChange::from(former, BLOB_ENTRY_BYTES + staged.length)
+    };
+    usage::count(turn, to, container, change, limit)
 }
 
 fn blocks(turn: &mut Turn<'_>, to: &Address, name: &str) -> Result<BlobResponse, TurnError> {
@@ -284,9 +396,15 @@ fn delete(
     let (container, blob) = existing(turn, to, name)?;
     conditions.check(Some(&blob))?;
     lease::check_write(blob.lease, conditions.lease, turn.time())?;
+    let before = name_bytes(turn, container, name, Some(&blob))?;
     forget_body(turn, container, &blob)?;
     forget_blocks(turn, container, name)?;
     turn.delete(BLOBS, &blob_key(container, name));
+    let change = UsageChange {
+        blobs: -1,
+        ..UsageChange::from(before, 0)
+    };
+    usage::uncount(turn, to, container, change)?;
     Ok(unchanged(blob))
 }
 

@@ -12,6 +12,7 @@ use steadfast_core::limits::{BLOB_PIECE_BYTES, SCAN_ROWS};
 use steadfast_partition::{Address, Handle, RemoteReader, Router, Runtime, Space};
 
 use crate::blob::checkpoint_blob_name::CheckpointBlobName;
+use crate::blob::claim_locks::ClaimLocks;
 use crate::blob::command::{BlobCommand, BlobResponse};
 use crate::blob::key::{list_key, piece_key};
 use crate::blob::lease::LeaseAction;
@@ -24,14 +25,15 @@ use crate::keys::{self, BLOB, BLOCK_LISTS, CONTAINERS, PIECES};
 /// All blobs of a space. Cheap to clone.
 #[derive(Clone)]
 pub struct Blobs {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
-struct Inner {
-    space: Space,
-    router: Arc<Router>,
-    containers: Handle<BlobService>,
+pub(super) struct Inner {
+    pub(super) space: Space,
+    pub(super) router: Arc<Router>,
+    pub(super) containers: Handle<BlobService>,
     hubs: EventHubs,
+    pub(super) claims: ClaimLocks,
 }
 
 /// The location of the bytes of one version of a blob. Cheap to clone.
@@ -51,6 +53,7 @@ impl Blobs {
             router: Arc::clone(runtime.router()),
             containers: runtime.handle(),
             hubs,
+            claims: ClaimLocks::default(),
         };
         Self {
             inner: Arc::new(inner),
@@ -353,6 +356,19 @@ impl Blobs {
 
     pub(super) async fn call(&self, container: &str, command: BlobCommand) -> Result<BlobResponse> {
         crate::blob::record::check_name(container)?;
+        if !command.needs_room() {
+            return self.send(container, command).await;
+        }
+        match self.send(container, command.clone()).await {
+            Err(error) if error.kind() == ErrorKind::AccountFull => {
+                self.call_with_room(container, &command).await
+            }
+            done => done,
+        }
+    }
+
+    /// Calls a container, whatever room its account has.
+    pub(super) async fn send(&self, container: &str, command: BlobCommand) -> Result<BlobResponse> {
         let reply = self.inner.containers.call(address(container), command);
         Ok(reply.await?)
     }
@@ -384,6 +400,6 @@ async fn piece(
     }
 }
 
-fn address(container: &str) -> Address {
+pub(super) fn address(container: &str) -> Address {
     Address::new(BLOB, container.to_owned(), "")
 }

@@ -49,7 +49,11 @@ pub(crate) async fn open_sealed(folder: &Path, sealer: Arc<dyn Sealer>) -> Node 
     open_services(folder, Arc::new(SystemClock::new()), services).await
 }
 
-async fn open_services(folder: &Path, clock: Arc<dyn Clock>, services: Services) -> Node {
+pub(crate) async fn open_services(
+    folder: &Path,
+    clock: Arc<dyn Clock>,
+    services: Services,
+) -> Node {
     let options = local::Options {
         log_file_bytes: 4 * 1024 * 1024,
         event_file_bytes: 256 * 1024,

@@ -24,7 +24,7 @@ pub(super) async fn put(
     let id = block_id(ask)?;
     let conditions = conditions(ask)?;
     let demanded = property::digests(ask, &[DIGEST])?;
-    let taken = receive_body(context, ask, body, &demanded).await?;
+    let taken = receive_body(context, ask, body, Some(id), &demanded).await?;
     let (container, name) = (ask.container(), ask.blob());
     let staged = match taken.content {
         BodyContent::Uploaded(staged) => staged,

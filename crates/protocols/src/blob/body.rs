@@ -17,6 +17,7 @@ use md5::{Digest, Md5};
 use steadfast_core::limits::{
     BLOB_BYTES, BLOB_PIECE_BYTES, BLOB_STAGE_BYTES, BLOB_UPLOAD_RATE_BYTES, BODY_TIME,
 };
+use steadfast_core::task::name_task;
 use steadfast_events::{Blob, Blobs, Error, ErrorKind, UploadHandle};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -43,27 +44,36 @@ pub(super) enum BodyContent {
     Uploaded(UploadHandle),
 }
 
-/// Reads a body and checks it against the given digests. A large body waits for buffer
-/// space.
+/// Reads the body of a blob, or of a block of it, and checks it against the given
+/// digests. A body for which the account has no room is refused before it is read; one
+/// without a length, before the part that is too much is stored. A large body waits for
+/// buffer space.
 pub(super) async fn receive_body(
     context: &Context,
     ask: &BlobRequest,
     body: Body,
+    block: Option<&str>,
     demanded: &[Vec<u8>],
 ) -> Result<ReceivedBody, BlobError> {
     let length = length(ask)?;
     if length.is_some_and(|length| length > BLOB_BYTES) {
         return Err(BlobError::too_large(BLOB_BYTES));
     }
+    if let Some(length) = length.filter(|length| *length > 0) {
+        check_room(context, ask, block, (length, 0)).await?;
+    }
     let room = room(context, length.unwrap_or(BLOB_BYTES)).await?;
     let mut upload = BodyUpload {
         context,
+        ask,
+        block,
+        is_measured: length.is_some(),
         container: ask.container(),
         source: body.into_data_stream(),
         rest: BytesMut::new(),
         digest: Md5::new(),
         bytes: 0,
-        staged: None,
+        staged: StagedUpload::new(context, ask),
     };
     let received = match upload.receive().await {
         Ok(content) => upload.verified(demanded).map(|digest| ReceivedBody {
@@ -73,10 +83,61 @@ pub(super) async fn receive_body(
         }),
         Err(fault) => Err(fault),
     };
-    if let (Err(_), Some(staged)) = (&received, upload.staged) {
+    if let (Some(staged), Err(_)) = (upload.staged.take(), &received) {
         discard(context, ask, staged).await;
     }
     received
+}
+
+/// Rejects a body for which the account has no room: its length, and how much of it is
+/// uploaded already.
+async fn check_room(
+    context: &Context,
+    ask: &BlobRequest,
+    block: Option<&str>,
+    (length, uploaded): (usize, u64),
+) -> Result<(), BlobError> {
+    let (container, lengths) = (ask.container(), (length as u64, uploaded));
+    let checking = context
+        .blobs
+        .check_room(&container, ask.blob(), block, lengths);
+    Ok(checking.await?)
+}
+
+/// An upload in progress. If its client goes away, it is discarded.
+struct StagedUpload {
+    blobs: Blobs,
+    container: String,
+    handle: Option<UploadHandle>,
+}
+
+impl StagedUpload {
+    fn new(context: &Context, ask: &BlobRequest) -> Self {
+        Self {
+            blobs: context.blobs.clone(),
+            container: ask.container(),
+            handle: None,
+        }
+    }
+
+    /// Ends it without discarding it.
+    fn take(&mut self) -> Option<UploadHandle> {
+        self.handle.take()
+    }
+}
+
+impl Drop for StagedUpload {
+    fn drop(&mut self) {
+        let runtime = tokio::runtime::Handle::try_current();
+        let (Some(handle), Ok(runtime)) = (self.take(), runtime) else {
+            return;
+        };
+        let (blobs, container) = (self.blobs.clone(), std::mem::take(&mut self.container));
+        runtime.spawn(name_task(async move {
+            // If that fails, the upload expires.
+            let _ = blobs.discard(&container, handle).await;
+        }));
+    }
 }
 
 /// Removes an unused upload. If that fails, the upload expires.
@@ -122,13 +183,17 @@ async fn room(context: &Context, length: usize) -> Result<OwnedSemaphorePermit, 
 
 struct BodyUpload<'a> {
     context: &'a Context,
+    ask: &'a BlobRequest,
+    block: Option<&'a str>,
+    /// Whether its length was known before.
+    is_measured: bool,
     container: String,
     source: BodyDataStream,
     /// Bytes read but not yet written.
     rest: BytesMut,
     digest: Md5,
     bytes: usize,
-    staged: Option<UploadHandle>,
+    staged: StagedUpload,
 }
 
 impl BodyUpload<'_> {
@@ -139,8 +204,14 @@ impl BodyUpload<'_> {
         }
         loop {
             let is_last = part.len() < BLOB_STAGE_BYTES;
-            let staged = write(self.context, &self.container, self.staged, part).await?;
-            self.staged = Some(staged);
+            if !self.is_measured {
+                let uploaded = (self.bytes - part.len()) as u64;
+                let lengths = (self.bytes, uploaded);
+                check_room(self.context, self.ask, self.block, lengths).await?;
+            }
+            let former = self.staged.handle;
+            let staged = write(self.context, &self.container, former, part).await?;
+            self.staged.handle = Some(staged);
             if is_last {
                 return Ok(BodyContent::Uploaded(staged));
             }

@@ -129,6 +129,7 @@ impl From<Error> for BlobError {
             ErrorKind::BlobExists => (StatusCode::CONFLICT, "BlobAlreadyExists"),
             ErrorKind::ConditionFailed => (StatusCode::PRECONDITION_FAILED, "ConditionNotMet"),
             ErrorKind::BadBlob => (StatusCode::BAD_REQUEST, "InvalidInput"),
+            ErrorKind::AccountFull => (StatusCode::CONFLICT, "AccountCapacityExceedsLimit"),
             ErrorKind::BadBlockList => (StatusCode::BAD_REQUEST, "InvalidBlockList"),
             ErrorKind::LeaseHeld => (StatusCode::PRECONDITION_FAILED, "LeaseIdMissing"),
             ErrorKind::LeaseBroken => (StatusCode::PRECONDITION_FAILED, "LeaseLost"),

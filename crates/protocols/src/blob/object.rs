@@ -39,7 +39,7 @@ pub(super) async fn put(
     let metadata = property::metadata(ask)?;
     let (content_type, mut properties) = property::properties(ask);
     let demanded = property::digests(ask, &[DIGEST, "x-ms-blob-content-md5"])?;
-    let taken = receive_body(context, ask, body, &demanded).await?;
+    let taken = receive_body(context, ask, body, None, &demanded).await?;
     properties.push((DIGEST.to_owned(), taken.digest.clone()));
     let mut put = PutBlobRequest {
         name: ask.blob().to_owned(),

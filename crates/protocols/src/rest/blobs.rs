@@ -55,9 +55,9 @@ pub(super) fn routes(interface: Interface, hubs: &Arc<EventHubContext>) -> Inter
     let containers = operation(
         get,
         ALL,
-        "Containers of blobs, of all accounts",
+        "Containers of blobs and what they take, and what all accounts take",
         LOOK,
-        (200, "The containers"),
+        (200, "The containers, and the accounts with their limit"),
         None,
     );
     let blobs = operation(
@@ -93,10 +93,29 @@ pub(super) fn routes(interface: Interface, hubs: &Arc<EventHubContext>) -> Inter
 
 async fn list_containers(State(own): State<Arc<EventHubContext>>) -> Result<Json<Value>, Problem> {
     let found = own.blobs.list_containers().await?;
-    let shown = found.iter().map(
-        |(name, container)| json!({"name": name, "modified": format_time(container.modified)}),
-    );
-    Ok(Json(json!({"containers": shown.collect::<Vec<_>>()})))
+    let mut containers = Vec::with_capacity(found.len());
+    for (name, container) in &found {
+        let usage = own.blobs.container_usage(name, container).await?;
+        containers.push(json!({
+            "name": name,
+            "bytes": usage.bytes,
+            "blobs": usage.blobs,
+            "modified": format_time(container.modified),
+        }));
+    }
+    let accounts = own.blobs.accounts().await?;
+    let accounts = accounts.into_iter().map(|account| {
+        json!({
+            "account": account.account,
+            "bytes": account.bytes,
+            "blobs": account.blobs,
+            "limit": account.limit,
+        })
+    });
+    let accounts: Vec<_> = accounts.collect();
+    Ok(Json(
+        json!({"containers": containers, "accounts": accounts}),
+    ))
 }
 
 async fn list(

@@ -56,6 +56,25 @@ pub(crate) async fn open_as(
     idle: Duration,
     change: impl FnOnce(&mut steadfast_storage::Options),
 ) -> Node {
+    let services = steadfast_events::register(Services::new());
+    open_services(folder, clock, idle, change, services).await
+}
+
+/// A node whose accounts of blobs have this limit.
+pub(crate) async fn open_limited(folder: &Path, limit: u64) -> Node {
+    let services = steadfast_events::register(Services::new());
+    let services = steadfast_events::limit_blob_accounts(services, limit);
+    let clock = Arc::new(SystemClock::new());
+    open_services(folder, clock, limits::AMQP_IDLE, |_| {}, services).await
+}
+
+async fn open_services(
+    folder: &Path,
+    clock: Arc<dyn Clock>,
+    idle: Duration,
+    change: impl FnOnce(&mut steadfast_storage::Options),
+    services: Services,
+) -> Node {
     let engine: Arc<dyn Engine> =
         Arc::new(LocalEngine::open(folder, &local::Options::default()).expect("the folder opens"));
     let owner = Owner {
@@ -74,7 +93,7 @@ pub(crate) async fn open_as(
     };
     let space = Space::open(&*engine, wanted).await.expect("a space");
     let options = Options {
-        services: steadfast_events::register(Services::new()),
+        services,
         performer: Arc::new(NoopPerformer),
         router: Arc::new(Router::new(Arc::new(SingleNode))),
         clock: Arc::clone(&clock),

@@ -77,6 +77,15 @@ impl Face {
         Self::serve(node, folder)
     }
 
+    /// With this limit of every account, and the box.
+    pub(crate) async fn with_limit(limit: u64) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let node = amqp_setup::open_limited(folder.path(), limit).await;
+        let face = Self::serve(node, folder);
+        face.make_box().await;
+        face
+    }
+
     /// On a store that holds little in memory.
     pub(crate) async fn start_small() -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -103,11 +112,14 @@ impl Face {
 
     pub(crate) async fn with_box() -> Self {
         let face = Self::start().await;
-        let made = face
-            .ask("PUT", "/devstoreaccount1/box?restype=container", &[], "")
-            .await;
-        assert_eq!(made.status, 201);
+        face.make_box().await;
         face
+    }
+
+    async fn make_box(&self) {
+        let path = "/devstoreaccount1/box?restype=container";
+        let made = self.ask("PUT", path, &[], "").await;
+        assert_eq!(made.status, 201);
     }
 
     /// Asks as the owner of the account.

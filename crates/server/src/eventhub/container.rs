@@ -16,6 +16,9 @@ use crate::server_client::{ServerClient, encoded};
 /// The time limit for deleting a container.
 const PATIENCE: Duration = Duration::from_secs(600);
 
+/// The columns of containers.
+pub(crate) const COLUMNS: &[&str] = &["name", "blobs", "bytes", "modified"];
+
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// List the containers of all accounts
@@ -58,11 +61,10 @@ pub(crate) fn container_path(container: &str) -> String {
     format!("/v1/blobs/{}", encoded(container))
 }
 
-/// Prints the containers of all accounts.
-pub(crate) fn list(remote: &ServerClient, page: &PageArguments, globals: &Globals) -> Result<()> {
+fn list(remote: &ServerClient, page: &PageArguments, globals: &Globals) -> Result<()> {
     let answer: Value = remote.request(Method::GET, "/v1/blobs", None)?;
     let page = page.cut(rows(&answer, "containers")?.clone(), "name");
-    let table = Table::new("containers", &["name", "modified"]);
+    let table = Table::new("containers", COLUMNS);
     table.page(page).print(globals.output())
 }
 

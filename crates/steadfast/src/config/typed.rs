@@ -92,6 +92,8 @@ pub struct Config {
     pub connection_bytes: u64,
     /// Memory limit of all authenticated connections together.
     pub connections_bytes: u64,
+    /// What all blobs of one account take together.
+    pub blob_account_bytes: u64,
     /// Origins whose pages may call the server.
     pub cors_origins: Vec<String>,
     /// Host names that requests may use.
@@ -220,6 +222,7 @@ impl Config {
             unproven_connections: number(layers, "limits.unproven_connections") as usize,
             connection_bytes: bytes(layers, "limits.connection_bytes"),
             connections_bytes: bytes(layers, "limits.connections_bytes"),
+            blob_account_bytes: bytes(layers, "limits.blob_account_bytes"),
             cors_origins: texts("http.cors_origins"),
             hosts: texts("http.hosts"),
             trusted_proxies: texts("http.trusted_proxies"),

@@ -517,7 +517,7 @@ impl Builder {
         hosted.set_mode(&config, &prepared.outbound, &access)?;
         let pusher = PushPerformer::new(hosted.realtime.clone());
         makers.insert(PUSHES, Box::new(move |_| pusher as Arc<dyn Performer>));
-        let services = built_in_services::services(self.services, &prepared);
+        let services = built_in_services::services(self.services, &prepared, &config);
         let outbound = &prepared.outbound;
         let (paired, entrance) =
             region::start(&config, &engine, nodes_port, outbound, &clock).await?;

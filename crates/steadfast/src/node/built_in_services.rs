@@ -58,9 +58,14 @@ pub(super) struct PreparedServices {
 }
 
 /// Adds the node's own services to those of its user.
-pub(super) fn services(services: Services, prepared: &PreparedServices) -> Services {
+pub(super) fn services(
+    services: Services,
+    prepared: &PreparedServices,
+    config: &Config,
+) -> Services {
     let sealer = Arc::new(prepared.sealing.clone());
-    steadfast_events::register_sealed(services, sealer)
+    let services = steadfast_events::register_sealed(services, sealer);
+    steadfast_events::limit_blob_accounts(services, config.blob_account_bytes)
         .with(JobScheduler)
         .with(Instances)
         .with(PushService)
