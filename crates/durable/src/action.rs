@@ -10,7 +10,7 @@ use crate::status::InstanceStatus;
 
 /// One action, with the number that its results refer to.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Action", closed)]
 pub struct TurnAction {
     #[n(0)]
     pub id: i32,
@@ -20,7 +20,7 @@ pub struct TurnAction {
 
 /// What an action does.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Deed", closed)]
 pub enum ActionKind {
     /// Run an activity.
     #[n(0)]

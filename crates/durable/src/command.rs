@@ -163,7 +163,7 @@ pub struct NewExecution {
 
 /// What to do with an older instance whose state is replaceable.
 #[derive(Record, Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Reuse", closed)]
 pub enum ReusePolicy {
     /// Replace it. An unfinished instance is replaced only if [`InstanceStatus::Terminated`],
     /// the state it ends in, is listed as well.

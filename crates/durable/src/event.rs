@@ -20,7 +20,7 @@ pub const NO_ACTION: i32 = -1;
 
 /// One event of a history.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Event", closed)]
 pub struct InstanceEvent {
     /// The action that caused it, or [`NO_ACTION`].
     #[n(0)]
@@ -33,7 +33,7 @@ pub struct InstanceEvent {
 
 /// What happened.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "What", closed)]
 pub enum EventKind {
     #[n(0)]
     Started(ExecutionStart),
@@ -166,7 +166,7 @@ pub enum EventKind {
 
 /// The beginning of an execution.
 #[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Start", closed)]
 pub struct ExecutionStart {
     #[n(0)]
     pub instance: String,
@@ -228,7 +228,7 @@ pub struct Trace {
 
 /// An operation requested from an entity.
 #[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Operation", closed)]
 pub struct EntityOperation {
     /// A GUID.
     #[n(0)]
@@ -273,7 +273,7 @@ pub struct LockRequest {
 
 /// The release of a lock.
 #[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Unlock", closed)]
 pub struct UnlockRequest {
     #[n(0)]
     pub section: String,
@@ -289,7 +289,7 @@ pub struct UnlockRequest {
 /// A message to an entity in the format of older workers, an event. Their history
 /// contains it as sent, and they receive answers as events.
 #[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Legacy", closed)]
 pub struct LegacyMessage {
     #[n(0)]
     pub name: String,

@@ -6,7 +6,7 @@ use steadfast_collections::schema::Record;
 
 /// A failure as the worker reported it.
 #[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Failure", closed)]
 pub struct FailureDetails {
     /// The type of the error in the worker's language.
     #[n(0)]

@@ -4,7 +4,7 @@ use steadfast_collections::schema::Record;
 
 /// The state of an instance. "Continued as new" is not a state, but an action of a turn.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Status", closed)]
 pub enum InstanceStatus {
     /// Created; its first turn has not been committed.
     #[n(0)]

@@ -87,7 +87,7 @@ pub struct BatchWork {
 
 /// An operation in the queue of an entity.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Requested", closed)]
 pub struct QueuedOperation {
     #[n(0)]
     pub operation: EntityOperation,
@@ -119,7 +119,7 @@ impl QueuedOperation {
 
 /// The trace span of an orchestration, stored for its worker.
 #[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Span", closed)]
 pub struct OrchestrationSpan {
     #[n(0)]
     pub id: Option<String>,

@@ -79,7 +79,7 @@ pub(crate) struct PublishMessage {
 
 /// A change of an event hub.
 #[derive(Record, Clone, Debug)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Change", closed)]
 pub enum EventHubChange {
     #[n(0)]
     Retention(EventRetention),

@@ -20,7 +20,7 @@ pub struct Checkpoint {
 
 /// The condition of a checkpoint write.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Condition", closed)]
 pub enum CheckpointCondition {
     /// The checkpoint does not move back.
     #[n(0)]

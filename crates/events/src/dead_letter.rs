@@ -7,7 +7,7 @@ use steadfast_core::clock::Timestamp;
 /// An event that the handler failed on, kept until it is replayed or dropped. It
 /// outlives the retention of its event hub.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Parked", closed)]
 pub struct DeadLetter {
     #[n(0)]
     pub sequence: i64,

@@ -17,7 +17,7 @@ pub const DEFAULT_GROUP: &str = "$Default";
 
 /// Retention bounds; events outside either bound are deleted. Without bounds all stay.
 #[derive(Record, Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Retention", closed)]
 pub struct EventRetention {
     /// Older events are deleted.
     #[n(0)]
@@ -54,7 +54,7 @@ pub struct Rights {
 
 /// A named key of one event hub.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Policy", closed)]
 pub struct AccessPolicy {
     #[n(0)]
     pub name: String,
@@ -76,7 +76,7 @@ pub struct AccessPolicy {
 /// assert!(telemetry.check().is_ok());
 /// ```
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Definition", closed)]
 pub struct EventHubDefinition {
     #[n(0)]
     pub name: String,
@@ -140,7 +140,7 @@ impl EventHubDefinition {
 
 /// A consumer group.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Group", closed)]
 pub struct ConsumerGroup {
     #[n(0)]
     pub name: String,

@@ -128,7 +128,7 @@ pub(crate) enum HubPartitionResponse {
 
 /// The acknowledgement of a publication.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Published", closed)]
 pub struct PublishReceipt {
     /// The sequence number of the first event; -1 for a repetition.
     #[n(0)]

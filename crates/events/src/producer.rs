@@ -19,7 +19,7 @@ use crate::keys::{self, PRODUCER_ORDER, PRODUCERS};
 
 /// The producer, epoch and first number of a publication.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Stamp", closed)]
 pub struct ProducerSequence {
     #[n(0)]
     pub id: i64,
@@ -32,7 +32,7 @@ pub struct ProducerSequence {
 
 /// Options for opening a producer.
 #[derive(Record, Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Wish", closed)]
 pub struct ProducerOptions {
     /// The producer to reopen; `None` creates a new one.
     #[n(0)]

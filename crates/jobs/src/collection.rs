@@ -6,7 +6,7 @@ use crate::id::CollectionId;
 
 /// A collection. Stored, so fields never change their meaning.
 #[derive(Record, Clone, PartialEq, Eq, Debug)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Collection", closed)]
 pub struct JobCollection {
     /// With the spelling used at creation.
     #[n(0)]

@@ -14,7 +14,7 @@ use crate::status::{AttemptId, JobStatus, State};
 
 /// The requested configuration of a job.
 #[derive(Record, Clone, PartialEq, Debug)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Draft", closed)]
 pub struct JobDraft {
     #[n(0)]
     pub id: JobId,
@@ -66,7 +66,7 @@ pub struct CollectionDraft {
 
 /// The precondition of a change.
 #[derive(Record, Clone, Copy, PartialEq, Eq, Debug)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Expect", closed)]
 pub enum Precondition {
     #[n(0)]
     Nothing,
@@ -89,7 +89,7 @@ pub struct Job {
 
 /// A command of the service.
 #[derive(Record, Clone, PartialEq, Debug)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Ask", closed)]
 pub enum JobCommand {
     #[n(0)]
     GetCollection,
@@ -156,7 +156,7 @@ pub enum JobCommand {
 
 /// A request to reserve a collection name, to a region without the collection.
 #[derive(Record, Clone, Copy, PartialEq, Eq, Debug)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Naming", closed)]
 pub enum NameRequest {
     /// At the first region: issue a ticket to create it.
     #[n(0)]
@@ -174,7 +174,7 @@ pub enum NameRequest {
 
 /// The result of an attempt.
 #[derive(Record, Clone, PartialEq, Eq, Debug)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Ended", closed)]
 pub struct AttemptResult {
     #[n(0)]
     pub claim: AttemptId,
@@ -191,7 +191,7 @@ pub struct AttemptResult {
 
 /// A response of the service.
 #[derive(Record, Clone, PartialEq, Debug)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Say", closed)]
 pub enum JobResponse {
     #[n(0)]
     Done,

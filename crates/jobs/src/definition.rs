@@ -10,7 +10,7 @@ use crate::recurrence::JobTiming;
 
 /// A job without its state.
 #[derive(Record, Clone, PartialEq, Debug)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Definition", closed)]
 pub struct JobDefinition {
     /// With the spelling used at creation.
     #[n(0)]
@@ -38,7 +38,7 @@ pub struct JobDefinition {
 
 /// A target and its retry policy.
 #[derive(Record, Clone, PartialEq, Debug)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Action", closed)]
 pub struct JobAction {
     #[n(0)]
     pub target: Target,
@@ -76,7 +76,7 @@ pub enum Target {
 
 /// How often and when a failed attempt is retried.
 #[derive(Record, Clone, Copy, PartialEq, Debug)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Retry", closed)]
 pub struct JobRetry {
     #[n(0)]
     pub count: u32,
@@ -172,7 +172,7 @@ pub enum InFlight {
 
 /// How occurrences follow one another.
 #[derive(Record, Clone, PartialEq, Eq, Debug)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Policy", closed)]
 pub struct JobPolicy {
     #[n(0)]
     pub overlap: Overlap,

@@ -14,7 +14,7 @@ use crate::status::{OccurrenceSource, RunPhase};
 
 /// The request to deliver one attempt.
 #[derive(Record, Clone, PartialEq, Eq, Debug)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Order", closed)]
 pub struct DeliveryRequest {
     /// With the spelling used at creation.
     #[n(0)]

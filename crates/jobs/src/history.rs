@@ -13,7 +13,7 @@ use crate::status::{JobStatus, RunPhase};
 
 /// The outcome of an attempt.
 #[derive(Record, Clone, Copy, PartialEq, Eq, Debug)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Verdict", closed)]
 pub enum JobHistoryStatus {
     #[n(0)]
     Completed,
@@ -26,7 +26,7 @@ pub enum JobHistoryStatus {
 
 /// One attempt, or one postponement. Times are milliseconds since 1970.
 #[derive(Record, Clone, PartialEq, Eq, Debug)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Item", closed)]
 pub struct JobHistoryItem {
     /// Counts the items of a job.
     #[n(0)]

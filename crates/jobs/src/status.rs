@@ -29,7 +29,7 @@ impl State {
 
 /// The status of a job. Times are milliseconds since 1970.
 #[derive(Record, Clone, PartialEq, Eq, Debug, Default)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Status", closed)]
 pub struct JobStatus {
     #[n(0)]
     pub state: State,
@@ -93,7 +93,7 @@ pub(crate) struct HistoryRange {
 
 /// Why an occurrence runs.
 #[derive(Record, Clone, Copy, PartialEq, Eq, Debug)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Source", closed)]
 pub enum OccurrenceSource {
     /// The schedule.
     #[n(0)]
@@ -108,7 +108,7 @@ pub enum OccurrenceSource {
 
 /// The phase of an occurrence.
 #[derive(Record, Clone, Copy, PartialEq, Eq, Debug)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Phase", closed)]
 pub enum RunPhase {
     #[n(0)]
     Main,
@@ -161,7 +161,7 @@ pub(crate) struct OccurrenceRun {
 
 /// The id of an attempt of a job.
 #[derive(Record, Clone, Copy, PartialEq, Eq, Debug)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Claim", closed)]
 pub struct AttemptId {
     /// The number of its run.
     #[n(0)]

@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// A lease that is held, broken or expired.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Lease", closed)]
 pub struct BlobLease {
     #[n(0)]
     pub id: Uuid,

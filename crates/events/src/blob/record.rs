@@ -68,7 +68,7 @@ impl Blob {
 
 /// A request to write a blob.
 #[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Put", closed)]
 pub struct PutBlobRequest {
     #[n(0)]
     pub name: String,
@@ -121,7 +121,7 @@ pub enum BlockChoice {
 
 /// An upload that no blob refers to yet.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Staged", closed)]
 pub struct UploadHandle {
     #[n(0)]
     pub(crate) body: u64,
@@ -131,7 +131,7 @@ pub struct UploadHandle {
 
 /// Which versions match.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Match", closed)]
 pub enum VersionMatch {
     /// Any existing version.
     #[n(0)]

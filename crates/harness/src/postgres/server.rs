@@ -3,7 +3,7 @@
 //! Kill and freeze affect all its processes, like a dead or stalled machine. It is
 //! killed on drop, and its folder removed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
@@ -167,11 +167,20 @@ impl PostgresServer {
 
     /// The same in another database than the usual one.
     pub fn sql_in(&self, database: &str, statement: &str) -> anyhow::Result<String> {
+        programs::output(self.psql(database)?.args(["-c", statement]))
+    }
+
+    /// Runs a file of SQL, such as one that `pg_dump` has written, in a database.
+    pub fn load(&self, database: &str, file: &Path) -> anyhow::Result<()> {
+        programs::output(self.psql(database)?.arg("-f").arg(file)).map(drop)
+    }
+
+    fn psql(&self, database: &str) -> anyhow::Result<Command> {
         let mut psql = Command::new(programs::folder()?.join("psql"));
         psql.args(["-XAtq", "-h", "127.0.0.1", "-U", "postgres", "-d", database]);
         psql.args(["-v", "ON_ERROR_STOP=1", "-p", &self.port.to_string()]);
         psql.env("PGCONNECT_TIMEOUT", "5");
-        programs::output(psql.args(["-c", statement]))
+        Ok(psql)
     }
 
     /// Waits until a statement returns `expected`.

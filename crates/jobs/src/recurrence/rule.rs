@@ -130,7 +130,7 @@ pub enum Gap {
 
 /// Everything that decides when a job runs.
 #[derive(Record, Clone, PartialEq, Eq, Debug, Default)]
-#[record(crate = "steadfast_collections", closed)]
+#[record(crate = "steadfast_collections", name = "Timing", closed)]
 pub struct JobTiming {
     /// The start, if the definition has one; in milliseconds since 1970.
     #[n(0)]
