@@ -1,5 +1,5 @@
 //! Accounts of blobs: counts and limits.
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod setup;
 

@@ -95,9 +95,9 @@ async fn containers_and_blobs_are_listed_and_deleted() {
     assert_eq!(names(&shown, "blobs"), all[..3]);
     assert!(words.contains("there are more"), "{words}");
 
-    let (code, _, error) = ask(&["blob", "delete", first, "one/ü&x=1"]);
+    let (code, _, error) = ask(&["blob", "delete", "--yes", first, "one/ü&x=1"]);
     assert_eq!(code, 0, "{error}");
-    let (code, _, error) = ask(&["blob", "delete", first, "one/ü&x=1"]);
+    let (code, _, error) = ask(&["blob", "delete", "--yes", first, "one/ü&x=1"]);
     assert!(code == 3 && error.contains("STF-5019"), "{code} {error}");
     // Only its holder deletes a leased blob.
     let lease = LeaseAction::Acquire {
@@ -109,23 +109,23 @@ async fn containers_and_blobs_are_listed_and_deleted() {
         .lease(first, "two/d", lease, Conditions::default())
         .await
         .unwrap();
-    let (code, _, error) = ask(&["blob", "delete", first, "two/d"]);
+    let (code, _, error) = ask(&["blob", "delete", "--yes", first, "two/d"]);
     assert!(code == 1 && error.contains("STF-5030"), "{code} {error}");
-    let (code, shown, error) = ask(&["blob", "delete", first, "--prefix", "one/"]);
+    let (code, shown, error) = ask(&["blob", "delete", "--yes", first, "--prefix", "one/"]);
     assert_eq!((code, &shown["deleted"]), (0, &json!(1)), "{error}");
     let (_, shown, _) = ask(&["blob", "list", first]);
     assert_eq!(names(&shown, "blobs"), ["two/c", "two/d"]);
     // What is meant must be said: no blob, no prefix, no `--all` is a mistake.
     for wrong in [
-        &["blob", "delete", first][..],
-        &["blob", "delete", first, "two/c", "--all"],
+        &["blob", "delete", "--yes", first][..],
+        &["blob", "delete", "--yes", first, "two/c", "--all"],
     ] {
         assert_eq!(ask(wrong).0, 2, "{wrong:?}");
     }
-    let (code, _, error) = ask(&["blob", "delete", first, "--prefix", ""]);
+    let (code, _, error) = ask(&["blob", "delete", "--yes", first, "--prefix", ""]);
     assert!(code == 1 && error.contains("STF-6020"), "{code} {error}");
 
-    let (code, _, error) = ask(&["blob", "delete", first, "--all"]);
+    let (code, _, error) = ask(&["blob", "delete", "--yes", first, "--all"]);
     assert_eq!(code, 0, "{error}");
     let (code, _, error) = ask(&["blob", "list", first]);
     assert!(code == 3 && error.contains("STF-5017"), "{code} {error}");

@@ -201,32 +201,16 @@ fn a_partition_is_moved_by_hand() {
         (0..nodes::PARTITIONS as u64).find(|one| owner(&state, *one).as_deref() == Some("a"));
     let partition = partition.unwrap().to_string();
     // The one that is to take it is asked by the other.
-    let said = running::said(&a.run(&[
-        "cluster",
-        "--access-key",
-        KNOWN,
-        "move",
-        &partition,
-        "--to",
-        "b",
-    ]));
+    let said = running::said(&a.run(&["cluster", "move", &partition, "--to", "b"]));
     assert_eq!(said.0, 0, "{said:?}");
     let number: u64 = partition.parse().unwrap();
     until("the other node to have it", || {
         (owner(&standing(&a), number).as_deref() == Some("b")).then_some(())
     });
-    let (code, text, _) = running::said(&a.run(&["cluster", "--access-key", KNOWN, "status"]));
+    let (code, text, _) = running::said(&a.run(&["cluster", "status"]));
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("NODE") && text.contains(" up "), "{text}");
     assert_eq!(get(&b, "hand", "k").1, json!("v"));
-    let refused = running::said(&a.run(&[
-        "cluster",
-        "--access-key",
-        KNOWN,
-        "move",
-        &partition,
-        "--to",
-        "x",
-    ]));
+    let refused = running::said(&a.run(&["cluster", "move", &partition, "--to", "x"]));
     assert_ne!(refused.0, 0);
 }

@@ -1,4 +1,4 @@
-//! `steadfast orchestration`, `entity` and `lock`.
+//! `steadfast workflow`, `entity` and `lock`.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod running;
@@ -43,7 +43,7 @@ fn orchestrations_are_started_explained_steered_and_forgotten() {
         "no worker is connected to the task hub 'default': start one that has code for 'greet'"
     );
     let listed = shown(&server, &["orchestration", "list", "--prefix", "on"]);
-    assert_eq!(listed["orchestrations"][0]["runtimeStatus"], "Pending");
+    assert_eq!(listed["workflows"][0]["status"], "Pending");
     ok(
         &server,
         &["orchestration", "suspend", "one", "--reason", "a pause"],
@@ -63,20 +63,20 @@ fn orchestrations_are_started_explained_steered_and_forgotten() {
     );
     let told = ok(&server, &["orchestration", "show", "one"]);
     for line in [
-        "runtimeStatus    Terminated",
-        "output           enough",
-        "EventRaised Input=5 Name=go",
-        "ExecutionTerminated Reason=enough",
+        "status         Terminated",
+        "output         enough",
+        "EventRaised input=5 name=go",
+        "ExecutionTerminated reason=enough",
     ] {
         assert!(told.contains(line), "{told}");
     }
     let whole = shown(&server, &["orchestration", "export", "one"]);
-    let events = whole["historyEvents"].as_array().unwrap();
-    assert_eq!(events.last().unwrap()["EventType"], "ExecutionCompleted");
+    let events = whole["history"].as_array().unwrap();
+    assert_eq!(events.last().unwrap()["event_type"], "ExecutionCompleted");
     assert_eq!(whole["input"], json!({"a": 1}));
     let (code, _, err) = said(&server.run(&["orchestration", "raise", "one", "go"]));
     assert!(code == 1 && err.contains("STF-6055"), "{err}");
-    let purged = shown(&server, &["orchestration", "purge", "one"]);
+    let purged = shown(&server, &["orchestration", "purge", "--yes", "one"]);
     assert_eq!(purged, json!({"purged": 1}));
     let (code, _, err) = said(&server.run(&["orchestration", "show", "one"]));
     assert!(code == 3 && err.contains("STF-6054"), "{err}");
@@ -86,7 +86,7 @@ fn orchestrations_are_started_explained_steered_and_forgotten() {
         &["orchestration", "start", "greet", "--hub", "blue"],
     );
     let listed = shown(&server, &["orchestration", "list"]);
-    assert_eq!(listed["orchestrations"], json!([]));
+    assert_eq!(listed["workflows"], json!([]));
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn start_with_wait_says_by_its_exit_code_how_it_ended() {
     for line in [
         "0  it has completed",
         "4  it has not ended",
-        "5  it has ended",
+        "5  it has failed",
     ] {
         assert!(help.contains(line), "{help}");
     }
@@ -234,7 +234,7 @@ fn entities_are_signalled_and_locks_are_listed() {
         "without a state it is not shown"
     );
     assert_eq!(shown(&server, &["lock", "list"])["locks"], json!([]));
-    let release = ["lock", "release", "counter", "a", "--section", "x"];
+    let release = ["lock", "release", "--yes", "counter", "a", "--section", "x"];
     let (code, _, err) = said(&server.run(&release));
     assert!(code == 3 && err.contains("is not locked"), "{err}");
     let (code, _, err) = said(&server.run(&["orchestration", "start", "f", "--input", "{"]));

@@ -78,7 +78,7 @@ fn an_event_hub_is_made_listed_shown_and_deleted() {
     assert_eq!(shown["partition_states"].as_array().unwrap().len(), 3);
     assert_eq!(shown["connection_strings"]["clients"], string);
     assert!(done(&server, &["eventhub", "show", "houses"]).contains("SharedAccessKey="));
-    done(&server, &["eventhub", "delete", "houses"]);
+    done(&server, &["eventhub", "delete", "--yes", "houses"]);
     assert_eq!(
         object(&server, &["eventhub", "list"])["eventhubs"],
         json!([])
@@ -129,14 +129,25 @@ fn an_event_hub_is_changed_and_keeps_everything_else() {
     let count = events.map(|state| state["events"].as_i64().unwrap());
     assert_eq!(count.sum::<i64>(), 1);
     // All of it goes again.
-    done(&server, &["eventhub", "delete-policy", "houses", "reader"]);
-    done(&server, &["group", "delete", "houses", "web"]);
+    done(
+        &server,
+        &["eventhub", "delete-policy", "--yes", "houses", "reader"],
+    );
+    done(&server, &["group", "delete", "--yes", "houses", "web"]);
     let shown = object(&server, &["eventhub", "show", "houses"]);
     assert_eq!(shown["groups"], json!(["$Default"]));
     assert_eq!(shown["policies"].as_array().unwrap().len(), 1);
     for (arguments, code, word) in [
-        (&["group", "delete", "houses", "web"][..], 3, "STF-5002"),
-        (&["group", "delete", "houses", "$Default"], 1, "STF-5005"),
+        (
+            &["group", "delete", "--yes", "houses", "web"][..],
+            3,
+            "STF-5002",
+        ),
+        (
+            &["group", "delete", "--yes", "houses", "$Default"],
+            1,
+            "STF-5005",
+        ),
         (&["group", "create", "none", "web"], 3, "STF-5001"),
         (&["group", "create", "houses", "a b"], 1, "STF-5005"),
         (
@@ -150,7 +161,7 @@ fn an_event_hub_is_changed_and_keeps_everything_else() {
             "STF-5005",
         ),
         (
-            &["eventhub", "delete-policy", "houses", "none"],
+            &["eventhub", "delete-policy", "--yes", "houses", "none"],
             3,
             "STF-5035",
         ),
@@ -214,7 +225,7 @@ fn what_is_not_there_ends_with_3_and_what_is_wrong_with_1_or_2() {
     );
     for arguments in [
         &["eventhub", "show", "none"][..],
-        &["eventhub", "delete", "none"],
+        &["eventhub", "delete", "--yes", "none"],
         &["event", "send", "none", "x"],
         &["event", "tail", "none", "--wait", "0"],
         &["event", "tail", "houses", "--partition", "7", "--wait", "0"],
@@ -248,6 +259,7 @@ fn what_is_not_there_ends_with_3_and_what_is_wrong_with_1_or_2() {
             "{arguments:?}: {code} {error}"
         );
     }
+    std::fs::write(server.folder.path().join("no.key"), "no\n").unwrap();
     for (arguments, word) in [
         (&["eventhub", "create", "a/b"][..], "STF-5005"),
         (
@@ -255,7 +267,7 @@ fn what_is_not_there_ends_with_3_and_what_is_wrong_with_1_or_2() {
             "STF-5005",
         ),
         (
-            &["event", "--access-key", "no", "send", "houses", "x"],
+            &["event", "--key-file", "no.key", "send", "houses", "x"],
             "STF-600",
         ),
         (

@@ -589,15 +589,16 @@ fn the_audit_is_read_page_by_page_and_by_the_command() {
     let (status, _) = server.ask(Method::GET, "/v1/audit", &bearer, None);
     assert_eq!(status, StatusCode::FORBIDDEN);
     let secret = ROOT.trim_start_matches("Bearer ");
-    let listed = server.run(&[
+    let list = [
+        "--url",
+        &server.url,
         "audit",
-        "--access-key",
-        secret,
         "list",
         "--limit",
         "3",
         "--json",
-    ]);
+    ];
+    let listed = running::run_with_key(server.folder.path(), secret, &list);
     let (code, printed, errors) = said(&listed);
     assert_eq!(code, 0, "{errors}");
     let printed: Value = serde_json::from_str(&printed).unwrap();

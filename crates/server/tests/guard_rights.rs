@@ -83,7 +83,7 @@ fn try_header(server: &Server, client: &Client, client_token: &str, route: &Rout
 }
 
 /// What every operation of the REST interface is expected to need.
-const REST: [(&str, &str, &str); 58] = [
+const REST: [(&str, &str, &str); 59] = [
     ("get /v1/status", "node", "read"),
     ("post /v1/drain", "node", "manage"),
     ("post /v1/reload", "node", "manage"),
@@ -178,6 +178,7 @@ const REST: [(&str, &str, &str); 58] = [
     ),
     ("get /v1/blobs", "events", "listen read"),
     ("get /v1/blobs/{container}", "events", "listen read"),
+    ("put /v1/blobs/{container}", "events", "manage"),
     ("delete /v1/blobs/{container}", "events", "manage"),
     ("post /v1/blobs/{container}/delete", "events", "manage"),
     ("get /v1/taskhubs", "durable", "listen read"),

@@ -1,4 +1,4 @@
-//! `steadfast inspect`, as a user runs it.
+//! `steadfast store inspect`, as a user runs it.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::fs;
@@ -151,7 +151,9 @@ fn the_guide_shows_what_is_printed() {
     while let (Some(command), Some(_), Some(expected), Some(_)) =
         (parts.next(), parts.next(), parts.next(), parts.next())
     {
-        let words = command.strip_prefix("sh\nsteadfast inspect ").unwrap();
+        let words = command
+            .strip_prefix("sh\nsteadfast store inspect ")
+            .unwrap();
         let words: Vec<_> = words.split_whitespace().collect();
         let found = said(folder.path(), &words, "");
         assert_eq!(

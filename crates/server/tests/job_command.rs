@@ -78,8 +78,8 @@ fn jobs_are_made_run_and_shown() {
         json(&server, &["job", "show", "nightly", "report"])["state"],
         "Disabled"
     );
-    json(&server, &["job", "delete", "nightly", "report"]);
-    json(&server, &["collection", "delete", "nightly"]);
+    json(&server, &["job", "delete", "--yes", "nightly", "report"]);
+    json(&server, &["collection", "delete", "--yes", "nightly"]);
     let (code, _, error) = said(&server.run(&["job", "show", "nightly", "report"]));
     assert_eq!(code, 3, "{error}");
 }

@@ -1,4 +1,4 @@
-//! `steadfast migrate` and commands on a database.
+//! `steadfast store migrate` and commands on a database.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::path::Path;

@@ -6,7 +6,7 @@ mod running;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use running::{KNOWN, Start, run, said};
+use running::{KNOWN, Start, run, run_with_key, said};
 use serde_json::{Value, json};
 
 /// What a command printed as JSON.
@@ -26,17 +26,26 @@ fn every_command_prints_json_if_asked() {
         &["key", "create", "a", "--right", "send events"],
         &["key", "list"],
         &["key", "rotate", "a"],
-        &["key", "delete", "a"],
+        &["key", "delete", "--yes", "a"],
         &["config", "init", "other.toml"],
         &["config", "check"],
         &["config", "show"],
-        &["context", "add", "b", "--url", "http://b:1", "--key", "k"],
+        &[
+            "context",
+            "add",
+            "b",
+            "--url",
+            "http://b:1",
+            "--key-file",
+            "k",
+        ],
         &["context", "use", "b"],
         &["context", "list"],
         &["context", "show"],
         &["context", "remove", "b"],
         &["drain"],
     ];
+    fs::write(server.folder.path().join("k"), "k\n").unwrap();
     for command in commands {
         for form in [&["--json"][..], &["-o", "json"]] {
             // The second time some of them are done already: that is another test.
@@ -104,7 +113,7 @@ fn exit_codes_say_what_kind_of_failure_it_was() {
     assert_eq!(code(&["config", "check"]), 0);
     assert_eq!(code(&["status", "--url", "http://127.0.0.1:1"]), 1);
     assert_eq!(code(&["nonsense"]), 2);
-    assert_eq!(code(&["status", "-o", "yaml"]), 2);
+    assert_eq!(code(&["status", "-o", "xml"]), 2);
     assert_eq!(code(&[]), 2);
     assert_eq!(code(&["status", "--context", "absent"]), 3);
     // 4, a time-out, takes its time: see the tests of drain.
@@ -114,26 +123,10 @@ fn exit_codes_say_what_kind_of_failure_it_was() {
 fn a_context_is_used_unless_another_is_named() {
     let server = Start::new("dev").set("name=one").ready();
     let folder = server.folder.path();
-    let add = [
-        "context",
-        "add",
-        "one",
-        "--url",
-        &server.url,
-        "--key",
-        KNOWN,
-    ];
-    assert_eq!(said(&run(folder, &add)).0, 0);
-    let add = [
-        "context",
-        "add",
-        "two",
-        "--url",
-        "http://127.0.0.1:1/",
-        "--key",
-        "other-key",
-    ];
-    assert_eq!(said(&run(folder, &add)).0, 0);
+    let add = ["context", "add", "one", "--url", &server.url];
+    assert_eq!(said(&run_with_key(folder, KNOWN, &add)).0, 0);
+    let add = ["context", "add", "two", "--url", "http://127.0.0.1:1/"];
+    assert_eq!(said(&run_with_key(folder, "other-key", &add)).0, 0);
     // The first one is used until another is chosen.
     let (code, printed, errors) = said(&run(folder, &["status"]));
     assert_eq!(code, 0, "{errors}");
@@ -158,9 +151,10 @@ fn a_context_is_used_unless_another_is_named() {
     );
     assert_eq!(said(&run(folder, &["context", "remove", "absent"])).0, 3);
     assert_eq!(
-        said(&run(
+        said(&run_with_key(
             folder,
-            &["context", "add", "x", "--url", "host", "--key", "k"]
+            "k",
+            &["context", "add", "x", "--url", "host"]
         ))
         .0,
         1

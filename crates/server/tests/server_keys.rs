@@ -175,7 +175,7 @@ fn a_rotated_key_counts_with_its_last_two_secrets() {
         row.contains("manage node") && row.contains('2'),
         "{printed}"
     );
-    assert_eq!(said(&server.run(&["key", "delete", "ops"])).0, 0);
+    assert_eq!(said(&server.run(&["key", "delete", "--yes", "ops"])).0, 0);
     assert_eq!(bearer(&server, &third).0, StatusCode::UNAUTHORIZED);
 }
 
@@ -183,8 +183,12 @@ fn a_rotated_key_counts_with_its_last_two_secrets() {
 fn keys_that_are_not_there_or_stand_elsewhere_cannot_be_changed() {
     let server = Start::new("dev").ready();
     assert_eq!(said(&server.run(&["key", "rotate", "absent"])).0, 3);
-    assert_eq!(said(&server.run(&["key", "delete", "absent"])).0, 3);
-    let (code, _, errors) = said(&server.run(&["key", "delete", "RootManageSharedAccessKey"]));
+    assert_eq!(
+        said(&server.run(&["key", "delete", "--yes", "absent"])).0,
+        3
+    );
+    let (code, _, errors) =
+        said(&server.run(&["key", "delete", "--yes", "RootManageSharedAccessKey"]));
     assert_eq!(code, 1);
     assert!(errors.contains("is a development key"), "{errors}");
     let create = ["key", "create", "a", "--right", "send houses"];

@@ -420,7 +420,7 @@ fn commands_print_each_code_once() {
         &["backup", "--to", "b", "--data", &data],
         &["restore", "--from", "missing", "--data", "new"],
         &["eventhub", "show", "none"],
-        &["key", "delete", "none"],
+        &["key", "delete", "--yes", "none"],
         &["orchestration", "show", "none"],
         &["serve", "--set", "http.prot=1"],
     ];

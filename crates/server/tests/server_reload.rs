@@ -98,9 +98,8 @@ fn a_command_reaches_an_encrypted_server_by_its_context() {
         &server.url,
         "--ca",
         "tls.pem",
-        "--key",
     ];
-    let added = running::run(folder, &[&add[..], &[running::KNOWN]].concat());
+    let added = running::run_with_key(folder, running::KNOWN, &add);
     assert_eq!(said(&added).0, 0);
     let (code, printed, errors) = said(&running::run(folder, &["status", "--context", "prod"]));
     assert_eq!(code, 0, "{errors}");

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use reqwest::{Certificate, Client, Method, Response, StatusCode};
 use running::encrypted::certificate;
-use running::{KNOWN, PATIENCE, run, said};
+use running::{KNOWN, PATIENCE, run, run_with_key, said};
 use serde_json::{Value, json};
 use steadfast::durable;
 use steadfast_harness::Process;
@@ -79,11 +79,11 @@ impl Server {
     /// The strings that the command prints for a key.
     fn shown(&self, url: &str, key: &str) -> Value {
         let folder = self.folder.path();
-        let add = ["context", "add", "own", "--url", url, "--key", key];
+        let add = ["context", "add", "own", "--url", url];
         let ca = folder.join("tls.pem");
         let ca = ca.exists().then(|| ["--ca", ca.to_str().unwrap()]);
         let add = [&add[..], ca.as_ref().map_or(&[], |ca| &ca[..])].concat();
-        assert_eq!(said(&run(folder, &add)).0, 0);
+        assert_eq!(said(&run_with_key(folder, key, &add)).0, 0);
         let show = ["context", "show", "own", "--strings", "-o", "json"];
         let (code, printed, errors) = said(&run(folder, &show));
         assert_eq!(code, 0, "{errors}");
@@ -298,10 +298,8 @@ fn a_context_is_shown_without_its_key() {
     let shown: Value = serde_json::from_str(&printed).unwrap();
     assert_eq!(shown, json!({"url": "http://127.0.0.1:7070"}));
     let url = "http://127.0.0.1:1";
-    let add = [
-        "context", "add", "far", "--url", url, "--key", SECRET, "--ca", "ca.pem",
-    ];
-    assert_eq!(said(&run(folder.path(), &add)).0, 0);
+    let add = ["context", "add", "far", "--url", url, "--ca", "ca.pem"];
+    assert_eq!(said(&run_with_key(folder.path(), SECRET, &add)).0, 0);
     for name in [&["far"][..], &[]] {
         let (code, printed, errors) = show(&[name, &["--json"]].concat());
         assert_eq!(code, 0, "{errors}");
@@ -317,16 +315,9 @@ fn a_context_is_shown_without_its_key() {
 #[tokio::test]
 async fn strings_need_a_key_that_counts() {
     let server = Server::start("serve", false);
-    let add = [
-        "context",
-        "add",
-        "own",
-        "--url",
-        &server.url,
-        "--key",
-        "a wrong secret",
-    ];
-    assert_eq!(said(&run(server.folder.path(), &add)).0, 0);
+    let add = ["context", "add", "own", "--url", &server.url];
+    let added = run_with_key(server.folder.path(), "a wrong secret", &add);
+    assert_eq!(said(&added).0, 0);
     let show = ["context", "show", "own", "--strings"];
     let (code, printed, errors) = said(&run(server.folder.path(), &show));
     assert_eq!((code, printed.as_str()), (1, ""));

@@ -500,7 +500,7 @@ impl fmt::Display for ErrorKind {
             Self::NoCommonMoment { databases } => write!(
                 f,
                 "{databases} databases cannot be read at one moment while nodes write; \
-                 stop all nodes and use `steadfast backup --data`"
+                 stop all nodes and use `steadfast store backup --data`"
             ),
             Self::BadMove { what } => write!(f, "nothing can be moved: {what}"),
         }

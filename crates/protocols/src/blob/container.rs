@@ -43,7 +43,7 @@ pub(super) async fn remove(context: &Context, ask: &BlobRequest) -> Result<Respo
 }
 
 /// Letters in lower case, digits, and single hyphens between them.
-fn is_name(name: &str) -> bool {
+pub(crate) fn is_name(name: &str) -> bool {
     let is_word = |one: char| one.is_ascii_lowercase() || one.is_ascii_digit();
     (3..=63).contains(&name.len())
         && name

@@ -20,6 +20,7 @@ mod property;
 mod request;
 mod routes;
 
+pub(crate) use container::is_name;
 pub use context::Context;
 pub use permit::{SHARED, operations};
 pub use routes::routes;

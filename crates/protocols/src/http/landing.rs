@@ -64,11 +64,11 @@ const SPOKEN: [(&str, &str); 6] = [
 const COMMANDS: [(&str, &str); 7] = [
     ("the server", "steadfast status"),
     ("event hubs", "steadfast eventhub create houses"),
-    ("durable", "steadfast orchestration list"),
+    ("durable", "steadfast workflow list"),
     ("jobs", "steadfast job preview --every 2hours --top 5"),
     ("blobs", "steadfast blob list"),
-    ("real-time", "steadfast client token chat --user alice"),
-    ("collections", "steadfast inspect"),
+    ("real-time", "steadfast hub token chat --user alice"),
+    ("collections", "steadfast store inspect"),
 ];
 
 impl Landing {
@@ -169,7 +169,7 @@ fn production(reached: &str) -> String {
         (
             "once",
             code(&format!(
-                "steadfast context add mine --url {reached} --key -"
+                "steadfast context add mine --url {reached} --key-file -"
             )),
         ),
         ("then", code("steadfast context show mine --strings")),
@@ -264,7 +264,7 @@ mod tests {
             "{html}"
         );
         assert!(html.contains("event hubs, with TLS"), "{html}");
-        assert!(html.contains("context add mine --url https://hub.example --key -"));
+        assert!(html.contains("context add mine --url https://hub.example --key-file -"));
         assert!(html.contains("steadfast context show mine --strings"));
     }
 

@@ -12,13 +12,14 @@ use axum::http::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use steadfast_core::limits::BLOB_PAGE;
-use steadfast_events::{Blob, Blobs, Conditions, Error, ErrorKind};
+use steadfast_events::{Blob, BlobPairs, Blobs, Conditions, Error, ErrorKind};
 use steadfast_jobs::iso::format_time;
 
 use super::eventhubs::{EventHubContext, on, operation};
 use super::events::queried;
 use super::interface::{Interface, LOOK, read};
 use crate::access::Right;
+use crate::blob::is_name;
 use crate::http::Problem;
 
 #[derive(Deserialize)]
@@ -46,7 +47,7 @@ const DELETE: &str = "/v1/blobs/{container}/delete";
 
 /// Adds the routes of containers and blobs.
 pub(super) fn routes(interface: Interface, hubs: &Arc<EventHubContext>) -> Interface {
-    let (get, post, gone) = (&Method::GET, &Method::POST, &Method::DELETE);
+    let (get, post, put, gone) = (&Method::GET, &Method::POST, &Method::PUT, &Method::DELETE);
     let manage: &[Right] = &[Right::Manage];
     let which = json!({"type": "object", "properties": {
         "name": {"type": "string"},
@@ -68,6 +69,14 @@ pub(super) fn routes(interface: Interface, hubs: &Arc<EventHubContext>) -> Inter
         (200, "The blobs, and where the next page begins"),
         None,
     );
+    let create = operation(
+        put,
+        ONE,
+        "Create a container, unless it exists",
+        manage,
+        (204, "The container exists"),
+        None,
+    );
     let remove = operation(
         gone,
         ONE,
@@ -87,6 +96,7 @@ pub(super) fn routes(interface: Interface, hubs: &Arc<EventHubContext>) -> Inter
     interface
         .with_whole(containers, on(get, list_containers, hubs))
         .with_whole(blobs, on(get, list, hubs))
+        .with_whole(create, on(put, create_container, hubs))
         .with_whole(remove, on(gone, delete_container, hubs))
         .with_whole(remove_blobs, on(post, delete, hubs))
 }
@@ -139,6 +149,36 @@ fn facts(blob: &Blob) -> Value {
         "created": format_time(blob.created),
         "modified": format_time(blob.modified),
     })
+}
+
+async fn create_container(
+    State(own): State<Arc<EventHubContext>>,
+    Path(container): Path<String>,
+) -> Result<StatusCode, Problem> {
+    let is_name = match container.split_once('/') {
+        Some((account, name)) => is_account(account) && is_name(name),
+        None => false,
+    };
+    if !is_name {
+        return Err(Problem::bad_request(
+            "a container is named account/container; the account has 1 to 64 letters, digits \
+             and hyphens, the container 3 to 63 letters in lower case, digits and hyphens",
+        ));
+    }
+    match own
+        .blobs
+        .create_container(&container, BlobPairs::default())
+        .await
+    {
+        Ok(_) => Ok(StatusCode::NO_CONTENT),
+        Err(error) if error.kind() == ErrorKind::ContainerExists => Ok(StatusCode::NO_CONTENT),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn is_account(name: &str) -> bool {
+    let is_part = |one: char| one.is_ascii_alphanumeric() || one == '-';
+    (1..=64).contains(&name.len()) && name.chars().all(is_part)
 }
 
 async fn delete_container(

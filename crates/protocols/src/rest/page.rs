@@ -43,7 +43,8 @@ pub(super) fn page(
     next: Option<String>,
     missing: &[String],
 ) -> Value {
-    let mut page = json!({ name: items });
+    let mut page = json!({});
+    page[name] = Value::Array(items);
     if let Some(next) = next {
         page["next"] = json!(next);
     }

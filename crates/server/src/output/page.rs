@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(names(&page), ["a", "b"]);
         assert_eq!(page.next.as_deref(), Some("b"));
         let page = arguments(2, false, Some("b")).cut(rows(), "name");
-        assert_eq!((names(&page), page.next), (vec!["c"], None));
+        assert_eq!((names(&page), page.next.as_deref()), (vec!["c"], None));
         let page = arguments(1, true, None).cut(rows(), "name");
         assert_eq!(names(&page), ["a", "b", "c"]);
     }
@@ -122,7 +122,7 @@ mod tests {
             (vec!["0", "1", "2"], Some("3"))
         );
         let page = arguments(3, false, Some("3")).fetch(fetch).unwrap();
-        assert_eq!((names(&page), page.next), (vec!["3", "4"], None));
+        assert_eq!((names(&page), page.next.as_deref()), (vec!["3", "4"], None));
         let page = arguments(1, true, None).fetch(fetch).unwrap();
         assert_eq!(page.rows.len(), 5);
     }

@@ -101,11 +101,7 @@ pub(crate) fn redraw(line: &str) {
 
 /// A bar that is filled as far as `done` of `all`.
 pub(crate) fn bar(done: u64, all: u64) -> String {
-    let filled = if all == 0 {
-        WIDTH
-    } else {
-        done.min(all) * WIDTH / all
-    };
+    let filled = (done.min(all) * WIDTH).checked_div(all).unwrap_or(WIDTH);
     let (filled, rest) = (filled as usize, (WIDTH - filled) as usize);
     format!("[{}{}]", "#".repeat(filled), "-".repeat(rest))
 }

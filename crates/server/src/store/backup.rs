@@ -16,7 +16,6 @@ use steadfast::storage::{Error, ErrorKind};
 
 use crate::exit::CommandError;
 use crate::globals::Globals;
-use crate::output::confirm::confirm;
 use crate::output::progress::{show, wait_for};
 use crate::output::{Facts, OutputFormat, display_value, out, print, print_value, timed};
 use crate::server_client::ServerClient;
@@ -129,9 +128,6 @@ pub(crate) fn run(arguments: &BackupArguments, globals: &Globals) -> Result<()> 
 /// Restores a backup.
 pub(crate) fn run_restore(arguments: &RestoreArguments, globals: &Globals) -> Result<()> {
     let output = globals.output();
-    if arguments.force {
-        confirm(globals, "overwrite any state in the target")?;
-    }
     let Some(data) = &arguments.data else {
         return restore_remote(arguments, globals);
     };

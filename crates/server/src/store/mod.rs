@@ -27,7 +27,7 @@ Examples:
     /// A running server drains, restores and starts again. The backup is verified before
     /// anything is written, and the result is compared with it. An unfinished restore
     /// cannot be opened: run it again.
-    #[command(after_help = "Examples:\n  steadfast store restore --from backups --force --yes")]
+    #[command(after_help = "Examples:\n  steadfast store restore --from backups --force")]
     Restore(backup::RestoreArguments),
     /// Move a store between a data folder and PostgreSQL
     ///

@@ -29,7 +29,7 @@ impl Proxy {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = socket.local_addr().unwrap().port();
         let (sender, requests) = channel();
-        std::thread::spawn(move || {
+        let answering = move || {
             for stream in socket.incoming() {
                 let mut stream = stream.unwrap();
                 let mut text = Vec::new();
@@ -48,7 +48,9 @@ impl Proxy {
                     return;
                 }
             }
-        });
+        };
+        let thread = std::thread::Builder::new().name("proxy".into());
+        thread.spawn(answering).unwrap();
         Self {
             port,
             requests: Mutex::new(requests),
@@ -110,6 +112,6 @@ pub(super) fn go_on(server: &Server, proxy: &Proxy) {
 fn run(server: &Server, job: &str) {
     let enabled = json!({"properties": {"state": "Enabled"}});
     let path = format!("{JOBS}/{job}?{VERSION}");
-    ok(server, Method::PATCH, &path, Some(enabled));
+    ok(server, &Method::PATCH, &path, Some(enabled));
     post(server, &format!("{JOBS}/{job}/run?{VERSION}"), json!(null));
 }

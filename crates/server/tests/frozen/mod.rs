@@ -119,7 +119,7 @@ fn stop(mut server: Server) -> TempDir {
 }
 
 /// Sends a request that must succeed; returns its answer.
-fn ok(server: &Server, method: Method, path: &str, body: Option<Value>) -> Value {
+fn ok(server: &Server, method: &Method, path: &str, body: Option<Value>) -> Value {
     let key = format!("Bearer {KNOWN}");
     let (status, answer) = server.ask(method.clone(), path, &key, body);
     assert!(status.is_success(), "{method} {path}: {status} {answer}");
@@ -127,13 +127,13 @@ fn ok(server: &Server, method: Method, path: &str, body: Option<Value>) -> Value
 }
 
 fn get(server: &Server, path: &str) -> Value {
-    ok(server, Method::GET, path, None)
+    ok(server, &Method::GET, path, None)
 }
 
 fn put(server: &Server, path: &str, body: Value) {
-    ok(server, Method::PUT, path, Some(body));
+    ok(server, &Method::PUT, path, Some(body));
 }
 
 fn post(server: &Server, path: &str, body: Value) -> Value {
-    ok(server, Method::POST, path, Some(body))
+    ok(server, &Method::POST, path, Some(body))
 }

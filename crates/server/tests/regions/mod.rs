@@ -348,8 +348,7 @@ impl Pair {
         let server = self.server(index);
         let mut command = running::steadfast(server.folder.path());
         command.env("STEADFAST_URL", &server.url);
-        command.args([arguments[0], "--access-key", KNOWN]);
-        command.args(&arguments[1..]);
+        command.args(arguments);
         let thread = std::thread::Builder::new().name("command".into());
         let said = move || {
             let (code, text, errors) = running::said(&running::finish(command));

@@ -83,6 +83,13 @@ pub(crate) fn run(folder: &Path, arguments: &[&str]) -> Output {
     finish(command)
 }
 
+/// The same with an access key.
+pub(crate) fn run_with_key(folder: &Path, key: &str, arguments: &[&str]) -> Output {
+    let mut command = steadfast(folder);
+    command.env("STEADFAST_KEY", key).args(arguments);
+    finish(command)
+}
+
 /// Runs a command until it ends; one that does not is killed.
 pub(crate) fn finish(mut command: Command) -> Output {
     let stderr = tempfile::NamedTempFile::new().unwrap();

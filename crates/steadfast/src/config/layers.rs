@@ -40,11 +40,12 @@ impl fmt::Display for Layer {
 }
 
 /// Variables of the command line that are not settings.
-const OTHER_VARIABLES: [&str; 4] = [
+const OTHER_VARIABLES: [&str; 5] = [
     "STEADFAST_CONFIG",
     "STEADFAST_CONTEXT",
     "STEADFAST_URL",
     "STEADFAST_KEY",
+    "STEADFAST_KEY_FILE",
 ];
 
 /// The prefix of every variable.

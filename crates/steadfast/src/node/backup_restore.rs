@@ -66,7 +66,7 @@ impl Inner {
     ) -> Result<NodeRestoreRequest, Problem> {
         if self.config.engine != EngineKind::Local {
             let message = "only a data folder is restored while its server runs: stop the server \
-                           and use `steadfast restore --data`";
+                           and use `steadfast store restore --data`";
             return Err(Problem::new(UNSUPPORTED, message));
         }
         let from = self.backup_place(&order.from)?;

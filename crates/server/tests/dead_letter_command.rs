@@ -1,4 +1,4 @@
-//! `steadfast parked` with an event that was really parked.
+//! `steadfast eventhub dead-letter` with an event that was really parked.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod running;
@@ -92,7 +92,7 @@ async fn a_parked_event_is_listed_and_replayed() {
     let list = ["parked", "list", "houses"];
     let (code, found, error) = ask(folder.path(), &url, &list);
     assert_eq!(code, 0, "{error}");
-    let parked = &found["parked"][0];
+    let parked = &found["dead_letters"][0];
     assert_eq!(
         (&parked["sequence"], &parked["attempts"]),
         (&json!(1), &json!(2)),
@@ -110,12 +110,16 @@ async fn a_parked_event_is_listed_and_replayed() {
     has_learnt.store(true, Ordering::SeqCst);
     let (code, found, error) = ask(folder.path(), &url, &["parked", "replay", "houses"]);
     assert_eq!(code, 0, "{error}");
-    let expected = json!({"partition": 0, "parked": 1, "has_processor": true});
+    let expected = json!({"partition": 0, "dead_letters": 1, "has_processor": true});
     assert_eq!(found["partitions"][0], expected, "{found}");
     assert_eq!(seen.recv().await, Some(1));
     until("the list is empty", || {
         let (_, found, _) = ask(folder.path(), &url, &list);
-        found["parked"].as_array().unwrap().is_empty().then_some(())
+        found["dead_letters"]
+            .as_array()
+            .unwrap()
+            .is_empty()
+            .then_some(())
     });
     let sheet = node.drain(std::time::Duration::from_secs(10)).await;
     assert_eq!(sheet.lost, 0);
