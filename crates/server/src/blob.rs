@@ -7,10 +7,10 @@ use clap::Subcommand;
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::confirm::confirm;
 use crate::eventhub::container::{self, container_path};
 use crate::globals::Globals;
 use crate::listing::rows;
-use crate::output::confirm::confirm;
 use crate::output::{OutputFormat, Page, PageArguments, Table, out, print, print_value};
 use crate::server_client::{ServerClient, encoded};
 

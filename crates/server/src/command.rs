@@ -85,7 +85,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: job::Command,
         #[command(flatten)]
-        scope: job::collection::CollectionScope,
+        scope: job::scope::CollectionScope,
     },
     /// Read and write reliable collections
     #[command(subcommand)]
@@ -130,7 +130,7 @@ pub(crate) enum FormerCommand {
         #[command(subcommand)]
         command: job::collection::Command,
         #[command(flatten)]
-        scope: job::collection::CollectionScope,
+        scope: job::scope::CollectionScope,
     },
     /// The former name of `eventhub send` and `eventhub tail`
     #[command(hide = true, subcommand)]

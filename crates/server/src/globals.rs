@@ -1,4 +1,4 @@
-//! Options that every command takes, anywhere on the command line.
+//! Options of every command, anywhere on its line.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
-use crate::context::{self, ServerContext};
 use crate::output::OutputFormat;
+use crate::server_context::{self, ServerContext};
 
 /// The URL of the server, for commands without `--url`.
 const URL_VARIABLE: &str = "STEADFAST_URL";
@@ -90,8 +90,8 @@ impl Globals {
         let named = named.or_else(|| variable(CONTEXT_VARIABLE));
         let mut server = match (url, named) {
             (Some(url), _) => ServerContext::at(&url)?,
-            (None, Some(name)) => context::named(&name)?,
-            (None, None) => context::current()?,
+            (None, Some(name)) => server_context::named(&name)?,
+            (None, None) => server_context::current()?,
         };
         if let Some(key) = key {
             server.set_key(key);

@@ -6,8 +6,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use steadfast::protocols::rest::{KeyInfo, KeySecret};
 
+use crate::confirm::confirm;
 use crate::globals::Globals;
-use crate::output::confirm::confirm;
 use crate::output::{OutputFormat, PageArguments, Table, display_value, print};
 use crate::server_client::{ServerClient, segment};
 

@@ -9,9 +9,9 @@ use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::context::ServerContext;
 use crate::exit::CommandError;
 use crate::globals::Globals;
+use crate::server_context::ServerContext;
 
 /// The time-out of an ordinary request.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! `steadfast completions` and `steadfast man`: files for shells and manuals.
+//! `steadfast completions` and `steadfast man`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `steadfast state`: reliable collections of a running server.
+//! `steadfast state`: reliable collections.
 
 use std::io::Read as _;
 use std::path::PathBuf;
@@ -8,9 +8,9 @@ use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::confirm::confirm;
 use crate::globals::Globals;
 use crate::listing::{rows, rows_by_page};
-use crate::output::confirm::confirm;
 use crate::output::{
     OutputFormat, Page, PageArguments, Table, display_value, out, print, print_value,
 };

@@ -9,8 +9,8 @@ use steadfast::protocols::access::{Grant, Key, ROOT, Secret, development_ring};
 use steadfast::protocols::connection_string::{ClientKeys, ConnectionString, Endpoint};
 use steadfast::protocols::rest::CallerIdentity;
 
-use crate::context::ServerContext;
 use crate::server_client::ServerClient;
+use crate::server_context::ServerContext;
 
 /// The name of a context's key and its connection strings.
 pub(crate) fn strings(server: ServerContext) -> Result<(String, Vec<ConnectionString>)> {

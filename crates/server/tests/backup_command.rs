@@ -1,4 +1,4 @@
-//! `steadfast store backup` and `restore`, as a user runs them.
+//! `steadfast store backup` and `restore` by a user.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::fs;

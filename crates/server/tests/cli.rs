@@ -1,4 +1,4 @@
-//! The command line as its users see it: help, examples, former names, output, errors.
+//! The command line as its users see it.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod commands;

@@ -1,4 +1,4 @@
-//! `steadfast eventhub dead-letter` with an event that was really parked.
+//! `steadfast eventhub dead-letter` with a real one.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod running;

@@ -43,7 +43,7 @@
 //! opens the engine, then acquires all partitions, then serves the ports. `node/running.rs`
 //! drains it: not ready, hooks, partitions handed over, connections ended;
 //! `node/connection_drain.rs` waits for the remaining connections, and counts them.
-//! `crates/server/src/serve.rs` adds signals and systemd.
+//! `crates/server/src/server/serve.rs` adds signals and systemd.
 //!
 //! # Tests
 //!

@@ -271,7 +271,7 @@
 //!
 //! A running server is backed up by the same job. To restore itself it drains, ends
 //! connections, releases the folder, restores, and starts again in the same process: the
-//! loop in `crates/server/src/serve.rs`.
+//! loop in `crates/server/src/server/serve.rs`.
 //!
 //! # Tests
 //!

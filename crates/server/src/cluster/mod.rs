@@ -1,4 +1,4 @@
-//! `steadfast cluster`: nodes and their partitions, and region pairs.
+//! `steadfast cluster`: nodes, partitions, region pairs.
 
 pub(crate) mod region;
 

@@ -5,8 +5,8 @@ use clap::Subcommand;
 use reqwest::Method;
 use serde_json::json;
 
+use crate::confirm::confirm;
 use crate::globals::Globals;
-use crate::output::confirm::confirm;
 use crate::output::{OutputFormat, PageArguments, Table, WatchArguments, print};
 use crate::taskhub::{TaskHubArguments, TaskHubHttpClient};
 

@@ -9,8 +9,8 @@ use clap::Subcommand;
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::confirm::confirm;
 use crate::globals::Globals;
-use crate::output::confirm::confirm;
 use crate::output::{OutputFormat, PageArguments, Table, WatchArguments, print, print_value};
 use crate::taskhub::{TaskHubArguments, TaskHubHttpClient, payload};
 

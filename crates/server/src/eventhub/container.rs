@@ -1,4 +1,4 @@
-//! `steadfast eventhub container`: containers for checkpoints and other blobs.
+//! `steadfast eventhub container`: containers of blobs.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use clap::Subcommand;
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::confirm::confirm;
 use crate::globals::Globals;
 use crate::listing::rows;
-use crate::output::confirm::confirm;
 use crate::output::{PageArguments, Table, print};
 use crate::server_client::{ServerClient, encoded};
 

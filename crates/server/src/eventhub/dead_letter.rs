@@ -1,11 +1,11 @@
-//! `steadfast eventhub dead-letter`: events that processors of a group could not handle.
+//! `steadfast eventhub dead-letter`.
 
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::group::group_path;
+use super::path::group_path;
 use crate::globals::Globals;
 use crate::listing::rows;
 use crate::output::{Table, print_value};

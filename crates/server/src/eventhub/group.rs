@@ -1,17 +1,17 @@
-//! `steadfast eventhub group`: consumer groups and their checkpoints.
+//! `steadfast eventhub group`: groups and checkpoints.
 
 use anyhow::Result;
 use clap::Subcommand;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::hub_path;
+use super::path::{group_path, hub_path};
 use super::position::PositionArgument;
+use crate::confirm::confirm;
 use crate::globals::Globals;
 use crate::listing::{delete, rows};
-use crate::output::confirm::confirm;
 use crate::output::{OutputFormat, PageArguments, Table, WatchArguments, print};
-use crate::server_client::{ServerClient, segment};
+use crate::server_client::ServerClient;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -140,11 +140,6 @@ fn show_group(remote: &ServerClient, path: &str, output: OutputFormat) -> Result
         "checkpoint_time",
     ];
     show(Table::new("partitions", columns), &answer, output)
-}
-
-/// The path of a group.
-pub(crate) fn group_path(hub: &str, group: &str) -> Result<String> {
-    Ok(format!("{}/groups/{}", hub_path(hub)?, segment(group)?))
 }
 
 fn show(mut table: Table, answer: &Value, output: OutputFormat) -> Result<()> {

@@ -1,8 +1,9 @@
-//! `steadfast eventhub`: event hubs, their events, groups and checkpoint containers.
+//! `steadfast eventhub`: event hubs and what they hold.
 
 pub(crate) mod container;
 pub(crate) mod dead_letter;
 pub(crate) mod group;
+mod path;
 mod position;
 pub(crate) mod send;
 pub(crate) mod tail;
@@ -13,13 +14,14 @@ use reqwest::Method;
 use serde_json::{Map, Value, json};
 use steadfast::config::{duration, size};
 
+use crate::confirm::confirm;
 use crate::globals::Globals;
 use crate::listing::{delete, rows};
-use crate::output::confirm::confirm;
 use crate::output::{
     Facts, OutputFormat, PageArguments, Table, display_value, out, print, print_value, units,
 };
 use crate::server_client::{ServerClient, segment};
+use path::hub_path;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -201,11 +203,6 @@ fn change(remote: &ServerClient, command: &Command, output: OutputFormat) -> Res
         } => put_policy(remote, hub, policy, rights, output),
         _ => Ok(()),
     }
-}
-
-/// The path of an event hub.
-pub(crate) fn hub_path(name: &str) -> Result<String> {
-    Ok(format!("/v1/eventhubs/{}", segment(name)?))
 }
 
 fn policy_path(hub: &str, policy: &str) -> Result<String> {

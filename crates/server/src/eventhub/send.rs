@@ -8,7 +8,7 @@ use clap::Args;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 
-use super::hub_path;
+use super::path::hub_path;
 use crate::globals::Globals;
 use crate::output::{OutputFormat, print};
 use crate::server_client::ServerClient;

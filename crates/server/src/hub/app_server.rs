@@ -7,7 +7,7 @@ use clap::Subcommand;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::hub_path;
+use super::path::hub_path;
 use crate::globals::Globals;
 use crate::listing::rows;
 use crate::output::progress::{bar, redraw};

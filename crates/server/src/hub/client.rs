@@ -5,7 +5,8 @@ use clap::Subcommand;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{SendArguments, TokenArguments, hub_path};
+use super::path::hub_path;
+use super::{call, token};
 use crate::globals::Globals;
 use crate::listing::{delete, rows};
 use crate::output::{OutputFormat, PageArguments, Table, WatchArguments, print, print_value};
@@ -48,18 +49,18 @@ pub(crate) enum Command {
     },
     /// The former name of `hub send`.
     #[command(hide = true)]
-    Send(SendArguments),
+    Send(call::CallArguments),
     /// The former name of `hub token`.
     #[command(hide = true)]
-    Token(TokenArguments),
+    Token(token::TokenArguments),
 }
 
 /// Runs the command.
 pub(crate) fn run(command: &Command, globals: &Globals) -> Result<()> {
     let output = globals.output();
     match command {
-        Command::Send(arguments) => super::send(arguments, globals),
-        Command::Token(arguments) => super::token(arguments, globals),
+        Command::Send(arguments) => call::run(arguments, globals),
+        Command::Token(arguments) => token::run(arguments, globals),
         Command::List { hub, page, watch } => {
             let remote = ServerClient::new(globals)?;
             let path = format!("{}/clients", hub_path(hub)?);

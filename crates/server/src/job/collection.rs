@@ -1,26 +1,15 @@
 //! `steadfast job collection`: collections of jobs.
 
 use anyhow::Result;
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{JobName, VERSION};
+use super::scope::{CollectionScope, VERSION};
+use crate::confirm::confirm;
 use crate::globals::Globals;
-use crate::output::confirm::confirm;
 use crate::output::{OutputFormat, PageArguments, Table, print};
-use crate::server_client::{ServerClient, segment};
-
-/// The scope of a job collection.
-#[derive(Args)]
-pub(crate) struct CollectionScope {
-    /// The subscription, which may be any name
-    #[arg(long, global = true, default_value = "main")]
-    subscription: String,
-    /// The resource group
-    #[arg(long, global = true, default_value = "default")]
-    group: String,
-}
+use crate::server_client::ServerClient;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -63,32 +52,6 @@ pub(crate) enum Command {
         /// Name of the collection
         name: String,
     },
-}
-
-impl CollectionScope {
-    /// The path of the subscription.
-    pub(super) fn subscription(&self) -> Result<String> {
-        let subscription = segment(&self.subscription)?;
-        Ok(format!("/subscriptions/{subscription}"))
-    }
-
-    fn collections(&self) -> Result<String> {
-        let (subscription, group) = (self.subscription()?, segment(&self.group)?);
-        Ok(format!(
-            "{subscription}/resourceGroups/{group}/providers/Microsoft.Scheduler/jobCollections"
-        ))
-    }
-
-    /// The path of a collection.
-    pub(super) fn collection(&self, name: &str) -> Result<String> {
-        Ok(format!("{}/{}", self.collections()?, segment(name)?))
-    }
-
-    /// The path of a job.
-    pub(super) fn job(&self, job: &JobName) -> Result<String> {
-        let collection = self.collection(&job.collection)?;
-        Ok(format!("{collection}/jobs/{}", segment(&job.name)?))
-    }
 }
 
 /// Runs a command on job collections.

@@ -1,6 +1,7 @@
 //! `steadfast job`: scheduled jobs.
 
 pub(crate) mod collection;
+pub(crate) mod scope;
 mod timing;
 
 use std::path::{Path, PathBuf};
@@ -10,16 +11,14 @@ use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::confirm::confirm;
 use crate::globals::Globals;
-use crate::output::confirm::confirm;
 use crate::output::{
     Facts, OutputFormat, Page, PageArguments, Table, WatchArguments, print, print_value,
 };
 use crate::server_client::ServerClient;
-use collection::CollectionScope;
+use scope::{CollectionScope, JobName, VERSION};
 use timing::{TimingArguments, schedule};
-
-const VERSION: &str = "api-version=2016-03-01";
 
 /// The largest number of items that the server returns at once.
 const LARGEST_PAGE: usize = 100;
@@ -115,15 +114,6 @@ Examples:
     /// Manage job collections
     #[command(subcommand)]
     Collection(collection::Command),
-}
-
-/// A job.
-#[derive(Args)]
-pub(crate) struct JobName {
-    /// Name of the collection
-    collection: String,
-    /// Name of the job
-    name: String,
 }
 
 /// The action and the schedule of a job.

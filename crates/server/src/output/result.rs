@@ -8,7 +8,8 @@ use steadfast::clock::{Clock, SystemClock};
 use steadfast::storage::backup::BackupProgress;
 use tokio::sync::watch;
 
-use super::{OutputFormat, out, print_value};
+use super::format::{OutputFormat, print_value};
+use super::stdout::out;
 
 /// Named values.
 pub(crate) type Facts = Vec<(&'static str, Value)>;

@@ -4,7 +4,10 @@ use anyhow::Result;
 use comfy_table::presets::NOTHING;
 use serde_json::{Map, Value, json};
 
-use super::{OutputFormat, Page, out, print_value, units};
+use super::format::{OutputFormat, print_value};
+use super::page::Page;
+use super::stdout::out;
+use super::units;
 
 /// Rows of one kind.
 pub(crate) struct Table {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 
-use super::out;
+use super::stdout::out;
 
 /// The time between two outputs.
 const INTERVAL: Duration = Duration::from_secs(2);

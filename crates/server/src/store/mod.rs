@@ -1,4 +1,4 @@
-//! `steadfast store`: backups, migration and contents of stores.
+//! `steadfast store`: backup, migration, contents.
 
 pub(crate) mod backup;
 pub(crate) mod inspect;

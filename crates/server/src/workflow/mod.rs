@@ -9,9 +9,9 @@ use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde_json::json;
 
+use crate::confirm::confirm;
 use crate::exit::CommandError;
 use crate::globals::Globals;
-use crate::output::confirm::confirm;
 use crate::output::{
     OutputFormat, PageArguments, Table, WatchArguments, display_value, out, print, print_value,
 };

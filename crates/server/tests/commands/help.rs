@@ -1,4 +1,4 @@
-//! Every command and its help, in a narrow and in a wide terminal.
+//! The help of every command, narrow and wide.
 
 use super::{all_commands, help_of};
 

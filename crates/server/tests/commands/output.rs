@@ -1,4 +1,4 @@
-//! Formats, errors, confirmation and the options of every command.
+//! Formats, errors, confirmation and global options.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
