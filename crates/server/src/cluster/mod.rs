@@ -21,7 +21,6 @@ use crate::store::storage_address::DurabilityArgument;
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Show all nodes and how many partitions each serves
-    #[command(after_help = "Examples:\n  steadfast cluster status")]
     Status(WatchArguments),
     /// Move a partition to another node
     ///

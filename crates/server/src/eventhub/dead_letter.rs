@@ -17,9 +17,6 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  steadfast eventhub dead-letter list houses billing")]
     List(Scope),
     /// Replay dead letters to the group's processors
-    #[command(
-        after_help = "Examples:\n  steadfast eventhub dead-letter replay houses billing --partition 0"
-    )]
     Replay(Scope),
 }
 

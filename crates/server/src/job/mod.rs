@@ -28,7 +28,7 @@ pub(crate) enum Command {
     /// Create or replace a job, and show when it runs first
     #[command(after_help = "\
 Examples:
-  steadfast job create nightly greet --publish houses --body 'good morning' --every day
+  steadfast job create nightly greet --publish houses --body 'good morning' --every day --start 2026-01-01T05:00:00Z
   steadfast job create nightly report --call https://example.org/report --cron '0 5 * * *' --zone Europe/Berlin")]
     Create(CreateJobArguments),
     /// List the jobs of a collection

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use steadfast::durable::{Context, FailureDetails, Functions, TaskHubWorker};
+use steadfast::durable::{Context, FailureDetails, Functions, TaskHubWorker, entity};
 use steadfast::realtime::HubResult;
 use steadfast::{AppServer, hub};
 
@@ -116,8 +117,23 @@ const ORDER: &[&str] = &[
     "man",
 ];
 
+/// An entity that counts.
+#[derive(Default, Serialize, Deserialize)]
+struct Counter {
+    value: i64,
+}
+
+#[entity]
+impl Counter {
+    fn add(&mut self, by: i64) -> i64 {
+        self.value += by;
+        self.value
+    }
+}
+
 /// The code of the examples.
 fn functions(all: Functions) -> Functions {
+    let all = all.entities::<Counter>();
     all.orchestration("greet", |context: Context, _: Value| async move {
         context.event::<Value>("approved").await?;
         context.event::<Value>("closed").await
@@ -171,7 +187,7 @@ fn shell(server: &Server, line: &str) -> (i32, String, String) {
 fn every_example_in_the_help_runs() {
     let mut examples = BTreeMap::new();
     for path in all_commands() {
-        let found = examples_in(&help_of(&path, 120));
+        let found = examples_in(&help_of(path, 120));
         if !found.is_empty() {
             examples.insert(path.join(" "), found);
         }

@@ -4,9 +4,9 @@ use super::{all_commands, help_of};
 
 fn pages(noun: &str, columns: usize) -> String {
     let mut text = String::new();
-    let own = all_commands().into_iter();
+    let own = all_commands().iter();
     for path in own.filter(|path| path[0] == noun) {
-        let help = help_of(&path, columns);
+        let help = help_of(path, columns);
         text += &format!("$ steadfast {} --help\n{help}\n", path.join(" "));
     }
     text
@@ -17,7 +17,7 @@ fn check(columns: usize) {
     let tree = help_of(&[], columns);
     assert!(!tree.contains(version), "{tree}");
     insta::assert_snapshot!(format!("steadfast-{columns}"), tree);
-    let nouns = all_commands().into_iter().filter(|path| path.len() == 1);
+    let nouns = all_commands().iter().filter(|path| path.len() == 1);
     for noun in nouns {
         let noun = &noun[0];
         insta::assert_snapshot!(format!("{noun}-{columns}"), pages(noun, columns));
@@ -28,7 +28,7 @@ fn check(columns: usize) {
 fn help_fits_60_columns() {
     check(60);
     for path in all_commands() {
-        let help = help_of(&path, 60);
+        let help = help_of(path, 60);
         // A word without a space cannot be wrapped.
         let is_long = |line: &&str| line.chars().count() > 60 && line.trim().contains(' ');
         let long: Vec<_> = help
@@ -48,7 +48,7 @@ fn help_fits_120_columns() {
 #[test]
 fn every_command_says_what_it_does_in_the_imperative() {
     for path in all_commands() {
-        let help = help_of(&path, 120);
+        let help = help_of(path, 120);
         let first = help.lines().next().unwrap();
         assert!(
             !first.is_empty() && !first.ends_with('.'),

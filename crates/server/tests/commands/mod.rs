@@ -9,6 +9,7 @@ mod output;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::LazyLock;
 
 use crate::running::{finish, said, steadfast};
 
@@ -49,7 +50,12 @@ pub(crate) fn children(help: &str) -> Vec<String> {
 }
 
 /// The paths of all commands that help shows, parents before children.
-pub(crate) fn all_commands() -> Vec<Vec<String>> {
+pub(crate) fn all_commands() -> &'static [Vec<String>] {
+    static ALL: LazyLock<Vec<Vec<String>>> = LazyLock::new(find_commands);
+    &ALL
+}
+
+fn find_commands() -> Vec<Vec<String>> {
     let mut found = vec![Vec::new()];
     let mut next = 0;
     while next < found.len() {
