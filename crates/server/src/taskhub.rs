@@ -198,6 +198,27 @@ impl TaskHubHttpClient {
         })
     }
 
+    /// Passes each item of a list to `take`.
+    pub(crate) fn each(
+        &self,
+        path: &[&str],
+        query: &[(&str, String)],
+        mut take: impl FnMut(Value),
+    ) -> Result<()> {
+        let all = PageArguments::all();
+        let path = self.address(path, &[query, &[("top", "1000".to_owned())]].concat());
+        all.fetch(|cursor, _| {
+            let (items, next) = self.remote.continued(&path, cursor)?;
+            let Value::Array(items) = items else {
+                anyhow::bail!("the server's response is not a list");
+            };
+            items.into_iter().for_each(&mut take);
+            let rows = Vec::new();
+            Ok(Page { rows, next })
+        })?;
+        Ok(())
+    }
+
     fn address(&self, path: &[&str], query: &[(&str, String)]) -> String {
         let mut address = BASE.to_owned();
         for part in path {

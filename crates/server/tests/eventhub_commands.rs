@@ -469,7 +469,7 @@ fn a_group_shows_its_lag_and_is_reset() {
     assert_eq!(lags, [3, 0]);
     assert!(done(&server, &["group", "show", "houses"]).starts_with("PARTITION"));
     let parked = object(&server, &["parked", "list", "houses", "web"]);
-    assert_eq!(parked["parked"], json!([]));
+    assert_eq!(parked["dead_letters"], json!([]));
     let replayed = object(&server, &["parked", "replay", "houses", "web"]);
     assert_eq!(replayed["partitions"], json!([]));
 }

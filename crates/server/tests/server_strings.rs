@@ -368,7 +368,10 @@ async fn the_page_of_serve_has_no_secret_and_no_address_but_its_own() {
         assert!(page.contains(&format!("<h1>Steadfast {}</h1>", env!("CARGO_PKG_VERSION"))));
         let commands = codes(&page);
         let commands: Vec<_> = commands.iter().map(|(_, text)| text.as_str()).collect();
-        let add = format!("steadfast context add mine --url {} --key -", server.url);
+        let add = format!(
+            "steadfast context add mine --url {} --key-file -",
+            server.url
+        );
         assert_eq!(commands, [&add, "steadfast context show mine --strings"]);
     }
 }

@@ -37,13 +37,23 @@ impl PageArguments {
         }
     }
 
+    /// The maximum number of rows.
+    pub(crate) fn limit(&self) -> usize {
+        if self.all { usize::MAX } else { self.limit }
+    }
+
+    /// The cursor of the previous page.
+    pub(crate) fn cursor(&self) -> Option<&str> {
+        self.cursor.as_deref()
+    }
+
     /// Fetches rows until the limit or the end is reached. `fetch` gets a cursor and a
     /// number of rows, and returns rows and the next cursor.
     pub(crate) fn fetch(
         &self,
         mut fetch: impl FnMut(Option<&str>, usize) -> Result<Page>,
     ) -> Result<Page> {
-        let mut left = if self.all { usize::MAX } else { self.limit };
+        let mut left = self.limit();
         let mut rows = Vec::new();
         let mut next = self.cursor.clone();
         while left > 0 {

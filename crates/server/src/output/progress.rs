@@ -46,7 +46,8 @@ pub(crate) async fn show<T>(
     let is_terminal = std::io::stderr().is_terminal();
     let mut work = pin!(work);
     let mut ticks = tokio::time::interval(INTERVAL);
-    let mut last = None;
+    // The first phase needs no line.
+    let mut last = BackupPhase::Starting;
     loop {
         tokio::select! {
             done = &mut work => {
@@ -56,8 +57,13 @@ pub(crate) async fn show<T>(
             _ = ticks.tick() => {
                 let now = progress.borrow();
                 if is_terminal {
-                    draw(&line(&now));
-                } else if last.replace(now.phase) != Some(now.phase) {
+                    let bar = match now.partitions {
+                        0 => String::new(),
+                        all => bar(now.done as u64, all as u64) + " ",
+                    };
+                    draw(&(bar + &line(&now)));
+                } else if now.phase != last {
+                    last = now.phase;
                     eprintln!("steadfast: {}", line(&now));
                 }
             }
@@ -141,9 +147,8 @@ fn line(progress: &BackupProgress) -> String {
         BackupPhase::Starting => phase.to_owned(),
         BackupPhase::Checking => format!("{phase}: {size}"),
         _ => {
-            let bar = bar(*done as u64, *partitions as u64);
             format!(
-                "{bar} {phase}: {done} of {partitions} partitions, {rows} rows, {events} events, {size}"
+                "{phase}: {done} of {partitions} partitions, {rows} rows, {events} events, {size}"
             )
         }
     }

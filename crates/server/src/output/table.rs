@@ -77,9 +77,9 @@ impl Table {
         let lines: Vec<_> = text.lines().map(str::trim).collect();
         out(&lines.join("\n"))?;
         if let Some(next) = &self.next {
-            let count = self.rows.len();
             eprintln!(
-                "steadfast: the first {count} rows; see more with --all, a higher --limit, or --cursor '{next}'"
+                "steadfast: there are more rows; see them with --all, a higher --limit, or \
+                 --cursor '{next}'"
             );
         }
         Ok(())

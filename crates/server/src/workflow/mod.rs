@@ -1,5 +1,6 @@
 //! `steadfast workflow`: orchestrations of a task hub.
 
+mod newest;
 mod view;
 
 use std::time::Duration;
@@ -44,7 +45,7 @@ pub(crate) enum Command {
         #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=230))]
         wait: Option<u64>,
     },
-    /// List orchestrations
+    /// List orchestrations, newest first
     #[command(after_help = "\
 Examples:
   steadfast workflow list --status Pending,Running
@@ -285,7 +286,7 @@ fn list(
         .filter_map(|(name, value)| Some((*name, value.as_ref()?.clone())));
     let mut query: Vec<_> = filter.collect();
     query.push(("showInput", "false".to_owned()));
-    let page = hub.pages(&["instances"], &query, page, view::summary)?;
+    let page = newest::list(hub, &query, page)?;
     let columns = &["id", "name", "status", "created", "updated"];
     Table::new("workflows", columns).page(page).print(output)
 }

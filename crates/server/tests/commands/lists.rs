@@ -74,6 +74,9 @@ fn lists_are_cut_continued_and_whole() {
         let fields: Vec<_> = fields.map(|row| row[field].as_str().unwrap()).collect();
         assert_eq!(fields, rows, "{command:?}");
         assert!(whole.get("next").is_none(), "{whole}");
+        if *name == "workflows" {
+            assert_eq!(fields, ["5", "4", "3", "2", "1"], "newest first");
+        }
         // A table says that it was cut.
         let cut = [command, &["--limit", "2"][..]].concat();
         let (_, _, notes) = said(&server.run(&cut));
