@@ -255,7 +255,7 @@ fn what_cannot_be_done_is_said_with_a_code() {
         "http://127.0.0.1:9",
     ];
     fail(root, &nowhere, 1, "cannot be reached");
-    fail(root, &[&backup[..], &["-o", "yaml"]].concat(), 2, "yaml");
+    fail(root, &[&backup[..], &["-o", "xml"]].concat(), 2, "xml");
 }
 
 /// Damage is found without the key; whether the key opens it, only with it.

@@ -46,6 +46,8 @@ impl Server {
             fs::write(folder.path().join("own.toml"), keys.map(key).concat()).unwrap();
             command.args(["--config", "own.toml"]);
         }
+        // Every client of the tests needs it, with and without TLS.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let mut client = Client::builder().timeout(PATIENCE);
         if is_encrypted {
             let (chain, key) = certificate();
@@ -57,7 +59,6 @@ impl Server {
                 "--set",
                 "tls.key=tls.key",
             ]);
-            let _ = rustls::crypto::ring::default_provider().install_default();
             client = client.tls_certs_only([Certificate::from_pem(chain.as_bytes()).unwrap()]);
         }
         let mut process = Process::spawn(command).unwrap();
