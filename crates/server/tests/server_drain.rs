@@ -114,7 +114,7 @@ fn a_server_that_does_not_answer_is_a_time_out() {
     let folder = tempfile::tempdir().unwrap();
     let (code, _, errors) = said(&running::run(folder.path(), &["status", "--url", &url]));
     assert_eq!(code, 4, "{errors}");
-    assert!(errors.contains("has not answered within 10 s"), "{errors}");
+    assert!(errors.contains("has not responded within 10 s"), "{errors}");
 }
 
 #[test]
