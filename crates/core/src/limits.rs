@@ -409,7 +409,7 @@ pub const BLOB_BLOCK_TIME: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// What all blobs of an account take together, unless set otherwise; and what each blob
 /// and each block counts beside its body, for its name and metadata.
-pub const BLOB_ACCOUNT_BYTES: u64 = 100 * 1024 * 1024 * 1024;
+pub const BLOB_ACCOUNT_BYTES: u64 = u64::MAX;
 pub const BLOB_ENTRY_BYTES: u64 = 1024;
 
 /// How much more of an account's limit a partition takes than it needs at once, and how

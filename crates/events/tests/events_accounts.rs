@@ -444,5 +444,5 @@ async fn a_full_account_shrinks_whatever_its_limit() {
     commit(&blobs, "c", &["YQ=="]).await;
     assert_eq!(taken(&blobs, "one").await, (counted(4, 99_011), 3));
     let shown = blobs.accounts().await.unwrap();
-    assert_eq!((shown.len(), shown[0].limit), (1, 150_000));
+    assert_eq!((shown.len(), shown[0].limit), (1, Some(150_000)));
 }

@@ -11,7 +11,7 @@ use crate::confirm::confirm;
 use crate::eventhub::container::{self, container_path};
 use crate::globals::Globals;
 use crate::listing::rows;
-use crate::output::{OutputFormat, Page, PageArguments, Table, out, print, print_value};
+use crate::output::{OutputFormat, Page, PageArguments, Table, out, print, print_value, units};
 use crate::server_client::{ServerClient, encoded};
 
 /// The time limit for deleting a page of blobs.
@@ -97,17 +97,22 @@ pub(crate) fn run(command: &Command, globals: &Globals) -> Result<()> {
 fn list_all(remote: &ServerClient, page: &PageArguments, globals: &Globals) -> Result<()> {
     let output = globals.output();
     let answer: Value = remote.request(Method::GET, "/v1/blobs", None)?;
+    let page = page.cut(rows(&answer, "containers")?.clone(), "name")?;
     if output.is_structured() {
-        return print_value(&answer, output);
+        let mut object = json!({"containers": page.rows, "accounts": answer["accounts"]});
+        if let Some(next) = page.next {
+            object["next"] = json!(next);
+        }
+        return print_value(&object, output);
     }
-    let page = page.cut(rows(&answer, "containers")?.clone(), "name");
     let containers = Table::new("containers", container::COLUMNS);
     containers.page(page).print(output)?;
     out(&"")?;
-    let mut accounts = Table::new("accounts", &["account", "blobs", "bytes", "limit_bytes"]);
+    let mut accounts = Table::new("accounts", &["account", "blobs", "bytes", "limit"]);
     for account in rows(&answer, "accounts")? {
         let mut row = account.clone();
-        row["limit_bytes"] = row["limit"].take();
+        let limit = row["limit"].as_u64();
+        row["limit"] = json!(limit.map(units::size));
         accounts.row(row);
     }
     accounts.print(output)

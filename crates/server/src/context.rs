@@ -8,7 +8,7 @@ use serde_json::json;
 use steadfast::protocols::connection_string::ConnectionString;
 
 use crate::exit::CommandError;
-use crate::globals::Globals;
+use crate::globals::{Globals, KEY_IS_VISIBLE};
 use crate::output::{Facts, OutputFormat, Table, print};
 use crate::server_context::{Contexts, ServerContext, address, load, missing, store};
 
@@ -23,7 +23,7 @@ Examples:
         /// Name of the context
         name: String,
         /// The access key on standard input.
-        #[arg(long, hide = true, value_parser = only_standard_input)]
+        #[arg(long, hide = true)]
         key: Option<String>,
         /// A PEM file with the authority that signed the server's certificate
         #[arg(long, value_name = "FILE")]
@@ -58,17 +58,6 @@ Examples:
     },
 }
 
-fn only_standard_input(text: &str) -> Result<String, String> {
-    if text == "-" {
-        Ok(text.to_owned())
-    } else {
-        Err(
-            "an access key on the command line is visible to other users: use --key-file"
-                .to_owned(),
-        )
-    }
-}
-
 /// Fetches the key name of a context and the connection strings of that key.
 pub(crate) type ConnectionStringLookup =
     fn(ServerContext) -> Result<(String, Vec<ConnectionString>)>;
@@ -79,6 +68,9 @@ pub(crate) fn run(command: &Command, globals: &Globals, ask: ConnectionStringLoo
     let mut contexts = load()?;
     match command {
         Command::Add { name, key, ca } => {
+            if key.as_ref().is_some_and(|key| key != "-") {
+                return Err(CommandError::Usage(KEY_IS_VISIBLE.to_owned()).into());
+            }
             let server = added(globals, key.is_some(), ca.clone())?;
             contexts.server.insert(name.clone(), server);
             contexts.current.get_or_insert_with(|| name.clone());

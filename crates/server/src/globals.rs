@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
+use crate::exit::CommandError;
 use crate::output::OutputFormat;
 use crate::server_context::{self, ServerContext};
 
@@ -19,7 +20,7 @@ const KEY_VARIABLE: &str = "STEADFAST_KEY";
 const KEY_FILE_VARIABLE: &str = "STEADFAST_KEY_FILE";
 
 /// Why there is no option for a key.
-const KEY_IS_VISIBLE: &str = "an access key on the command line is visible to other users of \
+pub(crate) const KEY_IS_VISIBLE: &str = "an access key on the command line is visible to other users of \
     this machine: write it to a file for --key-file, or set STEADFAST_KEY";
 
 /// The largest file that is read as a key.
@@ -30,7 +31,7 @@ const KEY_BYTES: u64 = 64 * 1024;
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Globals {
     /// Use the server at this URL [env: STEADFAST_URL]
-    #[arg(long, global = true, value_name = "URL", conflicts_with = "context")]
+    #[arg(long, global = true, value_name = "URL")]
     pub(crate) url: Option<String>,
     /// Use the server of this context [env: STEADFAST_CONTEXT]
     #[arg(long, global = true, value_name = "NAME")]
@@ -40,7 +41,7 @@ pub(crate) struct Globals {
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
     /// Refused: other users see it.
-    #[arg(long, global = true, hide = true, value_name = "KEY", value_parser = refuse_key)]
+    #[arg(long, global = true, hide = true, value_name = "KEY")]
     access_key: Option<String>,
     /// Output format
     #[arg(short, long, global = true, value_enum, default_value_t = OutputFormat::Table, hide_possible_values = true, value_name = "table|wide|json|yaml")]
@@ -99,6 +100,18 @@ impl Globals {
         Ok(server)
     }
 
+    /// Rejects a key on the command line, without printing it.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.access_key.is_some() {
+            return Err(CommandError::Usage(KEY_IS_VISIBLE.to_owned()).into());
+        }
+        if self.url.is_some() && self.context.is_some() {
+            let message = "--url and --context name two servers: give one of them";
+            return Err(CommandError::Usage(message.to_owned()).into());
+        }
+        Ok(())
+    }
+
     /// The key that was given, if any.
     pub(crate) fn key(&self) -> Result<Option<String>> {
         let file = self.key_file.clone();
@@ -106,7 +119,7 @@ impl Globals {
             return read_key(&file).map(Some);
         }
         if let Some(key) = variable(KEY_VARIABLE) {
-            return Ok(Some(key));
+            return first_line(&key, KEY_VARIABLE).map(Some);
         }
         let file = variable(KEY_FILE_VARIABLE);
         file.map(|file| read_key(Path::new(&file))).transpose()
@@ -131,12 +144,13 @@ fn read_key(file: &Path) -> Result<String> {
         let read = opened.take(KEY_BYTES).read_to_string(&mut text);
         read.with_context(|| format!("read {shown}"))?;
     }
-    match text.lines().next().map(str::trim) {
-        Some(key) if !key.is_empty() => Ok(key.to_owned()),
-        _ => bail!("{shown} has no key in its first line"),
-    }
+    first_line(&text, &shown.to_string())
 }
 
-fn refuse_key(_: &str) -> Result<String, String> {
-    Err(KEY_IS_VISIBLE.to_owned())
+/// The key in the first line of a text.
+fn first_line(text: &str, place: &str) -> Result<String> {
+    match text.lines().next().map(str::trim) {
+        Some(key) if !key.is_empty() && !key.contains(char::is_control) => Ok(key.to_owned()),
+        _ => bail!("{place} has no key in its first line"),
+    }
 }

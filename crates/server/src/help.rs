@@ -130,13 +130,18 @@ fn is_plain() -> bool {
 
 /// The output format on a command line that cannot be parsed.
 pub(crate) fn requested_format() -> OutputFormat {
-    let arguments: Vec<_> = env::args().collect();
+    let arguments = env::args_os().map(|one| one.to_string_lossy().into_owned());
+    let arguments: Vec<_> = arguments.collect();
     let requests = |name: &str| {
         let pairs = arguments.windows(2);
         let is_apart = pairs
             .into_iter()
             .any(|pair| matches!(pair[0].as_str(), "-o" | "--output") && pair[1] == name);
-        let joined = [format!("-o{name}"), format!("--output={name}")];
+        let joined = [
+            format!("-o{name}"),
+            format!("-o={name}"),
+            format!("--output={name}"),
+        ];
         is_apart || arguments.iter().any(|one| joined.contains(one))
     };
     if requests("json") || arguments.iter().any(|one| one == "--json") {

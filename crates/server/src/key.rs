@@ -96,7 +96,7 @@ fn print_secret(made: &KeySecret, output: OutputFormat) -> Result<()> {
 fn list(remote: &ServerClient, page: &PageArguments, output: OutputFormat) -> Result<()> {
     let keys: Vec<KeyInfo> = remote.request(Method::GET, "/v1/keys", None)?;
     let rows = keys.into_iter().map(serde_json::to_value);
-    let page = page.cut(rows.collect::<Result<_, _>>()?, "name");
+    let page = page.cut(rows.collect::<Result<_, _>>()?, "name")?;
     let table = Table::new("keys", &["name", "rights", "secrets", "from"]);
     table.page(page).print(output)
 }

@@ -91,7 +91,11 @@ fn main() -> ExitCode {
     if arguments.globals.quiet {
         output::progress::turn_off();
     }
-    match arguments.command.run(&arguments.globals) {
+    let globals = &arguments.globals;
+    match globals
+        .check()
+        .and_then(|()| arguments.command.run(globals))
+    {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let (kind, code) = exit::kind(&error);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::HeaderMap;
 use reqwest::{Client, Method, RequestBuilder, StatusCode};
@@ -226,7 +226,7 @@ fn refused(status: StatusCode, text: &str) -> anyhow::Error {
     let (code, message) = (field("code"), field("message"));
     let message = if message.is_empty() {
         format!("the server responded with {status}")
-    } else if message.starts_with(&code) {
+    } else if message.starts_with(&code) || message.starts_with("STF-") {
         message
     } else {
         format!("{code}: {message}")
@@ -243,9 +243,10 @@ fn refused(status: StatusCode, text: &str) -> anyhow::Error {
 /// Encodes a name as a path segment.
 pub(crate) fn segment(name: &str) -> Result<String> {
     if matches!(name, "" | "." | "..") || name.contains(['/', '?', '#', '%']) {
-        bail!("'{name}' is not a name");
+        let message = format!("'{name}' is not a name");
+        return Err(CommandError::Usage(message).into());
     }
-    Ok(name.replace(' ', "%20"))
+    Ok(encoded(name))
 }
 
 /// Percent-encodes a text for a path or a query.

@@ -69,10 +69,19 @@ impl ServerContext {
 pub(crate) fn address(url: &str) -> Result<String> {
     let url = url.trim_end_matches('/');
     match reqwest::Url::parse(url) {
-        Ok(parsed) if matches!(parsed.scheme(), "http" | "https") && parsed.has_host() => {
+        Ok(parsed)
+            if matches!(parsed.scheme(), "http" | "https")
+                && parsed.has_host()
+                && parsed.username().is_empty()
+                && parsed.password().is_none()
+                && parsed.query().is_none() =>
+        {
             Ok(url.to_owned())
         }
-        _ => bail!("'{url}' is not an address such as https://host:7070"),
+        _ => {
+            let message = "the URL is not an address such as https://host:7070, without a user";
+            Err(CommandError::Usage(message.to_owned()).into())
+        }
     }
 }
 

@@ -3,12 +3,13 @@
 use std::io::Read as _;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::confirm::confirm;
+use crate::exit::CommandError;
 use crate::globals::Globals;
 use crate::listing::{rows, rows_by_page};
 use crate::output::{
@@ -41,6 +42,7 @@ Examples:
         #[command(flatten)]
         name: EntryName,
         /// The value, as JSON or as text
+        #[arg(allow_negative_numbers = true)]
         value: String,
     },
     /// Delete a key
@@ -186,9 +188,23 @@ fn list(
     let body = json!({"what": "collections", "key": null, "limit": 0});
     let found: Value = remote.request(Method::POST, "/v1/inspect", Some(&body))?;
     let all = found["rows"].as_array().into_iter().flatten();
-    let wanted = all.filter(|row| service.is_none_or(|service| row["scope"] == service));
-    let page = page.cut(wanted.cloned().collect(), "name");
-    let columns = &["scope", "name", "shape", "count", "bytes", "partition"];
+    let rows = all.map(|row| {
+        let text = |name: &str| row[name].as_str().unwrap_or_default();
+        let (scope, name) = (text("scope"), text("name"));
+        let service = scope.rsplit_once('#').map_or(scope, |(service, _)| service);
+        json!({
+            "id": format!("{}/{scope}/{name}", text("partition")),
+            "service": service,
+            "name": name,
+            "shape": row["shape"],
+            "count": row["count"],
+            "bytes": row["bytes"],
+            "partition": row["partition"],
+        })
+    });
+    let wanted = rows.filter(|row| service.is_none_or(|service| row["service"] == service));
+    let page = page.cut(wanted.collect(), "id")?;
+    let columns = &["service", "name", "shape", "count", "bytes", "partition"];
     Table::new("collections", columns).page(page).print(output)
 }
 
@@ -239,7 +255,8 @@ fn transact(
     };
     let steps: Value = serde_json::from_str(&text).context("the steps are not JSON")?;
     if !steps.is_array() {
-        bail!("the steps are not a list, such as [{{\"op\": \"get\", ..}}]");
+        let message = "the steps are not a list, such as [{\"op\": \"get\", ..}]";
+        return Err(CommandError::Usage(message.to_owned()).into());
     }
     let body = json!({"slot": partition, "steps": steps});
     let path = format!("/v1/state/{}", encoded(service));

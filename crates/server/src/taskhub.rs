@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::exit::CommandError;
 use crate::globals::Globals;
 use crate::listing::rows_by_page;
 use crate::output::{Facts, Page, PageArguments, Table, WatchArguments, print, print_value};
@@ -235,6 +236,8 @@ impl TaskHubHttpClient {
 /// Parses a payload from the command line.
 pub(crate) fn payload(text: Option<&String>) -> Result<Option<Value>> {
     let read = text.map(|text| serde_json::from_str(text));
-    read.transpose()
-        .context("a payload is JSON: a text stands in quotes, '\"like this\"'")
+    read.transpose().map_err(|error| {
+        let words = "a payload is JSON: a text stands in quotes, '\"like this\"'";
+        CommandError::Usage(format!("{words}: {error}")).into()
+    })
 }

@@ -238,5 +238,5 @@ fn entities_are_signalled_and_locks_are_listed() {
     let (code, _, err) = said(&server.run(&release));
     assert!(code == 3 && err.contains("is not locked"), "{err}");
     let (code, _, err) = said(&server.run(&["orchestration", "start", "f", "--input", "{"]));
-    assert!(code == 1 && err.contains("a payload is JSON"), "{err}");
+    assert!(code == 2 && err.contains("a payload is JSON"), "{err}");
 }

@@ -157,7 +157,7 @@ fn a_context_is_used_unless_another_is_named() {
             &["context", "add", "x", "--url", "host"]
         ))
         .0,
-        1
+        2
     );
 }
 

@@ -46,7 +46,8 @@ pub struct AccountUsage {
     /// `limits::BLOB_ENTRY_BYTES` beside their bodies.
     pub bytes: u64,
     pub blobs: u64,
-    pub limit: u64,
+    /// `None` without a limit.
+    pub limit: Option<u64>,
 }
 
 /// What a container takes, as [`AccountUsage`].
@@ -93,7 +94,7 @@ impl Blobs {
                 }
             }
         }
-        let limit = self.account_limit().await?;
+        let limit = Some(self.account_limit().await?).filter(|limit| *limit != u64::MAX);
         let shown = found.into_iter().map(|(account, usage)| AccountUsage {
             account,
             bytes: usage.total(),

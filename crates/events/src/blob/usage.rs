@@ -16,6 +16,9 @@ use crate::blob::usage_record::{
 use crate::error::{Error, ErrorKind};
 use crate::keys::{self, ACCOUNTS, CONTAINER_USAGE, CONTAINERS};
 
+/// The limit of accounts that have none.
+const UNLIMITED: u64 = u64::MAX;
+
 /// The key of the partition's [`CountState`]. No container has an empty number.
 pub(super) const COUNT_STATE: &[u8] = b"";
 
@@ -30,13 +33,14 @@ pub(super) fn count(
     if change == UsageChange::default() || !exists(turn, to, container)? {
         return Ok(());
     }
-    if !is_counted(turn, change.is_growth())? {
+    let is_limited = change.bytes > 0 && limit != UNLIMITED;
+    if !is_counted(turn, is_limited)? {
         return Ok(());
     }
     let name = account_of(&to.name);
     let mut account = account(turn, name)?;
     account.usage = account.usage.changed(change);
-    if change.bytes > 0 && account.usage.bytes > room(&account, limit) {
+    if is_limited && account.usage.bytes > room(&account, limit) {
         return Err(full(name, limit));
     }
     turn.put(ACCOUNTS, name, keys::encode(&account));
@@ -78,7 +82,7 @@ pub(super) fn check_room(
     uploaded: u64,
     limit: u64,
 ) -> Result<(), TurnError> {
-    if after <= before {
+    if after <= before || limit == UNLIMITED {
         return Ok(());
     }
     is_counted(turn, true)?;
@@ -182,14 +186,14 @@ fn exists(turn: &mut Turn<'_>, to: &Address, container: u64) -> Result<bool, Tur
     Ok(found.id == container)
 }
 
-/// Whether the partition is counted. If not, growth is refused until it is, and anything
-/// else is noted, so that a scan that is under way is repeated.
-fn is_counted(turn: &mut Turn<'_>, is_growth: bool) -> Result<bool, TurnError> {
+/// Whether the partition is counted. If not, growth within a limit is refused until it
+/// is, and anything else is noted, so that a scan that is under way is repeated.
+fn is_counted(turn: &mut Turn<'_>, is_limited: bool) -> Result<bool, TurnError> {
     let mut state: CountState = read(turn, CONTAINER_USAGE, COUNT_STATE)?;
     if state.is_counted {
         return Ok(true);
     }
-    if is_growth {
+    if is_limited {
         let words = "the blobs of this partition are not counted yet; retry";
         return Err(Error::new(ErrorKind::AccountFull, words).into());
     }

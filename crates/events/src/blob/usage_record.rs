@@ -35,10 +35,6 @@ pub(super) struct UsageChange {
 }
 
 impl UsageChange {
-    pub(super) fn is_growth(self) -> bool {
-        self.bytes > 0 || self.uploads > 0 || self.blobs > 0
-    }
-
     /// From one number of bytes to another.
     pub(super) fn from(before: u64, after: u64) -> Self {
         Self {

@@ -59,7 +59,8 @@ pub(super) async fn receive_body(
     if length.is_some_and(|length| length > BLOB_BYTES) {
         return Err(BlobError::too_large(BLOB_BYTES));
     }
-    if let Some(length) = length.filter(|length| *length > 0) {
+    // A smaller body is checked when it is written, which saves a round trip.
+    if let Some(length) = length.filter(|length| *length >= BLOB_STAGE_BYTES) {
         check_room(context, ask, block, (length, 0)).await?;
     }
     let room = room(context, length.unwrap_or(BLOB_BYTES)).await?;

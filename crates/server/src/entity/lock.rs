@@ -64,7 +64,7 @@ fn list(hub: &TaskHubHttpClient, page: &PageArguments, output: OutputFormat) -> 
             "section": lock["criticalSectionId"],
         })
     });
-    let page = page.cut(rows.collect(), "entity");
+    let page = page.cut(rows.collect(), "entity")?;
     let columns = &["entity", "holder", "since", "waiting", "section"];
     Table::new("locks", columns).page(page).print(output)
 }

@@ -77,7 +77,7 @@ pub(crate) struct OperationArguments {
     /// Name of the operation
     operation: String,
     /// Input of the operation, as JSON
-    #[arg(long, value_name = "JSON")]
+    #[arg(long, value_name = "JSON", allow_negative_numbers = true)]
     input: Option<String>,
 }
 

@@ -63,7 +63,7 @@ pub(crate) fn container_path(container: &str) -> String {
 
 fn list(remote: &ServerClient, page: &PageArguments, globals: &Globals) -> Result<()> {
     let answer: Value = remote.request(Method::GET, "/v1/blobs", None)?;
-    let page = page.cut(rows(&answer, "containers")?.clone(), "name");
+    let page = page.cut(rows(&answer, "containers")?.clone(), "name")?;
     let table = Table::new("containers", COLUMNS);
     table.page(page).print(globals.output())
 }

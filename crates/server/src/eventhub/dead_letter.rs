@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::path::group_path;
 use crate::globals::Globals;
 use crate::listing::rows;
-use crate::output::{Table, print_value};
+use crate::output::{Table, note, print_value};
 use crate::server_client::ServerClient;
 
 #[derive(Subcommand)]
@@ -60,7 +60,7 @@ fn list(remote: &ServerClient, scope: &Scope, globals: &Globals) -> Result<()> {
     }
     table.print(output)?;
     if has_more == &json!(true) {
-        eprintln!("steadfast: there are more; name a --partition, or replay these first");
+        note("there are more; name a --partition, or replay these first");
     }
     Ok(())
 }

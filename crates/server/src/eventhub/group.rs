@@ -83,7 +83,7 @@ pub(crate) fn run(command: &Command, globals: &Globals) -> Result<()> {
             watch.run(|| {
                 let answer: Value = remote.request(Method::GET, &path, None)?;
                 let columns = &["name", "partitions", "owned", "lag", "created"];
-                let page = page.cut(rows(&answer, "groups")?.clone(), "name");
+                let page = page.cut(rows(&answer, "groups")?.clone(), "name")?;
                 Table::new("groups", columns).page(page).print(output)
             })
         }

@@ -239,7 +239,7 @@ fn list(remote: &ServerClient, page: &PageArguments, output: OutputFormat) -> Re
         "retention_bytes",
         "created",
     ];
-    let page = page.cut(rows(&answer, "eventhubs")?.clone(), "name");
+    let page = page.cut(rows(&answer, "eventhubs")?.clone(), "name")?;
     Table::new("eventhubs", columns).page(page).print(output)
 }
 

@@ -75,7 +75,7 @@ pub(crate) fn run(command: &Command, globals: &Globals) -> Result<()> {
     match command {
         Command::List { hub, page, watch } => watch.run(|| {
             let answer = servers(&remote, hub)?;
-            let page = page.cut(rows(&answer, "servers")?.clone(), "server");
+            let page = page.cut(rows(&answer, "servers")?.clone(), "server")?;
             Table::new("servers", COLUMNS).page(page).print(output)
         }),
         Command::Drain { hub, server, limit } => {

@@ -18,6 +18,7 @@ pub(crate) struct CallArguments {
     /// Name of the method
     method: String,
     /// Arguments, as JSON or as text
+    #[arg(allow_negative_numbers = true)]
     arguments: Vec<String>,
     /// Call only connections of this user
     #[arg(long, conflicts_with_all = ["group", "connection"])]

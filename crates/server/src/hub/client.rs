@@ -86,7 +86,7 @@ fn list(
     output: OutputFormat,
 ) -> Result<()> {
     let answer: Value = remote.request(Method::GET, path, None)?;
-    let page = page.cut(rows(&answer, "clients")?.clone(), "id");
+    let page = page.cut(rows(&answer, "clients")?.clone(), "id")?;
     Table::new("clients", COLUMNS).page(page).print(output)
 }
 

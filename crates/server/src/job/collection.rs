@@ -111,7 +111,7 @@ fn list(
             "max_jobs": properties["quota"]["maxJobCount"],
         })
     });
-    let page = page.cut(rows.collect(), "name");
+    let page = page.cut(rows.collect(), "name")?;
     let table = Table::new("collections", &["name", "state", "sku", "max_jobs"]);
     table.page(page).print(output)
 }

@@ -12,6 +12,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::confirm::confirm;
+use crate::exit::CommandError;
 use crate::globals::Globals;
 use crate::output::{
     Facts, OutputFormat, Page, PageArguments, Table, WatchArguments, print, print_value,
@@ -284,8 +285,12 @@ fn set_state(
 /// Items of a list of the Scheduler's interface. The cursor is the number of items before
 /// the page.
 fn items(remote: &ServerClient, path: &str, page: &PageArguments) -> Result<Page> {
+    if page.limit() == usize::MAX && page.cursor().is_none() {
+        let rows = all_items(remote, path)?;
+        return Ok(Page { rows, next: None });
+    }
     page.fetch(|cursor, limit| {
-        let skip: usize = cursor.unwrap_or("0").parse().context("read the cursor")?;
+        let skip: usize = cursor.unwrap_or("0").parse().map_err(|_| bad_cursor())?;
         let count = limit.min(LARGEST_PAGE - 1);
         // One item more shows whether there is a next page.
         let path = format!("{path}?$top={}&$skip={skip}&{VERSION}", count + 1);
@@ -293,10 +298,33 @@ fn items(remote: &ServerClient, path: &str, page: &PageArguments) -> Result<Page
         let Value::Array(mut rows) = answer["value"].take() else {
             bail!("the server's response is not a list");
         };
-        let next = (rows.len() > count).then(|| (skip + count).to_string());
+        let next = (rows.len() > count).then(|| skip.saturating_add(count).to_string());
         rows.truncate(count);
         Ok(Page { rows, next })
     })
+}
+
+/// All items. The links between pages name an item, so a change in between hides none.
+fn all_items(remote: &ServerClient, path: &str) -> Result<Vec<Value>> {
+    let mut path = format!("{path}?{VERSION}");
+    let mut rows = Vec::new();
+    loop {
+        let mut answer: Value = remote.request(Method::GET, &path, None)?;
+        let Value::Array(page) = answer["value"].take() else {
+            bail!("the server's response is not a list");
+        };
+        rows.extend(page);
+        // Links are absolute; use the path and the query only.
+        let link = answer["nextLink"].as_str();
+        match link.and_then(|link| link.find("/subscriptions/").map(|at| &link[at..])) {
+            Some(next) => path = next.to_owned(),
+            None => return Ok(rows),
+        }
+    }
+}
+
+fn bad_cursor() -> CommandError {
+    CommandError::Usage("the cursor is not from this list".to_owned())
 }
 
 fn list(
@@ -440,11 +468,11 @@ fn import(
 
 /// Prints all jobs in the form that `import` reads.
 fn export(remote: &ServerClient, collection: &str, output: OutputFormat) -> Result<()> {
-    let page = items(remote, &format!("{collection}/jobs"), &PageArguments::all())?;
+    let rows = all_items(remote, &format!("{collection}/jobs"))?;
     let output = if output == OutputFormat::Yaml {
         output
     } else {
         OutputFormat::Json
     };
-    print_value(&json!({"value": page.rows}), output)
+    print_value(&json!({"value": rows}), output)
 }

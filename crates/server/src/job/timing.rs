@@ -1,8 +1,10 @@
 //! The schedule of a job, from and to the command line.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use serde_json::{Map, Value, json};
+
+use crate::exit::CommandError;
 
 /// The schedule of a job.
 #[derive(Args)]
@@ -60,7 +62,7 @@ fn every(text: &str) -> Result<Value> {
         1
     } else {
         let parsed = number.parse();
-        parsed.with_context(|| format!("'{number}' is too large"))?
+        parsed.map_err(|_| CommandError::Usage(format!("'{number}' is too large")))?
     };
     Ok(json!({"frequency": unit.trim_end_matches('s'), "interval": interval}))
 }

@@ -12,6 +12,7 @@ mod yaml;
 
 pub(crate) use format::{OutputFormat, print_value};
 pub(crate) use page::{Page, PageArguments};
+pub(crate) use progress::note;
 pub(crate) use result::{Facts, print, timed};
 pub(crate) use stdout::out;
 pub(crate) use table::{Table, display_value};

@@ -4,6 +4,8 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::Value;
 
+use crate::exit::CommandError;
+
 /// Rows per request when all rows are requested.
 const BATCH: usize = 1000;
 
@@ -25,6 +27,12 @@ pub(crate) struct PageArguments {
 pub(crate) struct Page {
     pub(crate) rows: Vec<Value>,
     pub(crate) next: Option<String>,
+}
+
+/// The error of a cursor whose row is not in the list.
+fn unknown_cursor(cursor: &str) -> CommandError {
+    let message = format!("the list has no row '{cursor}': start again without --cursor");
+    CommandError::Usage(message)
 }
 
 impl PageArguments {
@@ -70,11 +78,12 @@ impl PageArguments {
 
     /// The part of a list that the server returned whole. The cursor is the value of
     /// `key` in the last row shown.
-    pub(crate) fn cut(&self, rows: Vec<Value>, key: &str) -> Page {
+    pub(crate) fn cut(&self, rows: Vec<Value>, key: &str) -> Result<Page> {
         let mut rows = rows;
         if let Some(cursor) = &self.cursor {
             let last = rows.iter().position(|row| row[key] == cursor.as_str());
-            rows.drain(..last.map_or(0, |last| last + 1));
+            let last = last.ok_or_else(|| unknown_cursor(cursor))?;
+            rows.drain(..=last);
         }
         let is_cut = !self.all && rows.len() > self.limit;
         if is_cut {
@@ -82,7 +91,7 @@ impl PageArguments {
         }
         let last = rows.last().filter(|_| is_cut);
         let next = last.and_then(|row| row[key].as_str()).map(str::to_owned);
-        Page { rows, next }
+        Ok(Page { rows, next })
     }
 }
 
@@ -108,13 +117,15 @@ mod tests {
     #[test]
     fn a_list_is_cut_and_continued() {
         let rows = || ["a", "b", "c"].map(|name| json!({"name": name})).to_vec();
-        let page = arguments(2, false, None).cut(rows(), "name");
+        let page = arguments(2, false, None).cut(rows(), "name").unwrap();
         assert_eq!(names(&page), ["a", "b"]);
         assert_eq!(page.next.as_deref(), Some("b"));
-        let page = arguments(2, false, Some("b")).cut(rows(), "name");
+        let page = arguments(2, false, Some("b")).cut(rows(), "name").unwrap();
         assert_eq!((names(&page), page.next.as_deref()), (vec!["c"], None));
-        let page = arguments(1, true, None).cut(rows(), "name");
+        let page = arguments(1, true, None).cut(rows(), "name").unwrap();
         assert_eq!(names(&page), ["a", "b", "c"]);
+        let gone = arguments(1, false, Some("gone"));
+        assert!(gone.cut(rows(), "name").is_err());
     }
 
     #[test]

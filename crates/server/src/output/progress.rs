@@ -98,6 +98,13 @@ pub(crate) fn wait_for<T>(what: &str, work: impl FnOnce() -> T) -> T {
     })
 }
 
+/// Prints a note for users, unless `--quiet` was given.
+pub(crate) fn note(text: &str) {
+    if !is_quiet() {
+        eprintln!("steadfast: {text}");
+    }
+}
+
 /// Draws a line over the previous one, if standard error is a terminal.
 pub(crate) fn redraw(line: &str) {
     if std::io::stderr().is_terminal() && !is_quiet() {

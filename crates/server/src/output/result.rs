@@ -1,7 +1,5 @@
 //! Printing of command results.
 
-use std::fmt::Display;
-
 use anyhow::{Context, Result};
 use serde_json::Value;
 use steadfast::clock::{Clock, SystemClock};
@@ -10,6 +8,7 @@ use tokio::sync::watch;
 
 use super::format::{OutputFormat, print_value};
 use super::stdout::out;
+use super::table::display_value;
 
 /// Named values.
 pub(crate) type Facts = Vec<(&'static str, Value)>;
@@ -35,12 +34,8 @@ pub(crate) fn print(facts: &[(&'static str, Value)], output: OutputFormat) -> Re
         return print_value(&Value::Object(object.collect()), output);
     }
     let width = facts.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
-    let lines = facts.iter().map(|(key, value)| {
-        let shown: &dyn Display = match value {
-            Value::String(text) => text,
-            other => other,
-        };
-        format!("{key:width$}  {shown}")
-    });
+    let lines = facts
+        .iter()
+        .map(|(key, value)| format!("{key:width$}  {}", display_value(value)));
     out(&lines.collect::<Vec<_>>().join("\n"))
 }

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::format::{OutputFormat, print_value};
 use super::page::Page;
+use super::progress::note;
 use super::stdout::out;
 use super::units;
 
@@ -77,10 +78,9 @@ impl Table {
         let lines: Vec<_> = text.lines().map(str::trim).collect();
         out(&lines.join("\n"))?;
         if let Some(next) = &self.next {
-            eprintln!(
-                "steadfast: there are more rows; see them with --all, a higher --limit, or \
-                 --cursor '{next}'"
-            );
+            note(&format!(
+                "there are more rows; see them with --all, a higher --limit, or --cursor '{next}'"
+            ));
         }
         Ok(())
     }
@@ -88,10 +88,14 @@ impl Table {
 
 /// The heading of a column: a unit in its name is part of the cells.
 fn heading(column: &str) -> String {
-    let name = ["_bytes", "_s"]
-        .iter()
-        .find_map(|unit| column.strip_suffix(unit));
-    name.unwrap_or(column).to_uppercase()
+    let size = column
+        .strip_suffix("_bytes")
+        .filter(|name| !name.is_empty());
+    match (size, column.strip_suffix("_s")) {
+        (Some(name), _) => format!("{name}_SIZE").to_uppercase(),
+        (_, Some(name)) => name.to_uppercase(),
+        _ => column.to_uppercase(),
+    }
 }
 
 /// A cell: sizes and times with their unit.

@@ -27,7 +27,7 @@ pub(crate) struct LogsArguments {
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1000))]
     limit: u64,
     /// Show only lines of this level or a more severe one: error, warn, info, debug or trace
-    #[arg(long)]
+    #[arg(long, value_parser = ["error", "warn", "info", "debug", "trace"], hide_possible_values = true)]
     level: Option<String>,
 }
 

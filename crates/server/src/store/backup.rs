@@ -31,7 +31,7 @@ const SECRET_FILE: &str = "secret.key";
 const PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(subcommand_negates_reqs = true)]
 pub(crate) struct BackupArguments {
     #[command(subcommand)]
     command: Option<BackupSubcommand>,

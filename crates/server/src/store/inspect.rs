@@ -22,7 +22,7 @@ use steadfast::storage::{Options, Store};
 
 use crate::exit::CommandError;
 use crate::globals::Globals;
-use crate::output::{out, print_value};
+use crate::output::{note, out, print_value};
 use crate::server_client::ServerClient;
 use crate::store::storage_address::{DurabilityArgument, StorageAddress};
 
@@ -199,7 +199,7 @@ fn print_table(sheet: &InspectTable) -> Result<()> {
     }));
     out(&lines.join("\n"))?;
     if sheet.has_more {
-        eprintln!("steadfast: there are more; raise --limit to see them");
+        note("there are more; raise --limit to see them");
     }
     Ok(())
 }

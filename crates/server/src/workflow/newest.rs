@@ -2,16 +2,15 @@
 //!
 //! The interface lists the oldest first, within a range of creation times. So the newest
 //! are found in a short range that grows until it holds enough. Times have a resolution of
-//! a second: a cursor is a second and the number of rows of it that were shown.
+//! a second: a cursor is the second and the id of the last row that was shown.
 
-use std::collections::VecDeque;
-
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde_json::Value;
 use steadfast::clock::{Clock as _, SystemClock, Timestamp};
 use steadfast::jobs::iso::{format_time, parse_time};
 
 use super::view;
+use crate::exit::CommandError;
 use crate::output::{Page, PageArguments};
 use crate::taskhub::TaskHubHttpClient;
 
@@ -24,34 +23,27 @@ const GROWTH: i64 = 8;
 /// A range that holds everything, in milliseconds.
 const WHOLE_MS: i64 = 100 * 365 * 86_400_000;
 
-/// Where a page begins.
-struct Start {
-    /// The second of the last row of the previous page.
-    second: Option<Timestamp>,
-    /// The rows of that second that were shown.
-    shown: usize,
+/// The last row of the previous page.
+struct Last {
+    second: Timestamp,
+    id: String,
 }
 
-impl Start {
-    fn parse(cursor: Option<&str>) -> Result<Self> {
-        let Some(cursor) = cursor else {
-            return Ok(Self {
-                second: None,
-                shown: 0,
-            });
-        };
-        let parsed = cursor.split_once('/').and_then(|(second, shown)| {
+impl Last {
+    fn parse(cursor: &str) -> Result<Self> {
+        let parsed = cursor.split_once('/').and_then(|(second, id)| {
             Some(Self {
-                second: Some(parse_time(second)?),
-                shown: shown.parse().ok()?,
+                second: parse_time(second)?,
+                id: id.to_owned(),
             })
         });
-        parsed.context("the cursor is not from this list")
+        let words = || CommandError::Usage("the cursor is not from this list".to_owned());
+        Ok(parsed.ok_or_else(words)?)
     }
 
     /// The end of the range: the last second belongs to it.
-    fn end(&self) -> Option<Timestamp> {
-        self.second.map(|second| Timestamp(second.0 + 1000))
+    fn end(&self) -> Timestamp {
+        Timestamp(self.second.0.saturating_add(1000))
     }
 }
 
@@ -61,10 +53,9 @@ pub(super) fn list(
     query: &[(&str, String)],
     page: &PageArguments,
 ) -> Result<Page> {
-    let start = Start::parse(page.cursor())?;
+    let last = page.cursor().map(Last::parse).transpose()?;
     let limit = page.limit();
-    let wanted = limit.saturating_add(start.shown).saturating_add(1);
-    let end = start.end();
+    let end = last.as_ref().map(Last::end);
     let until = end.unwrap_or_else(|| SystemClock::new().now());
     let mut range = RANGE_MS;
     loop {
@@ -73,32 +64,36 @@ pub(super) fn list(
         let mut query = query.to_vec();
         query.extend(begin.map(|begin| ("createdTimeFrom", format_time(begin))));
         query.extend(end.map(|end| ("createdTimeTo", format_time(end))));
-        let mut last = VecDeque::new();
-        hub.each(&["instances"], &query, |row| {
-            last.push_back(view::summary(row));
-            if last.len() > wanted {
-                last.pop_front();
-            }
-        })?;
-        if is_whole || last.len() >= wanted {
-            return Ok(cut(last.into_iter().rev().collect(), &start, limit));
+        let mut rows = Vec::new();
+        hub.each(&["instances"], &query, |row| rows.push(view::summary(row)))?;
+        rows.reverse();
+        let rows = behind(rows, last.as_ref());
+        if is_whole || rows.len() > limit {
+            return Ok(cut(rows, limit));
         }
         range = range.saturating_mul(GROWTH);
     }
 }
 
-/// The page of rows that begin with those of the second of `start`.
-fn cut(mut rows: Vec<Value>, start: &Start, limit: usize) -> Page {
-    rows.drain(..start.shown.min(rows.len()));
+/// The rows behind the last one of the previous page. If that one has gone, rows of its
+/// second may come again, which is better than to lose one.
+fn behind(mut rows: Vec<Value>, last: Option<&Last>) -> Vec<Value> {
+    let Some(last) = last else {
+        return rows;
+    };
+    let shown = rows.iter().position(|row| row["id"] == last.id.as_str());
+    rows.drain(..shown.map_or(0, |shown| shown + 1));
+    rows
+}
+
+/// The first rows, and the cursor of the next ones.
+fn cut(mut rows: Vec<Value>, limit: usize) -> Page {
     let is_cut = rows.len() > limit;
     rows.truncate(limit);
-    let second = |row: &Value| row["created"].as_str().unwrap_or_default().to_owned();
-    let last = rows.last().filter(|_| is_cut).map(second);
-    let next = last.map(|last| {
-        let own = rows.iter().filter(|row| second(row) == last).count();
-        let is_same = start.second.is_some() && parse_time(&last) == start.second;
-        let before = if is_same { start.shown } else { 0 };
-        format!("{last}/{}", own + before)
+    let last = rows.last().filter(|_| is_cut);
+    let next = last.map(|row| {
+        let text = |name: &str| row[name].as_str().unwrap_or_default();
+        format!("{}/{}", text("created"), text("id"))
     });
     Page { rows, next }
 }
@@ -109,23 +104,20 @@ mod tests {
 
     use super::*;
 
-    fn rows(seconds: &[u32]) -> Vec<Value> {
-        let time = |second: &u32| json!({"created": format!("2030-01-01T00:00:{second:02}Z")});
-        seconds.iter().map(time).collect()
+    fn rows(ids: &[&str]) -> Vec<Value> {
+        let row = |id: &&str| json!({"id": id, "created": "2030-01-01T00:00:09Z"});
+        ids.iter().map(row).collect()
     }
 
     #[test]
-    fn a_cursor_counts_the_rows_of_its_second() {
-        let first = Start::parse(None).unwrap();
-        let page = cut(rows(&[9, 9, 9, 8]), &first, 2);
-        assert_eq!(page.next.as_deref(), Some("2030-01-01T00:00:09Z/2"));
-        let second = Start::parse(page.next.as_deref()).unwrap();
-        let page = cut(rows(&[9, 9, 9, 8, 7]), &second, 1);
-        assert_eq!(page.rows, rows(&[9]));
-        assert_eq!(page.next.as_deref(), Some("2030-01-01T00:00:09Z/3"));
-        let third = Start::parse(page.next.as_deref()).unwrap();
-        let page = cut(rows(&[9, 9, 9, 8]), &third, 1);
-        assert_eq!((page.rows, page.next), (rows(&[8]), None));
-        assert!(Start::parse(Some("nonsense")).is_err());
+    fn a_cursor_is_the_last_row_that_was_shown() {
+        let page = cut(rows(&["e", "d", "c"]), 2);
+        assert_eq!(page.next.as_deref(), Some("2030-01-01T00:00:09Z/d"));
+        let last = Last::parse(&page.next.unwrap()).unwrap();
+        assert_eq!(behind(rows(&["e", "d", "c"]), Some(&last)), rows(&["c"]));
+        // Rows that have gone in between hide no other.
+        assert_eq!(behind(rows(&["c"]), Some(&last)), rows(&["c"]));
+        assert_eq!(cut(rows(&["c"]), 2).next, None);
+        assert!(Last::parse("nonsense").is_err());
     }
 }

@@ -105,5 +105,6 @@ fn a_key_on_the_command_line_is_refused() {
         let (code, _, errors) = said(&run(folder.path(), arguments));
         assert_eq!(code, 2, "{errors}");
         assert!(errors.contains("--key-file"), "{errors}");
+        assert!(!errors.contains("secret-text"), "{errors}");
     }
 }

@@ -283,3 +283,78 @@ fn a_context_file_is_for_its_owner_only() {
     let (code, _, errors) = said(&run(folder.path(), &add));
     assert!(code == 2 && errors.contains("--key-file"), "{errors}");
 }
+
+#[test]
+fn names_are_taken_as_they_are() {
+    let server = Start::new("dev").ready();
+    ok(&server.run(&["eventhub", "create", "bb"]));
+    // A URL would drop the tab, and name the other event hub.
+    let (code, _, errors) = said(&server.run(&["eventhub", "delete", "b\tb", "--yes"]));
+    assert_ne!(code, 0, "{errors}");
+    ok(&server.run(&["eventhub", "show", "bb"]));
+    let (code, _, _) = said(&server.run(&["key", "show", "..\\status"]));
+    assert_eq!(code, 3);
+}
+
+#[test]
+fn collections_of_a_service_are_listed() {
+    let server = Start::new("dev").ready();
+    for service in ["bank", "shop"] {
+        ok(&server.run(&["state", "put", service, "accounts", "alice", "-5"]));
+    }
+    let rows = |arguments: &[&str]| -> Value {
+        let list = ["state", "list", "-o", "json"];
+        serde_json::from_str(&ok(&server.run(&[&list[..], arguments].concat()))).unwrap()
+    };
+    let bank = rows(&["bank"]);
+    assert_eq!(bank["collections"].as_array().unwrap().len(), 1, "{bank}");
+    assert_eq!(bank["collections"][0]["service"], "bank", "{bank}");
+    let first = rows(&["--limit", "1"]);
+    let rest = rows(&["--all", "--cursor", first["next"].as_str().unwrap()]);
+    let all = rows(&["--all"]);
+    let count = |page: &Value| page["collections"].as_array().unwrap().len();
+    assert_eq!(count(&first) + count(&rest), count(&all), "{all}");
+    let value = ok(&server.run(&["state", "get", "bank", "accounts", "alice"]));
+    assert_eq!(value.trim(), "-5");
+}
+
+#[test]
+fn a_reader_that_leaves_ends_what_follows() {
+    let server = Start::new("dev").ready();
+    let binary = crate::running::binary();
+    let line = format!(
+        "timeout 60 {} logs -f --url {} | head -1",
+        binary.display(),
+        server.url
+    );
+    ok(&server.run(&["reload"]));
+    let mut command = Command::new("sh");
+    settle(&mut command, server.folder.path());
+    // The log goes on, so that there is a line to write to the closed pipe.
+    let mut follower = command.args(["-c", &line]).spawn().unwrap();
+    let ended = crate::running::until("the follower to end", || {
+        ok(&server.run(&["reload", "-q"]));
+        follower.try_wait().unwrap()
+    });
+    assert!(ended.success(), "{ended}");
+}
+
+#[test]
+fn invalid_arguments_have_their_exit_code() {
+    let server = Start::new("dev").ready();
+    for arguments in [
+        &["status", "--url", "nonsense"][..],
+        &["eventhub", "show", "a/b"],
+        &["workflow", "start", "x", "--input", "{bad"],
+        &["workflow", "list", "--cursor", "bad"],
+        &["eventhub", "list", "--cursor", "gone"],
+        &["logs", "--level", "loud"],
+        &["status", "--context", "a", "--url", "http://b:1"],
+    ] {
+        let (code, _, errors) = said(&server.run(arguments));
+        assert_eq!(code, 2, "{arguments:?}: {errors}");
+    }
+    let mut command = steadfast(server.folder.path());
+    command.args(["status", "-o=json", "\u{fffd}"]);
+    assert_eq!(said(&finish(command)).0, 2);
+}

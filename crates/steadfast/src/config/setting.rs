@@ -81,7 +81,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("limits.unproven_connections", ValueType::Number(1, 1_000_000), "1000", "Maximum unauthenticated connections, at most a quarter of them from one address; a further one replaces the oldest."),
     setting("limits.connection_bytes", ValueType::Size, "\"32MiB\"", "Memory of one authenticated AMQP connection above which it is closed."),
     setting("limits.connections_bytes", ValueType::Size, "\"256MiB\"", "Memory of all authenticated AMQP connections above which the largest is closed."),
-    setting("limits.blob_account_bytes", ValueType::Size, "\"100GiB\"", "What all blobs of one account take together, above which writes that need more are refused; the same on all nodes."),
+    setting("limits.blob_account_bytes", ValueType::Size, "\"0B\"", "What all blobs of one account take together, above which writes that need more are refused; 0B is no limit. The same on all nodes of a cluster, and set only when all of them run this version."),
     setting("log.level", ValueType::Text, "\"info\"", "Log level: error, warn, info, debug or trace, also per module."),
     setting("log.format", ValueType::Choice(&["auto", "text", "json"]), "\"auto\"", "Format of log lines; auto is text on a terminal and JSON otherwise."),
 ];

@@ -222,7 +222,10 @@ impl Config {
             unproven_connections: number(layers, "limits.unproven_connections") as usize,
             connection_bytes: bytes(layers, "limits.connection_bytes"),
             connections_bytes: bytes(layers, "limits.connections_bytes"),
-            blob_account_bytes: bytes(layers, "limits.blob_account_bytes"),
+            blob_account_bytes: match bytes(layers, "limits.blob_account_bytes") {
+                0 => u64::MAX,
+                limit => limit,
+            },
             cors_origins: texts("http.cors_origins"),
             hosts: texts("http.hosts"),
             trusted_proxies: texts("http.trusted_proxies"),
