@@ -10,6 +10,7 @@ use steadfast_bench::{
     cluster, collections, durable, events, jobs, postgres, realtime, runtime, storage,
 };
 
+use crate::output::progress::wait_for;
 use crate::output::{OutputFormat, print_value};
 
 #[derive(Subcommand)]
@@ -211,7 +212,8 @@ fn run_storage(arguments: &MeasureArguments, output: OutputFormat) -> Result<()>
     if let Some(duration) = arguments.seconds {
         settings.duration = duration;
     }
-    show(&storage::run(&settings)?, output, arguments.quick)
+    let report = wait_for("measuring", || storage::run(&settings))?;
+    show(&report, output, arguments.quick)
 }
 
 fn run_collections(arguments: &MeasureArguments, output: OutputFormat) -> Result<()> {
@@ -224,7 +226,7 @@ fn run_collections(arguments: &MeasureArguments, output: OutputFormat) -> Result
     if let Some(duration) = arguments.seconds {
         settings.duration = duration;
     }
-    let report = collections::run(&settings)?;
+    let report = wait_for("measuring", || collections::run(&settings))?;
     show(&report, output, arguments.quick)
 }
 
@@ -238,7 +240,7 @@ fn run_runtime(arguments: &MeasureArguments, output: OutputFormat) -> Result<()>
     if let Some(duration) = arguments.seconds {
         settings.duration = duration;
     }
-    let report = runtime::run(&settings)?;
+    let report = wait_for("measuring", || runtime::run(&settings))?;
     show(&report, output, arguments.quick)
 }
 
@@ -252,7 +254,8 @@ fn run_durable(arguments: &MeasureArguments, output: OutputFormat) -> Result<()>
     if let Some(duration) = arguments.seconds {
         settings.duration = duration;
     }
-    show(&durable::run(&settings)?, output, arguments.quick)
+    let report = wait_for("measuring", || durable::run(&settings))?;
+    show(&report, output, arguments.quick)
 }
 
 fn run_events(arguments: &MeasureArguments, output: OutputFormat) -> Result<()> {
@@ -265,7 +268,8 @@ fn run_events(arguments: &MeasureArguments, output: OutputFormat) -> Result<()> 
     if let Some(duration) = arguments.seconds {
         settings.duration = duration;
     }
-    show(&events::run(&settings)?, output, arguments.quick)
+    let report = wait_for("measuring", || events::run(&settings))?;
+    show(&report, output, arguments.quick)
 }
 
 fn run_jobs(arguments: &MeasureArguments, output: OutputFormat) -> Result<()> {
@@ -278,7 +282,8 @@ fn run_jobs(arguments: &MeasureArguments, output: OutputFormat) -> Result<()> {
     if let Some(duration) = arguments.seconds {
         settings.duration = duration;
     }
-    show(&jobs::run(&settings)?, output, arguments.quick)
+    let report = wait_for("measuring", || jobs::run(&settings))?;
+    show(&report, output, arguments.quick)
 }
 
 fn run_realtime(arguments: &MeasureArguments, output: OutputFormat) -> Result<()> {
@@ -291,7 +296,8 @@ fn run_realtime(arguments: &MeasureArguments, output: OutputFormat) -> Result<()
     if let Some(duration) = arguments.seconds {
         settings.duration = duration;
     }
-    show(&realtime::run(&settings)?, output, arguments.quick)
+    let report = wait_for("measuring", || realtime::run(&settings))?;
+    show(&report, output, arguments.quick)
 }
 
 fn run_postgres(arguments: &PostgresArguments, output: OutputFormat) -> Result<()> {
@@ -300,7 +306,8 @@ fn run_postgres(arguments: &PostgresArguments, output: OutputFormat) -> Result<(
     } else {
         postgres::Settings::full(&arguments.url, arguments.single)
     };
-    show(&postgres::run(&settings)?, output, arguments.quick)
+    let report = wait_for("measuring", || postgres::run(&settings))?;
+    show(&report, output, arguments.quick)
 }
 
 fn run_cluster(arguments: &PostgresArguments, output: OutputFormat) -> Result<()> {
@@ -309,7 +316,8 @@ fn run_cluster(arguments: &PostgresArguments, output: OutputFormat) -> Result<()
     } else {
         cluster::Settings::full(&arguments.url, arguments.single)
     };
-    show(&cluster::run(&settings)?, output, arguments.quick)
+    let report = wait_for("measuring", || cluster::run(&settings))?;
+    show(&report, output, arguments.quick)
 }
 
 fn show(report: &Report, output: OutputFormat, is_quick: bool) -> Result<()> {

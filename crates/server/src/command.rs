@@ -5,6 +5,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 use crate::globals::Globals;
+use crate::output::WatchArguments;
 use crate::server::{audit, doctor, explain, logs, node, serve, top};
 use crate::{
     bench, blob, cluster, config, context, entity, eventhub, hub, job, key, shell, state, store,
@@ -36,7 +37,7 @@ pub(crate) enum Command {
     Serve(serve::ServeArguments),
     /// Show server status
     #[command(after_help = "Examples:\n  steadfast status\n  steadfast status -o yaml")]
-    Status,
+    Status(WatchArguments),
     /// Show the busiest partitions, refreshed every second
     #[command(after_help = "Examples:\n  steadfast top --count 2")]
     Top(top::TopArguments),
@@ -204,7 +205,7 @@ impl Command {
         match self {
             Self::Dev(arguments) => serve::run(arguments, serve::ServerMode::Development, output),
             Self::Serve(arguments) => serve::run(arguments, serve::ServerMode::Production, output),
-            Self::Status => node::status(globals),
+            Self::Status(watch) => watch.run(|| node::status(globals)),
             Self::Top(arguments) => top::run(arguments, globals),
             Self::Logs(arguments) => logs::run(arguments, globals),
             Self::Drain(arguments) => node::drain(arguments, globals),

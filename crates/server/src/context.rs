@@ -7,6 +7,7 @@ use clap::Subcommand;
 use serde_json::json;
 use steadfast::protocols::connection_string::ConnectionString;
 
+use crate::confirm::confirm;
 use crate::exit::CommandError;
 use crate::globals::{Globals, KEY_IS_VISIBLE};
 use crate::output::{Facts, OutputFormat, Table, print};
@@ -51,7 +52,7 @@ Examples:
         strings: bool,
     },
     /// Remove a server
-    #[command(after_help = "Examples:\n  steadfast context remove prod")]
+    #[command(after_help = "Examples:\n  steadfast context remove prod --yes")]
     Remove {
         /// Name of the context
         name: String,
@@ -85,6 +86,10 @@ pub(crate) fn run(command: &Command, globals: &Globals, ask: ConnectionStringLoo
             if contexts.server.remove(name).is_none() {
                 return Err(missing(name).into());
             }
+            confirm(
+                globals,
+                &format!("remove the context '{name}' with its key"),
+            )?;
             contexts.current.take_if(|current| current == name);
         }
         Command::List => return list(&contexts, output),

@@ -42,7 +42,7 @@ fn every_command_prints_json_if_asked() {
         &["context", "use", "b"],
         &["context", "list"],
         &["context", "show"],
-        &["context", "remove", "b"],
+        &["context", "remove", "b", "--yes"],
         &["drain"],
     ];
     fs::write(server.folder.path().join("k"), "k\n").unwrap();

@@ -8,14 +8,19 @@ use serde_json::{Value, json};
 use super::path::group_path;
 use crate::globals::Globals;
 use crate::listing::rows;
-use crate::output::{Table, note, print_value};
+use crate::output::{Table, WatchArguments, note, print_value};
 use crate::server_client::ServerClient;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// List the dead letters of a group with their errors
     #[command(after_help = "Examples:\n  steadfast eventhub dead-letter list houses billing")]
-    List(Scope),
+    List {
+        #[command(flatten)]
+        scope: Scope,
+        #[command(flatten)]
+        watch: WatchArguments,
+    },
     /// Replay dead letters to the group's processors
     Replay(Scope),
 }
@@ -37,7 +42,7 @@ pub(crate) struct Scope {
 pub(crate) fn run(command: &Command, globals: &Globals) -> Result<()> {
     let remote = ServerClient::new(globals)?;
     match command {
-        Command::List(scope) => list(&remote, scope, globals),
+        Command::List { scope, watch } => watch.run(|| list(&remote, scope, globals)),
         Command::Replay(scope) => replay(&remote, scope, globals),
     }
 }

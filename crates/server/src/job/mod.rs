@@ -44,7 +44,12 @@ Examples:
     },
     /// Show a job, its schedule and its counts
     #[command(after_help = "Examples:\n  steadfast job show nightly greet")]
-    Show(JobName),
+    Show {
+        #[command(flatten)]
+        name: JobName,
+        #[command(flatten)]
+        watch: WatchArguments,
+    },
     /// Run a job now
     #[command(after_help = "Examples:\n  steadfast job run nightly greet")]
     Run(JobName),
@@ -169,9 +174,9 @@ pub(crate) fn run(command: &Command, scope: &CollectionScope, globals: &Globals)
             let collection = scope.collection(collection)?;
             watch.run(|| list(&remote, &collection, page, output))
         }
-        Command::Show(job) => {
-            let path = format!("{}?{VERSION}", scope.job(job)?);
-            show(&remote.request(Method::GET, &path, None)?, output)
+        Command::Show { name, watch } => {
+            let path = format!("{}?{VERSION}", scope.job(name)?);
+            watch.run(|| show(&remote.request(Method::GET, &path, None)?, output))
         }
         Command::History { name, page, watch } => {
             let job = scope.job(name)?;
