@@ -103,7 +103,7 @@ fn orchestrations(a: &Server, b: &Server, c: &Server) {
     for server in [a, b, c] {
         let listed = object(server, &["orchestration", "list", "--prefix", "o-"]);
         assert_eq!(
-            listed["orchestrations"].as_array().unwrap().len(),
+            listed["workflows"].as_array().unwrap().len(),
             6,
             "{listed}"
         );
@@ -112,7 +112,7 @@ fn orchestrations(a: &Server, b: &Server, c: &Server) {
         let id = format!("o-{number}");
         done(b, &["orchestration", "terminate", &id]);
         let shown = object(c, &["orchestration", "show", &id]);
-        assert_eq!(shown["runtimeStatus"], "Terminated", "{shown}");
+        assert_eq!(shown["status"], "Terminated", "{shown}");
     }
     done(
         a,
