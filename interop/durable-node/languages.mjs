@@ -3,11 +3,11 @@
 // Its orchestration is in Java, and the other activities are in other languages; it sets no
 // filters, so that it is offered those too.
 
-import { NoOpLogger, TaskHubGrpcWorker } from "@microsoft/durabletask-js";
+import { TaskHubGrpcWorker } from "@microsoft/durabletask-js";
 import { Server } from "./server.mjs";
 
-const { hostAddress } = new Server(JSON.parse(process.argv[2]));
-const worker = new TaskHubGrpcWorker({ hostAddress, logger: new NoOpLogger() });
+const { own } = new Server(JSON.parse(process.argv[2]));
+const worker = new TaskHubGrpcWorker(own);
 worker.addNamedActivity("say_javascript", async (_, number) => `javascript ${number}`);
 await worker.start();
 process.stdin.resume();
