@@ -102,11 +102,7 @@ fn orchestrations(a: &Server, b: &Server, c: &Server) {
     }
     for server in [a, b, c] {
         let listed = object(server, &["orchestration", "list", "--prefix", "o-"]);
-        assert_eq!(
-            listed["workflows"].as_array().unwrap().len(),
-            6,
-            "{listed}"
-        );
+        assert_eq!(listed["workflows"].as_array().unwrap().len(), 6, "{listed}");
     }
     for number in 0..6 {
         let id = format!("o-{number}");
