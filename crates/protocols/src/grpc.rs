@@ -173,7 +173,8 @@ fn is_grpc(headers: &HeaderMap) -> bool {
     kind.eq_ignore_ascii_case("application/grpc")
 }
 
-fn unread(why: BodyError) -> Status {
+/// The status of a request whose body was not read.
+pub(crate) fn unread(why: BodyError) -> Status {
     match why {
         BodyError::TooLarge => Status::resource_exhausted("the message is too large"),
         BodyError::TooSlow => Status::deadline_exceeded("the message did not come in time"),

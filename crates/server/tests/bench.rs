@@ -451,7 +451,10 @@ fn help_and_version_are_there() {
     let help = steadfast(&["bench", "storage", "--help"]);
     assert!(help.status.success());
     let help = String::from_utf8(help.stdout).unwrap();
-    assert!(help.contains("--json") && help.contains("--dir"), "{help}");
+    assert!(
+        help.contains("--output") && help.contains("--dir"),
+        "{help}"
+    );
     let version = steadfast(&["--version"]);
     let expected = format!("steadfast {}\n", env!("CARGO_PKG_VERSION"));
     assert_eq!(String::from_utf8(version.stdout).unwrap(), expected);

@@ -11,7 +11,8 @@ use axum::routing::any;
 use super::context::{Context, GrpcCaller};
 use super::{clients, entities, history, status, stream, workers};
 use crate::access::{Right, ended};
-use crate::grpc::{GrpcResponseFuture, refuse, server_streaming, unary, until};
+use crate::grpc::{GrpcResponseFuture, refuse, server_streaming, unary, unread, until};
+use crate::http::defer;
 
 /// All methods of `TaskHubSidecarService`.
 pub fn routes(context: Arc<Context>) -> Router {
@@ -160,7 +161,16 @@ fn answer(method: &str, caller: Arc<GrpcCaller>, request: Request) -> GrpcRespon
         "CreateTaskHub" => by!(caller, request, clients::create_hub),
         "DeleteTaskHub" => by!(caller, request, clients::delete_hub),
         "SignalEntity" => by!(caller, request, entities::signal),
-        "CallEntity" => by!(caller, request, entities::call),
+        "CallEntity" => {
+            let extensions = request.extensions().clone();
+            unary(request, move |message| {
+                let (caller, read) = (Arc::clone(&caller), defer(&extensions));
+                Box::pin(async move {
+                    read.map_err(unread)?;
+                    entities::call(&caller, message).await
+                })
+            })
+        }
         "GetEntity" => by!(caller, request, entities::get),
         "QueryEntities" => by!(caller, request, entities::query),
         "CleanEntityStorage" => by!(caller, request, entities::clean),

@@ -34,7 +34,11 @@ pub(crate) const RETRY_SECONDS: &str = "1";
 
 /// The memory budget for the bodies of all requests of a node.
 #[derive(Clone, Debug)]
-pub struct BodyBudget(Arc<BodyPool>);
+pub struct BodyBudget {
+    room: Arc<BodyPool>,
+    /// For requests that are read and wait for the work of others.
+    waiting: Arc<BodyPool>,
+}
 
 /// Why a body was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +53,7 @@ pub(crate) enum BodyError {
 /// The part of the budget that a request holds.
 #[derive(Clone)]
 struct BodyCharge {
-    room: Arc<BodyPool>,
+    budget: BodyBudget,
     prover: RequestKey,
     address: Option<IpAddr>,
     held: Arc<Mutex<Option<BodyReservation>>>,
@@ -69,7 +73,11 @@ pub(crate) struct BodyChunks {
 impl BodyBudget {
     /// The whole budget.
     pub fn new() -> Self {
-        Self(Arc::new(BodyPool::new(limits::BODIES_BYTES)))
+        let pool = || Arc::new(BodyPool::new(limits::BODIES_BYTES));
+        Self {
+            room: pool(),
+            waiting: pool(),
+        }
     }
 
     /// Charges the bodies of these routes to this budget instead of any other.
@@ -93,7 +101,7 @@ pub(super) async fn account(
     let client = request.extensions().get::<ForwardedClient>();
     let prover = RequestKey::default();
     let charge = BodyCharge {
-        room: bodies.0,
+        budget: bodies,
         prover: prover.clone(),
         address: client.map(|client| network(client.address)),
         held: Arc::default(),
@@ -116,11 +124,8 @@ impl BodyCharge {
         let least = needed - reserved;
         let due = least.max(reserved).max(limits::BODY_STEP_BYTES);
         let due = due.min(most.saturating_sub(reserved)).max(least);
-        let sender = BodySender {
-            key: self.prover.name().map(str::to_owned),
-            address: self.address,
-        };
-        let waiting = self.room.take(&sender, reserved, least, due);
+        let sender = self.sender();
+        let waiting = self.budget.room.take(&sender, reserved, least, due);
         let Ok(more) = tokio::time::timeout(limits::BODY_WAIT, waiting).await else {
             return Err(BodyError::Busy);
         };
@@ -130,6 +135,24 @@ impl BodyCharge {
             none => *none = Some(more),
         }
         Ok(())
+    }
+
+    /// Moves the body of a request that is read, and now waits for the work of others, to
+    /// the memory for such requests: it must not keep out the bodies that this work needs.
+    fn defer(&self) -> Result<(), BodyError> {
+        let mut held = self.held.lock();
+        if let Some(own) = &mut *held {
+            let moved = self.budget.waiting.try_take(&self.sender(), own.bytes());
+            *own = moved.ok_or(BodyError::Busy)?;
+        }
+        Ok(())
+    }
+
+    fn sender(&self) -> BodySender {
+        BodySender {
+            key: self.prover.name().map(str::to_owned),
+            address: self.address,
+        }
     }
 
     fn release(&self) {
@@ -210,6 +233,12 @@ impl BodyChunks {
             }
         }
     }
+}
+
+/// Defers the body of a request, if it is charged.
+pub(crate) fn defer(extensions: &Extensions) -> Result<(), BodyError> {
+    let charge = extensions.get::<BodyCharge>();
+    charge.map_or(Ok(()), BodyCharge::defer)
 }
 
 /// Reads a body of at most this many bytes.

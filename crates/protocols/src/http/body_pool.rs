@@ -87,6 +87,22 @@ impl BodyPool {
             freed.await;
         }
     }
+
+    /// Takes bytes for another body, if there are any.
+    pub(super) fn try_take(
+        self: &Arc<Self>,
+        sender: &BodySender,
+        bytes: usize,
+    ) -> Option<BodyReservation> {
+        let mut state = self.state.lock();
+        state.gate(sender);
+        let bytes = state.take(sender, 0, bytes, bytes)?;
+        Some(BodyReservation {
+            room: Arc::clone(self),
+            sender: sender.clone(),
+            bytes,
+        })
+    }
 }
 
 impl State {

@@ -16,7 +16,7 @@ mod span;
 mod tracked_body;
 
 pub use body::BodyBudget;
-pub(crate) use body::{BodyChunks, BodyError, RETRY_SECONDS, read};
+pub(crate) use body::{BodyChunks, BodyError, RETRY_SECONDS, defer, read};
 pub use cors::Cors;
 pub use forwarded::{ForwardedClient, TrustedProxies};
 pub use health::{HealthCheck, NodeHealth, State};

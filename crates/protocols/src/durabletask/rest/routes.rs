@@ -18,7 +18,7 @@ use super::resource::DurableResource;
 use super::{entities, instances};
 use crate::access::{Right, ended};
 use crate::durabletask::context::Context;
-use crate::http::{ForwardedClient, read};
+use crate::http::{ForwardedClient, defer, read};
 
 /// State shared by all requests.
 #[derive(Clone)]
@@ -64,6 +64,9 @@ async fn answer(face: &DurableHttpState, request: Request) -> Result<Response, D
     )?;
     asked.body = read(&parts.extensions, body, limits::PAYLOAD_BYTES).await?;
     let waits = asked.get("timeout").is_some() || matches!(place, DurableResource::Call { .. });
+    if waits {
+        defer(&parts.extensions)?;
+    }
     let mut follow = asked.follow().filter(|_| waits);
     tokio::select! {
         answer = operate(&asked, &parts.method, place) => answer,
