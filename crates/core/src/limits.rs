@@ -625,6 +625,9 @@ pub const TURN_LEASE: Duration = Duration::from_secs(120);
 /// How long an activity stays assigned to a worker that has disconnected.
 pub const ACTIVITY_GRACE: Duration = Duration::from_secs(5);
 
+/// How long the result of a worker waits while the log is full.
+pub const RESULT_WAIT: Duration = Duration::from_secs(30);
+
 /// Lost deliveries after which an item is poison.
 pub const LOST_LEASES: u32 = 20;
 

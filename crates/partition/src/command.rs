@@ -2,11 +2,13 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use steadfast_core::id::Lsn;
 use steadfast_storage::Writes;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::address::{Address, ServiceKind};
 use crate::error::Result;
@@ -66,6 +68,8 @@ pub(crate) struct ReplySender {
     pub(crate) reply: oneshot::Sender<Result<MessagePayload>>,
     /// The reply leaves the node, so it is encoded.
     pub(crate) is_remote: bool,
+    /// Until then the command waits while the log is full, and is not refused.
+    pub(crate) waits_until: Option<Instant>,
 }
 
 /// A caller whose answer a later turn gives.
@@ -102,5 +106,22 @@ impl Command {
             self.origin,
             CommandOrigin::Caller(_) | CommandOrigin::Transaction(_)
         )
+    }
+
+    /// Lets it wait while the log is full.
+    pub(crate) fn wait_for_room(&mut self, time: Duration) {
+        if let CommandOrigin::Caller(caller) = &mut self.origin {
+            caller.waits_until = Some(Instant::now() + time);
+        }
+    }
+
+    /// Whether it still waits while the log is full.
+    pub(crate) fn waits_for_room(&self) -> bool {
+        match &self.origin {
+            CommandOrigin::Caller(caller) => {
+                caller.waits_until.is_some_and(|end| Instant::now() < end)
+            }
+            _ => !self.is_refusable(),
+        }
     }
 }

@@ -7,6 +7,7 @@ use steadfast_core::id::Partition;
 
 use crate::address::{Address, Envelope};
 use crate::error::{Error, ErrorKind, Result};
+use crate::mailbox::Mailbox;
 use crate::message::Message;
 use crate::router::Router;
 use crate::service::Service;
@@ -46,6 +47,14 @@ impl<S: Service> Handle<S> {
         self.call_in(partition, to, command).await
     }
 
+    /// Calls an instance with the result of work that would have to be done again if the
+    /// call were refused: while the log is full it waits, for a limited time. A call that
+    /// leaves this node does not wait.
+    pub async fn call_when_room(&self, to: Address, command: S::Command) -> Result<S::Response> {
+        let partition = self.space.partition(&to);
+        self.send(partition, to, command, true).await
+    }
+
     /// Calls an instance in a given partition, not in that of its hash.
     pub async fn call_in(
         &self,
@@ -53,13 +62,30 @@ impl<S: Service> Handle<S> {
         to: Address,
         command: S::Command,
     ) -> Result<S::Response> {
+        self.send(partition, to, command, false).await
+    }
+
+    async fn send(
+        &self,
+        partition: Partition,
+        to: Address,
+        command: S::Command,
+        waits_for_room: bool,
+    ) -> Result<S::Response> {
+        let call = async |door: Mailbox, to, command| {
+            if waits_for_room {
+                door.call_when_room(to, command).await
+            } else {
+                door.call(to, command).await
+            }
+        };
         let envelope = match self.router.mailbox(partition) {
-            Some(door) if self.router.is_single_node() => return door.call(to, command).await,
+            Some(door) if self.router.is_single_node() => return call(door, to, command).await,
             Some(door) => {
                 // The partition may be handed over just now: the router then sends the
                 // call to its next owner.
                 let again = Envelope::new(to.clone(), command.encode());
-                match door.call(to, command).await {
+                match call(door, to, command).await {
                     Err(error) if matches!(error.kind(), ErrorKind::Draining { .. }) => again,
                     done => return done,
                 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use steadfast_core::id::{Lsn, Partition};
+use steadfast_core::limits;
 use steadfast_storage::{Ledger, Writes};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
@@ -93,10 +94,18 @@ impl Mailbox {
     /// Calls an instance; waits while the queue is full.
     pub async fn call<C: Message, R: Message>(&self, to: Address, command: C) -> Result<R> {
         let (command, answer) = self.command(to, MessagePayload::value(command), false);
-        if self.inside.calls.send(command).await.is_err() {
-            return Err(self.closed());
-        }
-        open(self.answer(answer).await?)
+        self.ask(command, answer).await
+    }
+
+    /// Calls an instance; waits also while the log is full, for a limited time.
+    pub async fn call_when_room<C: Message, R: Message>(
+        &self,
+        to: Address,
+        command: C,
+    ) -> Result<R> {
+        let (mut command, answer) = self.command(to, MessagePayload::value(command), false);
+        command.wait_for_room(limits::RESULT_WAIT);
+        self.ask(command, answer).await
     }
 
     /// Calls an instance and returns once the command is in the queue, so that the next
@@ -132,10 +141,7 @@ impl Mailbox {
     pub(crate) async fn serve(&self, envelope: Envelope) -> Result<Bytes> {
         let body = MessagePayload::Bytes(envelope.body);
         let (command, answer) = self.command(envelope.to, body, true);
-        if self.inside.calls.send(command).await.is_err() {
-            return Err(self.closed());
-        }
-        open(self.answer(answer).await?)
+        self.ask(command, answer).await
     }
 
     /// Commits a user's rows together with commands to instances of this
@@ -199,11 +205,26 @@ impl Mailbox {
         is_remote: bool,
     ) -> (Command, oneshot::Receiver<Result<MessagePayload>>) {
         let (reply, answer) = oneshot::channel();
-        let caller = ReplySender { reply, is_remote };
+        let caller = ReplySender {
+            reply,
+            is_remote,
+            waits_until: None,
+        };
         (
             Command::new(CommandOrigin::Caller(caller), to, body),
             answer,
         )
+    }
+
+    async fn ask<R: Message>(
+        &self,
+        command: Command,
+        answer: oneshot::Receiver<Result<MessagePayload>>,
+    ) -> Result<R> {
+        if self.inside.calls.send(command).await.is_err() {
+            return Err(self.closed());
+        }
+        open(self.answer(answer).await?)
     }
 
     async fn answer(

@@ -194,7 +194,7 @@ impl OwnerLoop {
             let worked = self.parts.clock.thread_cpu_time().saturating_sub(began);
             raise(&metrics.longest_work_us, worked.as_micros() as u64);
         }
-        has_more && self.sequencer.stalled.is_empty()
+        has_more && !self.sequencer.is_stalled()
     }
 
     /// Waits until there is something to do.

@@ -66,7 +66,7 @@ impl Sequencer {
             self.turn_away(command, &error);
             return true;
         }
-        if !self.stalled.is_empty() && !command.is_refusable() {
+        if !self.stalled.is_empty() && command.waits_for_room() {
             self.stall(command);
             return true;
         }
@@ -285,7 +285,7 @@ impl Sequencer {
             StorageKind::TooLarge { .. } | StorageKind::TrimPastEnd { .. }
         );
         let is_throttled = matches!(error.kind(), StorageKind::Throttled { .. });
-        if is_throttled && !command.is_refusable() {
+        if is_throttled && command.waits_for_room() {
             return RunOutcome::Stalled(command);
         }
         if is_too_much && !command.is_refusable() {

@@ -83,7 +83,7 @@ pub(crate) struct Sequencer {
     /// Callers that a later turn answers.
     pub(crate) late: HashMap<CallId, DeferredCall>,
     pub(crate) next_call: u64,
-    /// Commands that cannot be refused, while the log is full.
+    /// Commands that wait while the log is full.
     pub(crate) stalled: VecDeque<Command>,
     pub(crate) jobs: Vec<OwnerJob>,
     /// Blocked instances whose rows are loaded.
@@ -166,7 +166,7 @@ impl Sequencer {
 
     /// Whether callers are accepted.
     pub(crate) fn has_room(&self) -> bool {
-        self.gate.len() + self.blocked.len() < limits::OPEN_CALLS && self.stalled.is_empty()
+        self.gate.len() + self.blocked.len() < limits::OPEN_CALLS && !self.is_stalled()
     }
 
     /// Whether nothing is in progress that is not stored as a row.
@@ -259,9 +259,23 @@ impl Sequencer {
 
     /// Runs commands again that wait for room in the log.
     pub(crate) fn retry_stalled(&mut self) {
-        for command in std::mem::take(&mut self.stalled) {
-            self.accept(command);
+        if self.stalled.is_empty() {
+            return;
         }
+        let is_full = self.ledger.is_full();
+        for command in std::mem::take(&mut self.stalled) {
+            if is_full && command.waits_for_room() {
+                self.stalled.push_back(command);
+            } else {
+                self.accept(command);
+            }
+        }
+    }
+
+    /// Whether a command that cannot be refused waits for room in the log; then the
+    /// partition does nothing else.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.stalled.iter().any(|command| !command.is_refusable())
     }
 
     /// Rows for a blocked instance have been read.

@@ -94,6 +94,11 @@ impl Ledger {
         self.shared.read_checked().map(drop)
     }
 
+    /// Whether so much waits to be flushed that writes are refused.
+    pub fn is_full(&self) -> bool {
+        self.shared.node.budget.check().is_err()
+    }
+
     /// Fails if the node's lease has ended. Costs nothing on a node without one.
     pub fn check_lease(&self) -> Result<()> {
         self.shared.check_lease()

@@ -54,12 +54,12 @@ impl TaskHub {
             failure: turn_too_large(),
         };
         let said = if done.commit_bytes() > limits::TURN_COMMIT_BYTES {
-            self.ask(instance, give_up).await
+            self.keep(instance, give_up).await
         } else {
-            match self.ask(instance, Command::TurnDone(done)).await {
+            match self.keep(instance, Command::TurnDone(done)).await {
                 // A retry would be as large.
                 Err(error) if error.kind() == ErrorKind::TooLarge => {
-                    self.ask(instance, give_up).await
+                    self.keep(instance, give_up).await
                 }
                 said => said,
             }
@@ -135,7 +135,7 @@ impl TaskHub {
         let Some(done) = batch_done(given, result) else {
             return Ok(false);
         };
-        match (self.ask(entity, Command::BatchDone(done)).await, alone) {
+        match (self.keep(entity, Command::BatchDone(done)).await, alone) {
             (Err(error), alone) if error.kind() == ErrorKind::TooLarge => match alone {
                 Some(given) => self.run_fewer(claim, entity, given).await,
                 None => {
@@ -170,7 +170,7 @@ impl TaskHub {
         let Some(done) = batch_done(given, failed) else {
             return Ok(false);
         };
-        let said = self.ask(entity, Command::BatchDone(done)).await;
+        let said = self.keep(entity, Command::BatchDone(done)).await;
         claim.settle(&said);
         Ok(said? == Reply::Done)
     }
@@ -252,7 +252,7 @@ impl TaskHub {
             result,
             failure,
         };
-        let said = self.ask(instance, Command::TaskDone(done)).await?;
+        let said = self.keep(instance, Command::TaskDone(done)).await?;
         on_its_way.disarm();
         self.queue.done(&key);
         Ok(said == Reply::Done)

@@ -155,6 +155,13 @@ impl TaskHub {
         Ok(self.inner.handle.call(to, ask).await?)
     }
 
+    /// Commits the result of work. It waits while the log is full: a refusal would have the
+    /// work done again, by a machine that is short of room already.
+    pub(super) async fn keep(&self, instance: &str, result: Command) -> Result<Reply> {
+        let to = self.address(instance);
+        Ok(self.inner.handle.call_when_room(to, result).await?)
+    }
+
     /// Sends a partition a command for the whole task hub.
     pub(super) async fn ask_in(&self, partition: Partition, ask: Command) -> Result<Reply> {
         let to = self.address("@");

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::hall::{Hall, Node, count, operation, task};
+use steadfast_core::limits;
 use steadfast_durable::native::{Context, FunctionHost, FunctionRunner, Functions, RunResult};
 use steadfast_durable::{
     ActionKind, BatchResult, Diagnosis, EventKind, FailureDetails, HistoryPosition, InstanceStatus,
@@ -603,9 +604,9 @@ async fn results_that_a_busy_disk_refuses_are_tried_later_and_are_no_poison() {
     let _other = worker.next().await.unwrap();
     // It is poison after 20 deliveries that were lost.
     for times in 0..25 {
-        let began = tokio::time::Instant::now();
         let done = node.hub.complete_turn(&item.token, "i", ends()).await;
         assert_eq!(done.unwrap_err().code().0, "STF-2008");
+        let began = tokio::time::Instant::now();
         // The other one comes again each time that its lease is over.
         item = loop {
             let next = worker.next().await.unwrap();
@@ -620,6 +621,40 @@ async fn results_that_a_busy_disk_refuses_are_tried_later_and_are_no_poison() {
             "{waited} ms instead of {pause}"
         );
     }
+}
+
+/// Work is not done again because the log is full for a while.
+#[tokio::test(start_paused = true)]
+async fn a_result_waits_for_room_in_the_log_and_a_client_is_told() {
+    let mut hall = Hall::new();
+    hall.log_limit = Some(100_000);
+    let node = hall.start().await;
+    node.begin("o", "i", "1").await;
+    let mut worker = node.hub.worker(WorkerOptions::default());
+    let item = worker.next().await.unwrap();
+    let long = format!("\"{}\"", "x".repeat(200_000));
+    node.begin("o", "long", &long).await;
+    let done = node.hub.complete_turn(&item.token, "i", ends());
+    tokio::pin!(done);
+    let early = tokio::time::timeout(limits::RESULT_WAIT / 2, &mut done).await;
+    assert!(early.is_err(), "{early:?}");
+    let began = tokio::time::Instant::now();
+    for number in 0..50 {
+        let refused = node
+            .hub
+            .start(NewInstance {
+                instance: format!("refused-{number}"),
+                task: task("o", "1"),
+                ..NewInstance::default()
+            })
+            .await;
+        assert_eq!(refused.unwrap_err().code().0, "STF-2008");
+    }
+    assert!(began.elapsed() < Duration::from_secs(1));
+    node.flush().await;
+    assert!(done.await.unwrap());
+    let end = node.hub.ended("i", false).await.unwrap();
+    assert_eq!(end.status, InstanceStatus::Completed);
 }
 
 #[tokio::test(start_paused = true)]

@@ -154,6 +154,13 @@ impl Node {
         self.runtime.serve_all().await.unwrap();
     }
 
+    /// Makes room in the log.
+    pub(crate) async fn flush(&self) {
+        for door in self.runtime.router().mailboxes() {
+            door.ledger().flush().await.unwrap();
+        }
+    }
+
     /// How many commands all partitions have handled.
     pub(crate) fn commands(&self) -> u64 {
         let doors = self.runtime.router().mailboxes();
