@@ -365,7 +365,7 @@ async fn filters_that_are_not_applied_are_not_echoed() {
 }
 
 #[tokio::test]
-async fn a_websocket_is_found_with_and_without_a_slash_at_the_end() {
+async fn a_websocket_is_found_by_both_paths_and_both_names_of_its_protocol() {
     let (node, _folder) = amqp_setup::start().await;
     let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
@@ -373,18 +373,30 @@ async fn a_websocket_is_found_with_and_without_a_slash_at_the_end() {
     let stop = node.stop.clone().cancelled_owned();
     let serving = axum::serve(socket, routes).with_graceful_shutdown(stop);
     let serving = tokio::spawn(serving.into_future());
-    for path in ["/$servicebus/websocket", "/$servicebus/websocket/"] {
+    for (path, protocol) in [
+        ("/$servicebus/websocket", "AMQPWSB10"),
+        ("/$servicebus/websocket/", "AMQPWSB10"),
+        ("/$servicebus/websocket/", "amqp"),
+    ] {
         let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
         let request = format!(
             "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: Upgrade\r\n\
              upgrade: websocket\r\nsec-websocket-version: 13\r\n\
              sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
-             sec-websocket-protocol: AMQPWSB10\r\n\r\n"
+             sec-websocket-protocol: other, {protocol}\r\n\r\n"
         );
         stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = [0; 12];
-        stream.read_exact(&mut answer).await.unwrap();
-        assert_eq!(&answer, b"HTTP/1.1 101", "{path}");
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\n") {
+            answer.push(stream.read_u8().await.unwrap());
+        }
+        let answer = String::from_utf8(answer).unwrap().to_ascii_lowercase();
+        assert!(answer.starts_with("http/1.1 101"), "{path}: {answer}");
+        let named = format!(
+            "\r\nsec-websocket-protocol: {}\r\n",
+            protocol.to_lowercase()
+        );
+        assert!(answer.contains(&named), "{path}: {answer}");
     }
     node.stop().await;
     serving.abort();

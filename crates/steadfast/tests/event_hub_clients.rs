@@ -6,7 +6,7 @@
 
 use std::process::Command;
 
-use clients::Stage;
+use clients::{Encryption, Stage};
 use serde_json::Value;
 use steadfast::events::EventHubDefinition;
 use steadfast_harness::clients as programs;
@@ -65,19 +65,8 @@ async fn run(scenarios: &[(Client, &str)]) {
 
 /// The same where everything is encrypted.
 async fn run_encrypted(scenarios: &[(Client, &str)]) {
-    let folder = tempfile::tempdir().unwrap();
-    let (chain, key) = (
-        folder.path().join("chain.pem"),
-        folder.path().join("key.pem"),
-    );
-    let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
-    let made = rcgen::generate_simple_self_signed(names).unwrap();
-    std::fs::write(&chain, made.cert.pem()).unwrap();
-    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    let settings = [
-        format!("tls.certificate={}", chain.display()),
-        format!("tls.key={}", key.display()),
-    ];
+    let encryption = Encryption::new();
+    let (settings, chain) = (encryption.settings(), encryption.certificate());
     for (client, scenario) in scenarios {
         let stage = Stage::start(&settings.each_ref().map(String::as_str), |builder| builder).await;
         let told = stage.told_encrypted(&chain);
@@ -91,6 +80,9 @@ async fn run_at(stage: Stage, told: &Value, client: &Client, scenario: &str) {
         stage.node().event_hubs().create(definition).await.unwrap();
     }
     let mut command = client.command();
+    if let (Rust, Some(chain)) = (client, told["certificate"].as_str()) {
+        command.env("SSL_CERT_FILE", chain);
+    }
     command.arg(told.to_string()).args(scenario.split(' '));
     let name = format!("event_hub_clients {client:?}");
     clients::run(&name, command).await;
@@ -159,4 +151,5 @@ scenarios! {
     tls_and_websocket_of_java: (Java, "overTls overWebSocket");
     websocket_of_node: (Node, "overWebSocket");
     tls_and_websocket_of_go: (Go, "over_tls"), (Go, "over_websocket");
+    tls_and_websocket_of_rust: (Rust, "over_tls"), (Rust, "over_websocket");
 }

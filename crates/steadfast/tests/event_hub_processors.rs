@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use clients::ACCOUNT;
+use clients::{ACCOUNT, Encryption};
 use processors::{BOX, Kind, Scene};
 use serde_json::Value;
 
@@ -175,6 +175,19 @@ async fn events_41_42_processors_of_rust_share_fairly_and_continue() {
     scene.shared(&[4, 4]).await;
     scene.leave(1).await;
     scene.shared(&[8]).await;
+    scene.check();
+    scene.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_processor_of_rust_trusts_a_certificate_of_the_user() {
+    let encryption = Encryption::new();
+    let mut scene = Scene::start_encrypted(2, &encryption).await;
+    scene.join(Kind::Rust);
+    scene.shared(&[2]).await;
+    scene.send("one", 1).await;
+    scene.all_kept().await;
+    scene.leave(0).await;
     scene.check();
     scene.end().await;
 }

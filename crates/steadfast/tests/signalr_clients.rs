@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 
-use clients::Stage;
+use clients::{Encryption, Stage};
 use reqwest::Certificate;
 use serde_json::{Value, json};
 use steadfast::realtime::HubOptions;
@@ -160,18 +160,9 @@ scenarios! {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn signalr_clients_trust_a_certificate_of_the_user() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
-    let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
-    let made = rcgen::generate_simple_self_signed(names).unwrap();
-    let chain = path("chain.pem");
-    std::fs::write(&chain, made.cert.pem()).unwrap();
-    std::fs::write(path("key.pem"), made.signing_key.serialize_pem()).unwrap();
-    let settings = [
-        format!("tls.certificate={}", chain.display()),
-        format!("tls.key={}", path("key.pem").display()),
-    ];
-    let trusted = Certificate::from_pem(made.cert.pem().as_bytes()).unwrap();
+    let encryption = Encryption::new();
+    let (settings, chain) = (encryption.settings(), encryption.certificate());
+    let trusted = Certificate::from_pem(encryption.pem.as_bytes()).unwrap();
     let settings = settings.each_ref().map(String::as_str);
     let (stage, said) = start(&settings, Some(&trusted)).await;
     let scenarios = [
@@ -186,6 +177,13 @@ async fn signalr_clients_trust_a_certificate_of_the_user() {
         command.arg(said.to_string()).args(names);
         clients::run(&format!("signalr_clients {client:?}"), command).await;
     }
+    // signalr-client negotiates with the authorities that are compiled into it.
+    let mut command = programs::rust("signalr-clients");
+    command.arg(said.to_string()).env("SSL_CERT_FILE", &chain);
+    let refused = command.stdin(Stdio::null()).output().unwrap();
+    let errors = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success(), "{errors}");
+    assert!(errors.contains("UnknownIssuer"), "{errors}");
     stage.stop().await;
 }
 

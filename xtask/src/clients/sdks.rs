@@ -35,7 +35,6 @@ const SIGNALR_TLS: (&str, &[&str]) = (
     "signalr_clients",
     &["signalr_clients_trust_a_certificate_of_the_user"],
 );
-const NOT_TRIED: &str = "not tried";
 
 pub(super) const SDKS: &[Sdk] = &[
     Sdk {
@@ -279,7 +278,7 @@ pub(super) const SDKS: &[Sdk] = &[
         packages: &[("rust/clients/Cargo.toml", &["azure_messaging_eventhubs"])],
         scenarios: Some(("event_hub_clients", "Rust")),
         tests: &[],
-        tls: NOT_TRIED,
+        tls: "`with_custom_endpoint(\"amqps://host:port\")`; with `AmqpTransport::WebSocket` by the HTTPS port; the variable `SSL_CERT_FILE=ca.pem` for an authority of your own",
         lacks: "`UseDevelopmentEmulator` is ignored: `with_custom_endpoint`, see [the guide](../guides/event-hub-clients.md#clients-in-rust)",
     },
     Sdk {
@@ -296,11 +295,14 @@ pub(super) const SDKS: &[Sdk] = &[
         tests: &[
             (
                 "event_hub_processors",
-                &["events_41_42_processors_of_rust_share_fairly_and_continue"],
+                &[
+                    "events_41_42_processors_of_rust_share_fairly_and_continue",
+                    "a_processor_of_rust_trusts_a_certificate_of_the_user",
+                ],
             ),
             FIVE_PROCESSORS,
         ],
-        tls: NOT_TRIED,
+        tls: "`with_custom_endpoint(\"amqps://host:port\")` and an `https://` address of the container; the variable `SSL_CERT_FILE=ca.pem` for an authority of your own",
         lacks: "names in checkpoints keep their case: write lower case to share a group with other SDKs; an error of one link makes all partitions begin again, see [the guide](../guides/event-hub-clients.md#clients-in-rust)",
     },
     Sdk {
@@ -308,8 +310,8 @@ pub(super) const SDKS: &[Sdk] = &[
         service: "real-time messaging",
         packages: &[("rust/signalr/Cargo.toml", &["signalr-client"])],
         scenarios: None,
-        tests: &[FIVE_CLIENTS],
-        tls: NOT_TRIED,
+        tests: &[FIVE_CLIENTS, SIGNALR_TLS],
+        tls: "encrypted unless `unsecure` is called; it trusts the authorities that are compiled in, and none of your own",
         lacks: "WebSockets only",
     },
 ];

@@ -24,7 +24,8 @@ use crate::listen::{Admission, ServerWebSocket, SocketLimit, Upgrade, current};
 
 /// Where AMQP is reached over HTTP. Some clients write a slash at the end.
 pub const WEBSOCKETS: [&str; 2] = ["/$servicebus/websocket", "/$servicebus/websocket/"];
-const PROTOCOL: &str = "AMQPWSB10";
+/// The service's own name, and the standard's, for which clients of Rust ask.
+const PROTOCOLS: [&str; 2] = ["AMQPWSB10", "amqp"];
 
 #[derive(Clone)]
 struct WebSocketState {
@@ -57,7 +58,7 @@ async fn upgrade(State(door): State<WebSocketState>, request: Request) -> Respon
         .max_frame_size(most);
     let limit = SocketLimit::new(limits::AMQP_UNPROVEN_MESSAGE);
     let bridged = limit.clone();
-    upgrade.accept(Some(PROTOCOL), config, limit, move |socket| async move {
+    upgrade.accept(&PROTOCOLS, config, limit, move |socket| async move {
         // The client has disconnected.
         let Ok(socket) = socket else { return };
         let stream = WebSocketBridge {

@@ -117,7 +117,7 @@ impl Upgrade {
     /// error if the upgrade failed.
     pub fn accept<S, F>(
         self,
-        protocol: Option<&'static str>,
+        protocols: &[&'static str],
         config: WebSocketConfig,
         limit: SocketLimit,
         serve: S,
@@ -135,7 +135,7 @@ impl Upgrade {
         if let Ok(accept) = HeaderValue::from_str(&accept) {
             headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
         }
-        if let Some(protocol) = protocol.filter(|own| self.asks_for(own)) {
+        if let Some(protocol) = protocols.iter().find(|own| self.asks_for(own)) {
             headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
         }
         if let Some(admission) = current() {

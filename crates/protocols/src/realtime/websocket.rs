@@ -95,7 +95,7 @@ pub(super) async fn open(
     let limit = SocketLimit::new(limits::HUB_UNGREETED_MESSAGE).counted();
     let greeted = limit.clone();
     Ok(
-        upgrade.accept(None, config, limit, move |stream| async move {
+        upgrade.accept(&[], config, limit, move |stream| async move {
             match stream {
                 Ok(stream) => run(stream, greeted, inlet, client, socket, follow).await,
                 Err(_) => client.socket_lost(socket, Some("the upgrade failed")),

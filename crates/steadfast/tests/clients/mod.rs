@@ -6,7 +6,7 @@
 //! which also says where.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -48,6 +48,42 @@ fn database() -> String {
     let name = format!("clients_{}", NEXT.fetch_add(1, Ordering::Relaxed));
     let mut cluster = shared.lock().expect("no test panics with it");
     cluster.create_database(&name).expect("a database")
+}
+
+/// A certificate of this machine, and the settings that encrypt everything by it.
+pub(crate) struct Encryption {
+    folder: TempDir,
+    pub(crate) pem: String,
+}
+
+impl Encryption {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
+        let own = Self {
+            folder,
+            pem: made.cert.pem(),
+        };
+        std::fs::write(own.certificate(), &own.pem).expect("a file");
+        std::fs::write(own.key(), made.signing_key.serialize_pem()).expect("a file");
+        own
+    }
+
+    pub(crate) fn certificate(&self) -> PathBuf {
+        self.folder.path().join("chain.pem")
+    }
+
+    fn key(&self) -> PathBuf {
+        self.folder.path().join("key.pem")
+    }
+
+    pub(crate) fn settings(&self) -> [String; 2] {
+        [
+            format!("tls.certificate={}", self.certificate().display()),
+            format!("tls.key={}", self.key().display()),
+        ]
+    }
 }
 
 /// Free ports, and whatever pages a browser has.

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::clients::{ACCOUNT, PATIENCE, Stage};
+use crate::clients::{ACCOUNT, Encryption, PATIENCE, Stage};
 
 const HUB: &str = "houses";
 /// The container of ownerships and checkpoints.
@@ -132,6 +133,8 @@ impl Told {
 /// A stage, and the processors that came to it.
 pub(crate) struct Scene {
     pub(crate) stage: Stage,
+    /// The certificate that encrypts everything.
+    certificate: Option<PathBuf>,
     partitions: u32,
     told: Arc<Told>,
     processors: Vec<Processor>,
@@ -155,7 +158,18 @@ struct Sender {
 
 impl Scene {
     pub(crate) async fn start(partitions: u32) -> Self {
-        let stage = Stage::start(&[], |builder| builder).await;
+        Self::start_with(partitions, None).await
+    }
+
+    /// The same where everything is encrypted.
+    pub(crate) async fn start_encrypted(partitions: u32, encryption: &Encryption) -> Self {
+        Self::start_with(partitions, Some(encryption)).await
+    }
+
+    async fn start_with(partitions: u32, encryption: Option<&Encryption>) -> Self {
+        let settings = encryption.map(Encryption::settings);
+        let settings: Vec<_> = settings.iter().flatten().map(String::as_str).collect();
+        let stage = Stage::start(&settings, |builder| builder).await;
         let definition = EventHubDefinition::new(HUB, partitions);
         stage.node().event_hubs().create(definition).await.unwrap();
         let container = format!("{ACCOUNT}/{BOX}");
@@ -166,6 +180,7 @@ impl Scene {
             .unwrap();
         Self {
             stage,
+            certificate: encryption.map(Encryption::certificate),
             partitions,
             told: Arc::new(Told::new()),
             processors: Vec::new(),
@@ -181,8 +196,15 @@ impl Scene {
 
     fn spawn(&self, command: Command, options: &Value) -> Child {
         let mut command = tokio::process::Command::from(command);
+        let told = match &self.certificate {
+            Some(certificate) => {
+                command.env("SSL_CERT_FILE", certificate);
+                self.stage.told_encrypted(certificate)
+            }
+            None => self.stage.told(),
+        };
         command
-            .arg(self.stage.told().to_string())
+            .arg(told.to_string())
             .arg(options.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -11,7 +11,7 @@ use azure_messaging_eventhubs::{
 use futures::StreamExt;
 
 use crate::Outcome;
-use crate::server::Server;
+use crate::server::{Channel, Server};
 
 /// Key, and its partition of 16.
 const VECTORS: [(&str, &str); 10] = [
@@ -40,12 +40,15 @@ pub(crate) async fn run(server: &Server, scenario: &str) -> Outcome {
         "bad_key" => bad_key(server).await,
         "too_large" => too_large(server).await,
         "stolen_by_owner_level" => stolen_by_owner_level(server).await,
+        "over_tls" => sent_and_read(&server.over(Channel::Tls)).await,
+        "over_websocket" => sent_and_read(&server.over(Channel::WebSocket)).await,
         _ => Err(format!("there is no scenario '{scenario}'").into()),
     }
 }
 
 async fn producer(server: &Server, hub: &str) -> azure_messaging_eventhubs::Result<ProducerClient> {
-    let builder = ProducerClient::builder().with_custom_endpoint(server.amqp());
+    let builder = ProducerClient::builder().with_custom_endpoint(server.address());
+    let builder = builder.with_transport(server.transport());
     let builder = builder.with_retry_options(no_retry());
     builder
         .open_with_connection_string(&server.connection_string(), Some(hub))
@@ -53,7 +56,8 @@ async fn producer(server: &Server, hub: &str) -> azure_messaging_eventhubs::Resu
 }
 
 async fn consumer(server: &Server, hub: &str) -> azure_messaging_eventhubs::Result<ConsumerClient> {
-    let builder = ConsumerClient::builder().with_custom_endpoint(server.amqp());
+    let builder = ConsumerClient::builder().with_custom_endpoint(server.address());
+    let builder = builder.with_transport(server.transport());
     let builder = builder.with_retry_options(no_retry());
     builder
         .open_with_connection_string(&server.connection_string(), Some(hub))
@@ -289,7 +293,7 @@ async fn unknown_event_hub(server: &Server) -> Outcome {
 }
 
 async fn bad_key(server: &Server) -> Outcome {
-    let builder = ProducerClient::builder().with_custom_endpoint(server.amqp());
+    let builder = ProducerClient::builder().with_custom_endpoint(server.address());
     let opened = builder
         .with_retry_options(no_retry())
         .open_with_connection_string(&server.connection_string_with("wrong"), Some("houses"))
@@ -365,5 +369,16 @@ async fn stolen_by_owner_level(server: &Server) -> Outcome {
     );
     client.send_event("y", None).await?;
     assert_eq!(text(&others.next().await.expect("it goes on")?), "y");
+    Ok(())
+}
+
+async fn sent_and_read(server: &Server) -> Outcome {
+    let client = producer(server, "houses").await?;
+    let partition_id = Some("2".into());
+    let options = SendEventOptions { partition_id };
+    client.send_event("secret", Some(options)).await?;
+    leave(client.close()).await;
+    let events = read(server, "houses", "2", from(StartLocation::Earliest, true), 1).await?;
+    assert_eq!(texts(&events), ["secret"]);
     Ok(())
 }

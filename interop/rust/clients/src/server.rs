@@ -1,21 +1,50 @@
 //! Where the server is, and how it is convinced.
 
+use azure_core_amqp::AmqpTransport;
 use serde_json::Value;
 
-/// What the server said when it was started.
+/// What the server said when it was started, and how to talk to it.
+#[derive(Clone)]
 pub(crate) struct Server {
     said: Value,
+    channel: Channel,
+}
+
+/// How a client talks to the server.
+#[derive(Clone, Copy)]
+pub(crate) enum Channel {
+    Plain,
+    Tls,
+    WebSocket,
 }
 
 impl Server {
     pub(crate) fn of(said: &str) -> Self {
         let said = serde_json::from_str(said).expect("the server speaks JSON");
-        Self { said }
+        let channel = Channel::Plain;
+        Self { said, channel }
     }
 
-    /// Where AMQP is spoken, not encrypted.
-    pub(crate) fn amqp(&self) -> String {
-        format!("amqp://127.0.0.1:{}", self.said["amqp"])
+    /// The same server over another channel.
+    pub(crate) fn over(&self, channel: Channel) -> Self {
+        let said = self.said.clone();
+        Self { said, channel }
+    }
+
+    /// Where AMQP is spoken. By WebSocket, only host and port of it count.
+    pub(crate) fn address(&self) -> String {
+        match self.channel {
+            Channel::Plain => format!("amqp://127.0.0.1:{}", self.said["amqp"]),
+            Channel::Tls => format!("amqps://localhost:{}", self.said["amqps"]),
+            Channel::WebSocket => format!("amqps://localhost:{}", self.said["https"]),
+        }
+    }
+
+    pub(crate) fn transport(&self) -> AmqpTransport {
+        match self.channel {
+            Channel::Plain | Channel::Tls => AmqpTransport::Tcp,
+            Channel::WebSocket => AmqpTransport::WebSocket,
+        }
     }
 
     /// The connection string, as the server prints it.

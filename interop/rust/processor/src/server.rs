@@ -20,9 +20,17 @@ impl Server {
         Self { said }
     }
 
-    /// Where AMQP is spoken, not encrypted.
+    /// Where AMQP is spoken.
     pub(crate) fn amqp(&self) -> String {
-        format!("amqp://127.0.0.1:{}", self.said["amqp"])
+        if self.is_encrypted() {
+            format!("amqps://localhost:{}", self.said["amqps"])
+        } else {
+            format!("amqp://127.0.0.1:{}", self.said["amqp"])
+        }
+    }
+
+    fn is_encrypted(&self) -> bool {
+        self.said["certificate"].is_string()
     }
 
     /// A web token that the server's key has signed.
@@ -59,10 +67,14 @@ impl Server {
         ];
         let key = STANDARD.decode(self.text("account_key")).expect("base64");
         let signature = STANDARD.encode(sign(&key, &parts.join("\n")));
+        let blobs = if self.is_encrypted() {
+            format!("https://localhost:{}", self.said["blob"])
+        } else {
+            format!("http://127.0.0.1:{}", self.said["blob"])
+        };
         let encode = |text| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
         format!(
-            "http://127.0.0.1:{}/{account}/{name}?sv={version}&sr=c&sp=racwdl&se={}&sig={}",
-            self.said["blob"],
+            "{blobs}/{account}/{name}?sv={version}&sr=c&sp=racwdl&se={}&sig={}",
             encode(end),
             encode(&signature)
         )

@@ -13,12 +13,14 @@ async fn main() -> Result<(), String> {
     let said: Value = serde_json::from_str(&said).map_err(|error| error.to_string())?;
     let text = |name: &str| said[name].as_str().unwrap_or_default().to_owned();
     let (url, token) = (text("url"), text("token"));
-    let address = url.trim_start_matches("http://");
+    let (scheme, address) = url.split_once("://").ok_or("a URL")?;
     let (host, port) = address.split_once(':').ok_or("an address with a port")?;
     let port = port.parse().map_err(|_| "a port")?;
     let mut client = SignalRClient::connect_with(host, "room", |options| {
         options.with_port(port);
-        options.unsecure();
+        if scheme == "http" {
+            options.unsecure();
+        }
         options.authenticate_bearer(token.clone());
     })
     .await?;
