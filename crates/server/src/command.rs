@@ -28,12 +28,17 @@ pub(crate) enum Command {
     ///
     /// It listens on loopback only, keeps its data in ./steadfast-data, and prints
     /// every address and connection string, ready to paste.
+    #[command(after_help = "\
+Examples:
+  steadfast dev
+  steadfast dev --data try --set memory=256MiB")]
     Dev(serve::ServeArguments),
     /// Run a server
     ///
     /// It refuses to listen beyond loopback without keys, and without TLS unless
     /// tls.allow_plain is set. SIGTERM drains it, a second one ends it at once; SIGHUP
     /// reloads keys, certificate and log level.
+    #[command(after_help = "Examples:\n  steadfast serve --config steadfast.toml")]
     Serve(serve::ServeArguments),
     /// Show server status
     #[command(after_help = "Examples:\n  steadfast status\n  steadfast status -o yaml")]
@@ -45,11 +50,13 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  steadfast logs --limit 20\n  steadfast logs --level warn")]
     Logs(logs::LogsArguments),
     /// Drain a server: finish in-flight work, hand over partitions, exit
+    #[command(after_help = "Examples:\n  steadfast drain --limit 30")]
     Drain(node::DrainArguments),
     /// Reload keys, certificate and log level of a running server
     #[command(after_help = "Examples:\n  steadfast reload")]
     Reload,
     /// Check this machine for problems that affect a server
+    #[command(after_help = "Examples:\n  steadfast doctor --config steadfast.toml")]
     Doctor(doctor::DoctorArguments),
     /// Explain an error code: what happened, why, and what to do
     #[command(after_help = "Examples:\n  steadfast explain STF-2001")]
@@ -110,7 +117,10 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Config(config::Command),
     /// Measure this machine, a peer and Steadfast side by side
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  steadfast bench collections --quick"
+    )]
     Bench(bench::Benchmark),
     /// Print completions for a shell
     #[command(after_help = "Examples:\n  steadfast completions bash")]

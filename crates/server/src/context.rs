@@ -10,7 +10,7 @@ use steadfast::protocols::connection_string::ConnectionString;
 use crate::confirm::confirm;
 use crate::exit::CommandError;
 use crate::globals::{Globals, KEY_IS_VISIBLE};
-use crate::output::{Facts, OutputFormat, Table, print};
+use crate::output::{Facts, OutputFormat, PageArguments, Table, print};
 use crate::server_context::{Contexts, ServerContext, address, load, missing, store};
 
 #[derive(Subcommand)]
@@ -38,7 +38,7 @@ Examples:
     },
     /// List all servers, without keys
     #[command(after_help = "Examples:\n  steadfast context list")]
-    List,
+    List(PageArguments),
     /// Show a server, without its key
     #[command(after_help = "\
 Examples:
@@ -92,7 +92,7 @@ pub(crate) fn run(command: &Command, globals: &Globals, ask: ConnectionStringLoo
             )?;
             contexts.current.take_if(|current| current == name);
         }
-        Command::List => return list(&contexts, output),
+        Command::List(page) => return list(&contexts, page, output),
         Command::Show { name, strings } => {
             let ask = strings.then_some(ask);
             return show(contexts, name.clone(), globals, ask);
@@ -103,7 +103,7 @@ pub(crate) fn run(command: &Command, globals: &Globals, ask: ConnectionStringLoo
         Command::Add { name, .. } => ("added", name),
         Command::Use { name } => ("using", name),
         Command::Remove { name } => ("removed", name),
-        Command::List | Command::Show { .. } => return Ok(()),
+        Command::List(_) | Command::Show { .. } => return Ok(()),
     };
     print(&[(done.0, json!(done.1))], output)
 }
@@ -130,13 +130,15 @@ fn added(globals: &Globals, reads_input: bool, ca: Option<PathBuf>) -> Result<Se
     })
 }
 
-fn list(contexts: &Contexts, output: OutputFormat) -> Result<()> {
-    let mut table = Table::new("contexts", &["name", "url", "current"]);
-    for (name, server) in &contexts.server {
+fn list(contexts: &Contexts, page: &PageArguments, output: OutputFormat) -> Result<()> {
+    let row = |(name, server): (&String, &ServerContext)| {
         let is_current = contexts.current.as_ref() == Some(name);
-        table.row(json!({"name": name, "url": server.url, "current": is_current}));
-    }
-    table.print(output)
+        json!({"name": name, "url": server.url, "current": is_current})
+    };
+    let rows = contexts.server.iter().map(row).collect();
+    Table::new("contexts", &["name", "url", "current"])
+        .page(page.cut(rows, "name")?)
+        .print(output)
 }
 
 fn show(

@@ -64,6 +64,7 @@ mod server_client;
 mod server_context;
 mod shell;
 mod state;
+mod status_poll;
 mod store;
 mod strings;
 mod taskhub;

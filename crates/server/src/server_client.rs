@@ -57,7 +57,6 @@ impl ServerClient {
             let authority = authority.with_context(|| format!("read {}", ca.display()))?;
             client = client.tls_certs_merge([authority]);
         }
-        let mut runtime = tokio::runtime::Builder::new_current_thread();
         let client = client.build().context("make an HTTP client")?;
         let transport = HttpTransport {
             server,
@@ -66,7 +65,17 @@ impl ServerClient {
         };
         Ok(Self {
             transport,
-            runtime: runtime.enable_all().build().context("start a runtime")?,
+            runtime: runtime()?,
+        })
+    }
+
+    /// A client of the same server, for another thread.
+    pub(crate) fn twin(&self) -> Result<Self> {
+        let mut transport = self.transport.clone();
+        transport.is_verbose = false;
+        Ok(Self {
+            transport,
+            runtime: runtime()?,
         })
     }
 
@@ -209,6 +218,11 @@ impl HttpTransport {
         let cause = cause.map_or_else(|| error.to_string(), root);
         anyhow!("{url} cannot be reached ({cause}): is it running? see `steadfast context list`")
     }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().build().context("start a runtime")
 }
 
 /// The root cause: the errors above it only repeat that the request failed.

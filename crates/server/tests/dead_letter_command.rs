@@ -80,15 +80,15 @@ async fn a_parked_event_is_listed_and_replayed() {
         .unwrap();
     let url = node.addresses()[0].url.clone();
     let sender = node.event_hubs().sender("houses", None).await.unwrap();
-    for text in ["good", "bad", "good again"] {
+    for text in ["good", "bad", "also bad", "good again"] {
         let mut batch = EventDataBatch::new();
         let mut event = Vec::new();
         steadfast::protocols::amqp::client::write_event(&mut event, text.as_bytes());
         batch.push(&event).unwrap();
         sender.send(batch).await.unwrap();
     }
-    // The bad one is passed over once it is parked.
-    assert_eq!((seen.recv().await, seen.recv().await), (Some(0), Some(2)));
+    // The bad ones are passed over once they are stored.
+    assert_eq!((seen.recv().await, seen.recv().await), (Some(0), Some(3)));
     let list = ["parked", "list", "houses"];
     let (code, found, error) = ask(folder.path(), &url, &list);
     assert_eq!(code, 0, "{error}");
@@ -107,12 +107,35 @@ async fn a_parked_event_is_listed_and_replayed() {
         parked["reason"].as_str().unwrap().contains("it is bad"),
         "{found}"
     );
+    assert_eq!(found["dead_letters"][1]["sequence"], json!(2), "{found}");
+    assert!(found.get("next").is_none(), "{found}");
+    let (_, cut, notes) = ask(
+        folder.path(),
+        &url,
+        &[&list[..], &["--limit", "1"]].concat(),
+    );
+    assert_eq!(cut["dead_letters"].as_array().unwrap().len(), 1, "{notes}");
+    let next = cut["next"].as_str().unwrap();
+    let (_, rest, _) = ask(
+        folder.path(),
+        &url,
+        &[&list[..], &["--cursor", next]].concat(),
+    );
+    assert_eq!(rest["dead_letters"].as_array().unwrap().len(), 1);
+    assert_eq!(rest["dead_letters"][0]["sequence"], json!(2), "{rest}");
+    let (code, _, error) = ask(
+        folder.path(),
+        &url,
+        &[&list[..], &["--cursor", "x"]].concat(),
+    );
+    assert_eq!(code, 1);
+    assert!(error.contains("not from this list"), "{error}");
     has_learnt.store(true, Ordering::SeqCst);
     let (code, found, error) = ask(folder.path(), &url, &["parked", "replay", "houses"]);
     assert_eq!(code, 0, "{error}");
-    let expected = json!({"partition": 0, "dead_letters": 1, "has_processor": true});
+    let expected = json!({"partition": 0, "dead_letters": 2, "has_processor": true});
     assert_eq!(found["partitions"][0], expected, "{found}");
-    assert_eq!(seen.recv().await, Some(1));
+    assert_eq!((seen.recv().await, seen.recv().await), (Some(1), Some(2)));
     until("the list is empty", || {
         let (_, found, _) = ask(folder.path(), &url, &list);
         found["dead_letters"]

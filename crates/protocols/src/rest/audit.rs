@@ -13,6 +13,7 @@ use steadfast_jobs::iso::format_time;
 
 use super::interface::{Interface, on};
 use super::node::operation;
+use super::page::foreign_cursor;
 use crate::access::AuditEvent;
 use crate::http::Problem;
 
@@ -24,7 +25,7 @@ const PAGE: usize = 100;
 struct AuditQuery {
     limit: Option<usize>,
     /// The cursor from the previous page.
-    cursor: Option<u64>,
+    cursor: Option<String>,
 }
 
 /// Adds the route of the audit.
@@ -37,7 +38,9 @@ pub fn audit_routes(interface: Interface) -> Interface {
             let message = format!("limit is 1 to {}", limits::AUDIT_PAGE);
             return Err(Problem::bad_request(message));
         }
-        let (events, next) = audit.page(wanted.cursor, limit);
+        let before = wanted.cursor.as_deref().map(str::parse).transpose();
+        let before = before.map_err(|_| foreign_cursor())?;
+        let (events, next) = audit.page(before, limit);
         let events: Vec<_> = events.iter().map(shown).collect();
         Ok(Json(json!({"events": events, "cursor": next})))
     };

@@ -1,5 +1,6 @@
 //! The routes of consumer groups and dead letters.
 
+use std::fmt;
 use std::sync::Arc;
 
 use axum::Json;
@@ -15,6 +16,7 @@ use super::event_json::{EventMetadata, shown};
 use super::eventhubs::{EventHubContext, on, operation, time};
 use super::events::{parsed, queried};
 use super::interface::{Interface, LOOK, read};
+use super::page::{foreign_cursor, page_limit};
 use crate::access::Right;
 use crate::http::Problem;
 
@@ -32,6 +34,40 @@ struct ResetGroupRequest {
 #[serde(deny_unknown_fields)]
 struct PartitionQuery {
     partition: Option<u32>,
+}
+
+/// Which page of the dead letters is wanted.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DeadLetterQuery {
+    partition: Option<u32>,
+    limit: Option<usize>,
+    cursor: Option<String>,
+}
+
+/// The last dead letter of a page.
+#[derive(Debug)]
+struct DeadLetterCursor {
+    partition: u32,
+    sequence: i64,
+}
+
+impl DeadLetterCursor {
+    fn parse(text: &str) -> Result<Self, Problem> {
+        let parsed = text.split_once('-').and_then(|(partition, sequence)| {
+            Some(Self {
+                partition: partition.parse().ok()?,
+                sequence: sequence.parse().ok().filter(|number| *number >= 0)?,
+            })
+        });
+        parsed.ok_or_else(foreign_cursor)
+    }
+}
+
+impl fmt::Display for DeadLetterCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.partition, self.sequence)
+    }
 }
 
 type GroupPath = Path<(String, String)>;
@@ -91,9 +127,13 @@ pub(super) fn routes(interface: Interface, hubs: &Arc<EventHubContext>) -> Inter
             operation(
                 get,
                 PARKED,
-                "Dead letters of the group, of all partitions or of one ?partition",
+                "Dead letters of the group, of all partitions or of one ?partition: ?limit, \
+                 ?cursor",
                 listen,
-                (200, "The events, and why processing failed"),
+                (
+                    200,
+                    "The events, why processing failed, and the next page's cursor",
+                ),
                 None,
             ),
             on(get, parked, hubs),
@@ -221,18 +261,31 @@ impl ResetGroupRequest {
 async fn parked(
     State(own): State<Arc<EventHubContext>>,
     Path((hub, group)): GroupPath,
-    query: Result<Query<PartitionQuery>, QueryRejection>,
+    query: Result<Query<DeadLetterQuery>, QueryRejection>,
 ) -> Result<Json<Value>, Problem> {
     let which = queried(query)?;
+    let limit = page_limit(which.limit)?;
+    let after = which.cursor.as_deref().map(DeadLetterCursor::parse);
+    let after = after.transpose()?;
     let mut events = Vec::new();
     let mut bytes = 0;
-    let mut has_more = false;
+    let mut last = None;
+    let mut next = None;
     'all: for partition in own.chosen(&hub, which.partition).await? {
-        for found in own.hubs.dead_letters(&hub, &group, partition, 0).await? {
-            if bytes >= steadfast_core::limits::TAIL_BYTES {
-                has_more = true;
+        let from = match &after {
+            Some(after) if partition < after.partition => continue,
+            Some(after) if partition == after.partition => after.sequence.saturating_add(1),
+            _ => 0,
+        };
+        for found in own.hubs.dead_letters(&hub, &group, partition, from).await? {
+            if events.len() >= limit || bytes >= steadfast_core::limits::TAIL_BYTES {
+                next = last;
                 break 'all;
             }
+            last = Some(DeadLetterCursor {
+                partition,
+                sequence: found.sequence,
+            });
             let place = EventMetadata {
                 partition,
                 sequence: found.sequence,
@@ -248,7 +301,11 @@ async fn parked(
             events.push(event);
         }
     }
-    Ok(Json(json!({"parked": events, "has_more": has_more})))
+    let mut page = json!({"parked": events, "has_more": next.is_some()});
+    if let Some(next) = next {
+        page["next"] = json!(next.to_string());
+    }
+    Ok(Json(page))
 }
 
 async fn replay(

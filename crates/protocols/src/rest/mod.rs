@@ -39,7 +39,7 @@ pub use maintenance::maintenance_routes;
 pub use node::{no_method, no_route, routes};
 pub use node_admin::{
     DrainReport, KeyInfo, KeySecret, NodeAdmin, NodeBackupRequest, NodeRestoreRequest, NodeStatus,
-    RestoreOutcome, StatusPartition,
+    RestoreOutcome, StatusPartition, WorkProgress,
 };
 pub use region::region_routes;
 pub use state::state_routes;

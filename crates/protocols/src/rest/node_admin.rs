@@ -25,6 +25,18 @@ pub struct NodeStatus {
     pub partitions: Vec<StatusPartition>,
     /// The outcome of the last restore of this process.
     pub restore: Option<RestoreOutcome>,
+    /// How far a running backup is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backup: Option<WorkProgress>,
+}
+
+/// How far work on all partitions is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkProgress {
+    /// Number of partitions.
+    pub partitions: usize,
+    /// Partitions that are finished.
+    pub done: usize,
 }
 
 /// A request for a backup.

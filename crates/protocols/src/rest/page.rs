@@ -36,6 +36,11 @@ pub(super) fn page_limit(limit: Option<usize>) -> Result<usize, Problem> {
     }
 }
 
+/// The error of a cursor that no page has given.
+pub(super) fn foreign_cursor() -> Problem {
+    Problem::bad_request("the cursor is not from this list; start again without one")
+}
+
 /// A page of items, the cursor of the next page, and the nodes that did not answer.
 pub(super) fn page(
     name: &str,

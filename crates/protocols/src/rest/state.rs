@@ -17,7 +17,7 @@ use super::collections::{
 };
 use super::events::queried;
 use super::interface::{ApiOperation, Interface, LOOK, on, read};
-use super::page::{PageQuery, may, page, page_limit};
+use super::page::{PageQuery, foreign_cursor, may, page, page_limit};
 use crate::access::{Demand, EntityScope, Principal, Right, ServiceArea};
 use crate::http::Problem;
 
@@ -110,9 +110,7 @@ fn peek(interface: Interface, collections: &Arc<dyn CollectionsBackend>) -> Inte
         let query = queried(query)?;
         let limit = page_limit(query.limit)?;
         let after = query.cursor.as_deref().map(str::parse).transpose();
-        let after = after.map_err(|_| {
-            Problem::bad_request("the cursor is not from this list; start again without one")
-        })?;
+        let after = after.map_err(|_| foreign_cursor())?;
         let slot = query.slot;
         let place = ServiceSlot { service, slot };
         let found = own.peek(place, &collection, after, limit).await?;

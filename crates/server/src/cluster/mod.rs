@@ -21,11 +21,13 @@ use crate::store::storage_address::DurabilityArgument;
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Show all nodes and how many partitions each serves
+    #[command(after_help = "Examples:\n  steadfast cluster status")]
     Status(WatchArguments),
     /// Move a partition to another node
     ///
     /// The owner completes the work in flight and hands the partition over. The cluster
     /// may move it again when nodes join or leave.
+    #[command(after_help = "Examples:\n  steadfast cluster move 3 --to node-b")]
     Move {
         /// Index of the partition
         partition: u16,
@@ -38,8 +40,13 @@ pub(crate) enum Command {
     /// The copy is compared before a partition switches to the new database. The next
     /// run completes an interrupted one. A new database at the end of the addresses
     /// joins the store; all nodes must then name it, too.
+    #[command(after_help = "\
+Examples:
+  steadfast cluster move-shard --data 'postgres://db1/one postgres://db2/two' --from 0 --to 1
+  steadfast cluster move-shard --data 'postgres://db1/one postgres://db2/two' --partition 3 --to 1")]
     MoveShard(MoveShardArguments),
     /// Verify log, rows and events on every server of every database
+    #[command(after_help = "Examples:\n  steadfast cluster scrub -o json")]
     Scrub,
     /// Show a region pair and move its jobs between the regions
     #[command(subcommand)]

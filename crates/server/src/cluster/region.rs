@@ -15,11 +15,16 @@ use crate::server_client::ServerClient;
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Show the owner of each home's jobs and the state of replication
+    #[command(after_help = "Examples:\n  steadfast cluster region status")]
     Status(WatchArguments),
     /// Move all jobs of the pair to the region of the addressed server
     ///
     /// If the owner is reachable, it hands them over without loss. Otherwise this region
     /// takes them over as soon as the promise of the voters to the owner has expired.
+    #[command(after_help = "\
+Examples:
+  steadfast cluster region failover
+  steadfast cluster region failover --home west --accept-loss")]
     Failover {
         /// Move only the jobs of this home
         #[arg(long)]
@@ -29,6 +34,7 @@ pub(crate) enum Command {
         accept_loss: bool,
     },
     /// Move the jobs back to their home regions
+    #[command(after_help = "Examples:\n  steadfast cluster region failback --home west")]
     Failback {
         /// Move only the jobs of this home
         #[arg(long)]

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::path::group_path;
 use crate::globals::Globals;
-use crate::listing::rows;
-use crate::output::{Table, WatchArguments, note, print_value};
+use crate::listing::{rows, rows_by_page};
+use crate::output::{PageArguments, Table, WatchArguments};
 use crate::server_client::ServerClient;
 
 #[derive(Subcommand)]
@@ -19,9 +19,12 @@ pub(crate) enum Command {
         #[command(flatten)]
         scope: Scope,
         #[command(flatten)]
+        page: PageArguments,
+        #[command(flatten)]
         watch: WatchArguments,
     },
     /// Replay dead letters to the group's processors
+    #[command(after_help = "Examples:\n  steadfast eventhub dead-letter replay houses billing")]
     Replay(Scope),
 }
 
@@ -42,32 +45,25 @@ pub(crate) struct Scope {
 pub(crate) fn run(command: &Command, globals: &Globals) -> Result<()> {
     let remote = ServerClient::new(globals)?;
     match command {
-        Command::List { scope, watch } => watch.run(|| list(&remote, scope, globals)),
+        Command::List { scope, page, watch } => watch.run(|| list(&remote, scope, page, globals)),
         Command::Replay(scope) => replay(&remote, scope, globals),
     }
 }
 
-fn list(remote: &ServerClient, scope: &Scope, globals: &Globals) -> Result<()> {
+fn list(
+    remote: &ServerClient,
+    scope: &Scope,
+    page: &PageArguments,
+    globals: &Globals,
+) -> Result<()> {
+    const COLUMNS: &[&str] = &["partition", "sequence", "key", "attempts", "reason", "body"];
     let only = scope.partition.map(|number| format!("?partition={number}"));
     let path = group_path(&scope.hub, &scope.group)?;
     let path = format!("{path}/parked{}", only.unwrap_or_default());
-    let answer: Value = remote.request(Method::GET, &path, None)?;
-    let output = globals.output();
-    let (letters, has_more) = (rows(&answer, "parked")?, &answer["has_more"]);
-    if output.is_structured() {
-        let object = json!({"dead_letters": letters, "has_more": has_more});
-        return print_value(&object, output);
-    }
-    let columns = &["partition", "sequence", "key", "attempts", "reason", "body"];
-    let mut table = Table::new("dead_letters", columns);
-    for row in letters {
-        table.row(row.clone());
-    }
-    table.print(output)?;
-    if has_more == &json!(true) {
-        note("there are more; name a --partition, or replay these first");
-    }
-    Ok(())
+    let page = rows_by_page(remote, &path, "parked", page)?;
+    Table::new("dead_letters", COLUMNS)
+        .page(page)
+        .print(globals.output())
 }
 
 fn replay(remote: &ServerClient, scope: &Scope, globals: &Globals) -> Result<()> {

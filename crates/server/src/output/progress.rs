@@ -11,6 +11,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use steadfast::clock::{Clock, SystemClock};
+use steadfast::protocols::rest::WorkProgress;
 use steadfast::storage::backup::{BackupPhase, BackupProgress};
 use tokio::sync::watch;
 
@@ -73,6 +74,16 @@ pub(crate) async fn show<T>(
 
 /// Shows for how long an operation without phases has been running.
 pub(crate) fn wait_for<T>(what: &str, work: impl FnOnce() -> T) -> T {
+    follow(what, || None, work)
+}
+
+/// Shows for how long an operation has been running, and how far it is, where `look` can
+/// tell.
+pub(crate) fn follow<T>(
+    what: &str,
+    mut look: impl FnMut() -> Option<WorkProgress> + Send,
+    work: impl FnOnce() -> T,
+) -> T {
     if is_quiet() {
         return work();
     }
@@ -83,7 +94,8 @@ pub(crate) fn wait_for<T>(what: &str, work: impl FnOnce() -> T) -> T {
         scope.spawn(move || {
             let clock = SystemClock::new();
             while is_done.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
-                let line = format!("{what}: {}", units::elapsed(clock.monotonic().as_secs()));
+                let elapsed = units::elapsed(clock.monotonic().as_secs());
+                let line = work_line(what, &elapsed, look(), is_terminal);
                 if is_terminal {
                     draw(&line);
                 } else {
@@ -96,6 +108,19 @@ pub(crate) fn wait_for<T>(what: &str, work: impl FnOnce() -> T) -> T {
         drop(done);
         result
     })
+}
+
+fn work_line(what: &str, elapsed: &str, now: Option<WorkProgress>, is_terminal: bool) -> String {
+    let line = format!("{what}: {elapsed}");
+    let Some(WorkProgress { partitions, done }) = now.filter(|now| now.partitions > 0) else {
+        return line;
+    };
+    let line = format!("{line}, {done} of {partitions} partitions");
+    if is_terminal {
+        bar(done as u64, partitions as u64) + " " + &line
+    } else {
+        line
+    }
 }
 
 /// Prints a note for users, unless `--quiet` was given.
@@ -127,9 +152,24 @@ fn clear(is_terminal: bool) {
 
 fn draw(line: &str) {
     let mut terminal = std::io::stderr();
+    let size = rustix::termios::tcgetwinsize(&terminal);
+    let columns = size.map_or(usize::MAX, |size| usize::from(size.ws_col));
+    let line = in_width(line, columns);
     // Errors of a closed terminal are ignored.
     let _ = write!(terminal, "\r\x1b[2K{line}");
     let _ = terminal.flush();
+}
+
+/// The part of a line that does not reach the last column: a longer one would be wrapped,
+/// and only its end drawn over. A terminal without a size says 0.
+fn in_width(line: &str, columns: usize) -> &str {
+    let fits = if columns == 0 {
+        usize::MAX
+    } else {
+        columns - 1
+    };
+    let end = line.char_indices().nth(fits);
+    end.map_or(line, |(end, _)| &line[..end])
 }
 
 fn line(progress: &BackupProgress) -> String {
@@ -176,7 +216,28 @@ mod tests {
     }
 
     #[test]
+    fn a_line_is_not_wrapped() {
+        assert_eq!(in_width("reading: 10 %", 9), "reading:");
+        assert_eq!(in_width("größer", 4), "grö");
+        assert_eq!(in_width("reading", 80), "reading");
+        assert_eq!(in_width("reading", 0), "reading");
+    }
+
+    #[test]
     fn work_that_is_waited_for_returns_its_result() {
         assert_eq!(wait_for("working", || 7), 7);
+    }
+
+    #[test]
+    fn work_shows_how_far_it_is() {
+        let now = Some(WorkProgress {
+            partitions: 16,
+            done: 4,
+        });
+        let line = work_line("draining", "3 s", now, false);
+        assert_eq!(line, "draining: 3 s, 4 of 16 partitions");
+        let drawn = work_line("draining", "3 s", now, true);
+        assert!(drawn.starts_with("[#######---"), "{drawn}");
+        assert_eq!(work_line("draining", "3 s", None, true), "draining: 3 s");
     }
 }

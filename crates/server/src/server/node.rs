@@ -10,9 +10,10 @@ use steadfast::protocols::rest::{DrainReport, NodeStatus};
 
 use crate::exit::CommandError;
 use crate::globals::Globals;
-use crate::output::progress::wait_for;
+use crate::output::progress::follow;
 use crate::output::{Facts, display_value, print, print_value, units};
 use crate::server_client::ServerClient;
+use crate::status_poll::StatusPoll;
 
 /// Time that is added to the limit of a drain for its response.
 const MARGIN: Duration = Duration::from_secs(15);
@@ -63,7 +64,10 @@ pub(crate) fn drain(arguments: &DrainArguments, globals: &Globals) -> Result<()>
     let limit = arguments
         .limit
         .map_or(Duration::from_secs(600), Duration::from_secs);
-    let sheet: DrainReport = wait_for("draining", || {
+    let mut look = StatusPoll::of(&remote)?;
+    let is_addressed = arguments.node.is_none();
+    let look = move || is_addressed.then(|| look.handed_over()).flatten();
+    let sheet: DrainReport = follow("draining", look, || {
         remote.request_within(limit + MARGIN, Method::POST, "/v1/drain", Some(&body))
     })?;
     print(&facts(&sheet), globals.output())?;

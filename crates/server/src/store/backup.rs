@@ -16,9 +16,10 @@ use steadfast::storage::{Error, ErrorKind};
 
 use crate::exit::CommandError;
 use crate::globals::Globals;
-use crate::output::progress::{show, wait_for};
+use crate::output::progress::{follow, show, wait_for};
 use crate::output::{Facts, OutputFormat, display_value, out, print, print_value, timed};
 use crate::server_client::ServerClient;
+use crate::status_poll::StatusPoll;
 use crate::store::storage_address::{DurabilityArgument, StorageAddress};
 
 /// The time limit of a backup or restore; large state takes long.
@@ -179,7 +180,9 @@ fn unsealed(to: &Path) -> Error {
 fn back_up_remote(arguments: &BackupArguments, to: &Path, globals: &Globals) -> Result<()> {
     let remote = ServerClient::new(globals)?;
     let order = json!({"to": to, "incremental": arguments.incremental});
-    let saved: Value = wait_for("backing up", || {
+    let mut look = StatusPoll::of(&remote)?;
+    let look = move || look.status()?.backup;
+    let saved: Value = follow("backing up", look, || {
         remote.request_within(PATIENCE, Method::POST, "/v1/backup", Some(&order))
     })?;
     print_object(&saved, globals.output())

@@ -33,6 +33,9 @@ Examples:
     ///
     /// Copies everything into an empty target, reads it back and compares it. Neither
     /// store may be in use. The source is not changed.
+    #[command(after_help = "\
+Examples:
+  steadfast store migrate --from local:steadfast-data --to postgres://db1,db2,db3/steadfast")]
     Migrate(migrate::MigrateArguments),
     /// Show what a running server or a data folder holds
     ///

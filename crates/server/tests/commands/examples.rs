@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use serde::{Deserialize, Serialize};
@@ -9,9 +10,10 @@ use serde_json::Value;
 use steadfast::durable::{Context, FailureDetails, Functions, TaskHubWorker, entity};
 use steadfast::realtime::HubResult;
 use steadfast::{AppServer, hub};
+use steadfast_harness::Process;
 
 use super::{all_commands, examples_in, help_of};
-use crate::running::{Server, Start, finish, said, settle};
+use crate::running::{PATIENCE, Server, Start, finish, said, settle};
 
 /// The commands with examples, in an order in which each finds what it needs.
 const ORDER: &[&str] = &[
@@ -24,6 +26,7 @@ const ORDER: &[&str] = &[
     "config init",
     "config check",
     "config show",
+    "doctor",
     "eventhub create",
     "eventhub list",
     "eventhub show",
@@ -36,6 +39,7 @@ const ORDER: &[&str] = &[
     "eventhub group show",
     "eventhub group reset",
     "eventhub dead-letter list",
+    "eventhub dead-letter replay",
     "eventhub container create",
     "eventhub container list",
     "blob list",
@@ -115,6 +119,38 @@ const ORDER: &[&str] = &[
     "store restore",
     "completions",
     "man",
+    "bench",
+    "drain",
+];
+
+/// Examples that need more than one server, and the error without it.
+const REFUSED: &[(&str, &str)] = &[
+    ("cluster status", "STF-6031: this node is alone"),
+    ("cluster move", "STF-6031: this node is alone"),
+    (
+        "cluster move-shard",
+        "STF-2032: no PostgreSQL server takes writes",
+    ),
+    (
+        "cluster scrub",
+        "STF-6031: only the engine postgres has replicas",
+    ),
+    (
+        "cluster region status",
+        "STF-6031: this server belongs to no pair",
+    ),
+    (
+        "cluster region failover",
+        "STF-6031: this server belongs to no pair",
+    ),
+    (
+        "cluster region failback",
+        "STF-6031: this server belongs to no pair",
+    ),
+    (
+        "store migrate",
+        "STF-2032: no PostgreSQL server takes writes",
+    ),
 ];
 
 /// An entity that counts.
@@ -183,6 +219,26 @@ fn shell(server: &Server, line: &str) -> (i32, String, String) {
     said(&finish(command))
 }
 
+/// Makes this build's command `bin/steadfast` in a folder.
+fn link_binary(folder: &Path) {
+    fs::create_dir(folder.join("bin")).unwrap();
+    let binary = crate::running::binary();
+    std::os::unix::fs::symlink(binary, folder.join("bin/steadfast")).unwrap();
+}
+
+/// Runs a server until it is ready.
+fn serves(folder: &Path, line: &str) {
+    let mut command = Command::new("sh");
+    settle(&mut command, folder);
+    let line = line.replace("steadfast ", "exec bin/steadfast ");
+    command.env("STEADFAST_HTTP__PORT", "0").args(["-c", &line]);
+    let mut process = Process::spawn(command).unwrap();
+    let ready = process.wait_for(|line| line.contains("is ready"), PATIENCE);
+    ready.unwrap_or_else(|error| panic!("{line}: {error}"));
+    process.terminate().unwrap();
+    assert!(process.wait(PATIENCE).unwrap().success(), "{line}");
+}
+
 #[test]
 fn every_example_in_the_help_runs() {
     let mut examples = BTreeMap::new();
@@ -194,9 +250,7 @@ fn every_example_in_the_help_runs() {
     }
     let server = Start::new("dev").ready();
     let folder = server.folder.path();
-    fs::create_dir(folder.join("bin")).unwrap();
-    let binary = crate::running::binary();
-    std::os::unix::fs::symlink(binary, folder.join("bin/steadfast")).unwrap();
+    link_binary(folder);
     fs::write(folder.join("prod.key"), "a key of some length\n").unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let _entered = runtime.enter();
@@ -208,6 +262,22 @@ fn every_example_in_the_help_runs() {
     let _app = runtime.block_on(app);
     let begun = "steadfast workflow start break --id broken --wait 30";
     assert_eq!(shell(&server, begun).0, 5);
+    for (name, reason) in REFUSED {
+        for line in examples.remove(*name).unwrap_or_default() {
+            let (code, printed, errors) = shell(&server, &line);
+            assert_eq!(code, 1, "{line}\n{printed}{errors}");
+            assert!(errors.contains(reason), "{line}\n{errors}");
+        }
+    }
+    let servers = tempfile::tempdir().unwrap();
+    link_binary(servers.path());
+    let config = crate::running::run(servers.path(), &["config", "init", "steadfast.toml"]);
+    assert!(config.status.success(), "{config:?}");
+    for name in ["dev", "serve"] {
+        for line in examples.remove(name).unwrap_or_default() {
+            serves(servers.path(), &line);
+        }
+    }
     for name in ORDER {
         let Some(lines) = examples.remove(*name) else {
             continue;

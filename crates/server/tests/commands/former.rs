@@ -1,7 +1,7 @@
 //! Former names of commands, which scripts may use.
 
 use super::{all_commands, children, help_of};
-use crate::running::{Start, run, said};
+use crate::running::{Start, run, said, steadfast};
 
 /// Each former name, and what it is called now.
 const NAMES: &[(&str, &str)] = &[
@@ -84,6 +84,29 @@ fn former_names_do_what_they_did() {
     for command in commands {
         let (code, _, errors) = said(&server.run(command));
         assert_eq!(code, 0, "{command:?}: {errors}");
+    }
+}
+
+#[test]
+fn completions_offer_nothing_that_help_hides() {
+    let folder = tempfile::tempdir().unwrap();
+    for shell in ["bash", "zsh", "fish"] {
+        // Longer than what a process of the harness keeps.
+        let mut command = steadfast(folder.path());
+        let (code, script, errors) = said(&command.args(["completions", shell]).output().unwrap());
+        assert_eq!(code, 0, "{errors}");
+        for shown in ["dead-letter", "key-file", "orchestration"] {
+            assert!(script.contains(shown), "{shell} does not offer {shown}");
+        }
+        for hidden in [
+            "parked",
+            "appserver",
+            "storage-child",
+            "access-key",
+            "--json",
+        ] {
+            assert!(!script.contains(hidden), "{shell} offers {hidden}");
+        }
     }
 }
 

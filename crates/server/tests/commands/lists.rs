@@ -44,6 +44,7 @@ fn lists_are_cut_continued_and_whole() {
         let (code, _, errors) = said(&server.run(arguments));
         assert_eq!(code, 0, "{arguments:?}: {errors}");
     };
+    std::fs::write(server.folder.path().join("some.key"), "a key").unwrap();
     run(&["job", "collection", "create", "nightly"]);
     for number in ["1", "2", "3", "4", "5"] {
         run(&["eventhub", "create", &format!("hub{number}")]);
@@ -55,6 +56,8 @@ fn lists_are_cut_continued_and_whole() {
             "--right",
             "send events",
         ]);
+        let context = ["context", "add", number, "--key-file", "some.key"];
+        run(&[&context[..], &["--url", &server.url]].concat());
         run(&["state", "put", "bank", "accounts", number, "1"]);
         let job = ["job", "create", "nightly", number, "--publish", "hub1"];
         run(&[&job[..], &["--every", "day"]].concat());
@@ -64,6 +67,7 @@ fn lists_are_cut_continued_and_whole() {
         (&["workflow", "list"], "workflows", "id", 5),
         (&["key", "list"], "keys", "name", 9),
         (&["job", "list", "nightly"], "jobs", "name", 5),
+        (&["context", "list"], "contexts", "name", 5),
         (&["state", "scan", "bank", "accounts"], "entries", "key", 5),
     ];
     for (command, name, field, count) in all {
@@ -82,4 +86,12 @@ fn lists_are_cut_continued_and_whole() {
         let (_, _, notes) = said(&server.run(&cut));
         assert!(notes.contains("--cursor"), "{command:?}: {notes}");
     }
+}
+
+#[test]
+fn a_foreign_cursor_is_refused_in_words() {
+    let server = Start::new("dev").ready();
+    let (code, _, errors) = said(&server.run(&["audit", "list", "--cursor", "x"]));
+    assert_eq!(code, 1);
+    assert!(errors.contains("not from this list"), "{errors}");
 }

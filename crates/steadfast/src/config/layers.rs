@@ -310,6 +310,10 @@ fn of_file(
 }
 
 fn known(key: &str, layer: &Layer, place: &str) -> Result<&'static Setting, Error> {
+    if declarations::is_list(key) {
+        let why = format!("it is a list of tables, for a configuration file: [[{key}]]");
+        return Err(Error::value(key, place, why));
+    }
     find(key).ok_or_else(|| unknown(key, layer, place))
 }
 
@@ -371,6 +375,15 @@ mod tests {
             layers
                 .place("http.connections")
                 .ends_with("steadfast.toml:4")
+        );
+    }
+
+    #[test]
+    fn a_list_of_tables_is_for_files_only() {
+        let error = Layers::new().flag("key=[\"a\"]").unwrap_err().to_string();
+        assert!(
+            error.ends_with("for a configuration file: [[key]]"),
+            "{error}"
         );
     }
 

@@ -58,6 +58,7 @@ impl NodeAdmin for Inner {
             addresses: NodeAdmin::addresses(self),
             partitions: self.partitions_now(),
             restore: self.restored.clone(),
+            backup: self.backup_progress(),
         }
     }
 

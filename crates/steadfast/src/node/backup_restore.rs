@@ -7,7 +7,7 @@ use steadfast_collections::Inspector;
 use steadfast_core::error::Code;
 use steadfast_core::id::Partition;
 use steadfast_protocols::http::Problem;
-use steadfast_protocols::rest::{NodeBackupRequest, NodeRestoreRequest};
+use steadfast_protocols::rest::{NodeBackupRequest, NodeRestoreRequest, WorkProgress};
 use steadfast_storage::Error as StorageError;
 use steadfast_storage::backup::{
     BackupChain, BackupKey, BackupOptions, BackupProgress, BackupReport, Extent, FolderRestore,
@@ -36,7 +36,8 @@ impl Inner {
         } else {
             Extent::Full
         };
-        let (progress, _) = watch::channel(BackupProgress::default());
+        let (progress, watched) = watch::channel(BackupProgress::default());
+        *self.backup.lock() = Some(watched);
         let mut order = BackupOptions::new(self.backup_place(&order.to)?, extent);
         if let Some(key) = &self.backup_key {
             let long = key.expect_long(&order.to);
@@ -52,6 +53,17 @@ impl Inner {
         let taken = taken.map_err(|error| problem(&error))?;
         tracing::info!(event = "node.backed_up", folder = %taken.folder.display());
         Ok(saved(&taken))
+    }
+
+    /// How far a running backup is: its sender lives as long as it runs.
+    pub(super) fn backup_progress(&self) -> Option<WorkProgress> {
+        let backup = self.backup.lock();
+        let running = backup.as_ref().filter(|own| own.has_changed().is_ok())?;
+        let now = *running.borrow();
+        Some(WorkProgress {
+            partitions: now.partitions,
+            done: now.done,
+        })
     }
 
     fn backup_place(&self, name: &Path) -> Result<PathBuf, Problem> {

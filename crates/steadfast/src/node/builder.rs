@@ -593,6 +593,7 @@ impl Builder {
                 watchdog,
                 restores: self.restored.as_ref().map_or(0, |restored| restored.number),
                 restored: self.restored,
+                backup: Mutex::new(None),
                 pending_restore: Mutex::new(None),
                 is_leaving: AtomicBool::new(false),
                 left: watch::channel(None).0,

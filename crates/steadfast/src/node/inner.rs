@@ -14,7 +14,7 @@ use steadfast_protocols::http::{HealthCheck, NodeHealth};
 use steadfast_protocols::listen::{Certificate, Governor};
 use steadfast_protocols::log_ring::LogRing;
 use steadfast_protocols::rest::{DrainReport, NodeRestoreRequest, RestoreOutcome};
-use steadfast_storage::backup::BackupKey;
+use steadfast_storage::backup::{BackupKey, BackupProgress};
 use steadfast_storage::shards::ShardedEngine;
 use steadfast_storage::{Engine, Store};
 use tokio::sync::watch;
@@ -90,6 +90,8 @@ pub(super) struct Inner {
     /// How many restores this process has done, and the outcome of the last one.
     pub(super) restores: u64,
     pub(super) restored: Option<RestoreOutcome>,
+    /// How far a running backup is.
+    pub(super) backup: Mutex<Option<watch::Receiver<BackupProgress>>>,
     /// A restore to run after the drain.
     pub(super) pending_restore: Mutex<Option<NodeRestoreRequest>>,
     pub(super) is_leaving: AtomicBool,
