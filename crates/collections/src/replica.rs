@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use steadfast_core::backoff::Backoff;
 use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_core::id::{Lsn, Partition};
 use steadfast_core::limits;
@@ -153,8 +154,8 @@ impl Replica {
     /// Pauses before another attempt of a transaction that was a deadlock victim
     /// `deadlocks` times: with jitter, and longer each time.
     pub async fn yield_to_older(deadlocks: u32) {
-        let longest = limits::RUN_FIRST_PAUSE.saturating_mul(1 << deadlocks.min(16));
-        let longest = longest.min(limits::RUN_LONGEST_YIELD);
+        let backoff = Backoff::new(limits::RUN_FIRST_PAUSE, limits::RUN_LONGEST_YIELD);
+        let longest = backoff.after(deadlocks.saturating_add(1));
         tokio::time::sleep(longest.mul_f64(fastrand::f64())).await;
     }
 
@@ -170,7 +171,7 @@ impl Replica {
     where
         F: for<'t> FnMut(&'t mut Tx<'static>) -> TransactionFuture<'t, T>,
     {
-        let mut pause = limits::RUN_FIRST_PAUSE;
+        let mut backoff = Backoff::new(limits::RUN_FIRST_PAUSE, limits::RUN_LONGEST_PAUSE);
         let (mut attempt, mut deadlocks) = (1, 0);
         let mut rank = None;
         loop {
@@ -199,8 +200,7 @@ impl Replica {
             }
             attempt += 1;
             if error.retry() == RetryAdvice::Later {
-                tokio::time::sleep(jittered(pause)).await;
-                pause = (pause * 2).min(limits::RUN_LONGEST_PAUSE);
+                tokio::time::sleep(jittered(backoff.pause())).await;
             }
         }
     }

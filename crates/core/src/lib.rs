@@ -1,11 +1,13 @@
 //! The base of every Steadfast crate.
 //!
-//! Identifiers, clock, codec, error codes, limits and task names. Nothing here waits
+//! Identifiers, clock, codec, error codes, limits, back-off and task names. Nothing here waits
 //! and nothing here does I/O: the caller passes in time, randomness and the network.
 
+pub mod backoff;
 pub mod clock;
 pub mod codec;
 pub mod error;
+pub mod hex;
 pub mod id;
 pub mod limits;
 pub mod task;

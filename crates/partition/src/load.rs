@@ -8,6 +8,7 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use bytes::Bytes;
+use steadfast_core::backoff::Backoff;
 use steadfast_core::id::{Lsn, Partition, TableId};
 use steadfast_core::limits;
 use steadfast_storage::engine::{Scan, TableRow};
@@ -159,7 +160,7 @@ async fn scan(ledger: &Ledger, table: TableId, range: Scan) -> Result<Vec<TableR
 
 /// Repeats a read until it succeeds. The owner drops this when the ledger fails.
 async fn persist<T, F: Future<Output = Result<T>>>(read: impl Fn() -> F) -> T {
-    let mut pause = Duration::from_millis(5);
+    let mut backoff = Backoff::new(Duration::from_millis(5), Duration::from_secs(1));
     loop {
         match read().await {
             Ok(value) => return value,
@@ -169,8 +170,7 @@ async fn persist<T, F: Future<Output = Result<T>>>(read: impl Fn() -> F) -> T {
                     %error,
                     "a read of a partition's tables failed and is repeated",
                 );
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(Duration::from_secs(1));
+                tokio::time::sleep(backoff.pause()).await;
             }
         }
     }

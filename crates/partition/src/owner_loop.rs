@@ -15,6 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use steadfast_core::backoff::Backoff;
 use steadfast_core::clock::Clock;
 use steadfast_core::id::{Lsn, Partition};
 use steadfast_core::limits;
@@ -427,7 +428,7 @@ fn sequencer(parts: &OwnerParts) -> Sequencer {
 
 /// Sends a batch to its destination, retrying until it has arrived.
 async fn deliver(transport: Arc<Router>, to: Partition, parcel: MessageBatch) -> u64 {
-    let mut pause = RETRY;
+    let mut backoff = Backoff::new(RETRY, Duration::from_secs(1));
     loop {
         match transport.deliver(to, parcel.clone()).await {
             Ok(handled) => return handled,
@@ -438,8 +439,7 @@ async fn deliver(transport: Arc<Router>, to: Partition, parcel: MessageBatch) ->
                     %error,
                     "a message batch did not arrive; it is sent again",
                 );
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(Duration::from_secs(1));
+                tokio::time::sleep(backoff.pause()).await;
             }
         }
     }

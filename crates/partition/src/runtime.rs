@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use steadfast_core::backoff::Backoff;
 use steadfast_core::clock::Clock;
 use steadfast_core::id::Partition;
 use steadfast_core::limits;
@@ -397,7 +398,7 @@ impl Inner {
 
     /// Opens a lost partition again, retrying until that succeeds or cannot help.
     async fn retake(&self, partition: Partition) -> Result<OwnerLoop> {
-        let mut pause = Duration::from_millis(10);
+        let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_secs(1));
         loop {
             match self.take(partition).await {
                 Err(error) if error.storage().is_none_or(is_final) => return Err(error),
@@ -407,8 +408,7 @@ impl Inner {
                 }
                 Ok(owner) => return Ok(owner),
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_secs(1));
+            tokio::time::sleep(backoff.pause()).await;
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use steadfast_core::hex;
 use steadfast_core::id::TableId;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -93,7 +94,7 @@ pub fn describe(name: &[u8]) -> String {
     let key = key_of(name);
     let text = match std::str::from_utf8(key) {
         Ok(text) if !text.chars().any(char::is_control) => format!("\"{text}\""),
-        _ => key.iter().map(|byte| format!("{byte:02x}")).collect(),
+        _ => hex::encode(key),
     };
     match name.first() {
         Some(1) => format!("collection {table}"),

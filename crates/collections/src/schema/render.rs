@@ -140,8 +140,7 @@ fn packed(bytes: &[u8]) -> Value {
 }
 
 fn hex(bytes: &[u8]) -> Value {
-    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    json!({ "$hex": digits })
+    json!({ "$hex": steadfast_core::hex::encode(bytes) })
 }
 
 fn element(element: Element) -> Value {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
+use steadfast_core::backoff::Backoff;
 use steadfast_core::id::Partition;
 use steadfast_partition::Address;
 
@@ -201,8 +202,7 @@ impl Entry {
 }
 
 fn pause_after(times: u32) -> Duration {
-    let pause = FIRST_PAUSE * 2u32.saturating_pow(times.saturating_sub(1).min(16));
-    pause.min(LONGEST_PAUSE)
+    Backoff::new(FIRST_PAUSE, LONGEST_PAUSE).after(times)
 }
 
 fn group(instance: &str, wish: &WorkRequest) -> WorkGroup {

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 
 use bytes::Bytes;
+use steadfast_core::hex;
 use steadfast_core::id::TableId;
 use steadfast_core::limits;
 use steadfast_partition::{ReadView, Scan, TableRow};
@@ -85,7 +86,7 @@ impl TaskHub {
     ) -> Result<PartitionMerge> {
         let from = match cursor.filter(|cursor| !cursor.is_empty()) {
             Some(cursor) => {
-                let key = Bytes::from(unhex(cursor)?);
+                let key = Bytes::from(decode_key(cursor)?);
                 if key[..] < from[..] || key[..] >= to[..] {
                     return Err(bad_cursor());
                 }
@@ -127,7 +128,7 @@ impl TaskHub {
             };
             if is_wanted(&query.statuses, &row) {
                 items.push(overview(glance, &key, &id, row, query.has_payloads).await?);
-                last = Some(hex(&index.key));
+                last = Some(hex::encode(&index.key));
             }
         }
         Ok(ResultPage { items, next: None })
@@ -166,9 +167,9 @@ impl TaskHub {
         }
         let mut key = self.name.as_bytes().to_vec();
         key.push(0);
-        key.extend(unhex(time)?);
+        key.extend(decode_key(time)?);
         key.extend_from_slice(id.as_bytes());
-        Ok(hex(&key))
+        Ok(hex::encode(&key))
     }
 
     /// Lists entities by id.
@@ -195,7 +196,7 @@ impl TaskHub {
             let id = String::from_utf8_lossy(id).into_owned();
             let view = self.view(glance, &found.key, id, entity, query.has_state);
             items.push(view.await?);
-            last = Some(hex(&found.key));
+            last = Some(hex::encode(&found.key));
         }
         Ok(ResultPage { items, next: None })
     }
@@ -239,24 +240,12 @@ fn normal(prefix: &str) -> String {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-fn unhex(text: &str) -> Result<Vec<u8>> {
-    let digits = text.as_bytes();
-    if !digits.len().is_multiple_of(2) || digits.len() > 2 * limits::KEY_BYTES {
+/// The bytes of a key in a cursor.
+fn decode_key(text: &str) -> Result<Vec<u8>> {
+    if text.len() > 2 * limits::KEY_BYTES {
         return Err(bad_cursor());
     }
-    let pairs = digits.chunks(2).map(|pair| {
-        let pair = std::str::from_utf8(pair).ok()?;
-        u8::from_str_radix(pair, 16).ok()
-    });
-    pairs.collect::<Option<_>>().ok_or_else(bad_cursor)
+    hex::decode(text).ok_or_else(bad_cursor)
 }
 
 /// Between time and id in the cursor of a list by the time of an end.
@@ -268,7 +257,7 @@ const TIME_DIGITS: usize = 16;
 fn ended_cursor(key: &[u8], id: &str) -> String {
     let end = key.len().saturating_sub(id.len());
     let time = end.saturating_sub(TIME_DIGITS / 2);
-    format!("{}{SEPARATOR}{id}", hex(&key[time..end]))
+    format!("{}{SEPARATOR}{id}", hex::encode(&key[time..end]))
 }
 
 fn bad_cursor() -> Error {
@@ -291,9 +280,9 @@ mod tests {
     #[test]
     fn a_cursor_comes_back_as_written() {
         let bytes = [0, 255, 17];
-        assert_eq!(unhex(&hex(&bytes)).unwrap(), bytes);
-        assert!(unhex("0").is_err());
-        assert!(unhex("zz").is_err());
-        assert!(unhex("é0").is_err());
+        assert_eq!(decode_key(&hex::encode(&bytes)).unwrap(), bytes);
+        assert!(decode_key("0").is_err());
+        assert!(decode_key("zz").is_err());
+        assert!(decode_key("é0").is_err());
     }
 }

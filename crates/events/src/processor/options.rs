@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use steadfast_core::backoff::Backoff;
 use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_ownership::strategy::{GroupTiming, Strategy};
 use steadfast_partition::CollectionReplicas;
@@ -74,9 +75,6 @@ impl ProcessorOptions {
     /// How long to wait after this many failed attempts.
     pub(crate) fn pause_after(&self, attempts: u32) -> Duration {
         const LONGEST: Duration = Duration::from_secs(30);
-        let doubled = self
-            .pause
-            .saturating_mul(1 << attempts.saturating_sub(1).min(10));
-        doubled.min(LONGEST)
+        Backoff::new(self.pause, LONGEST).after(attempts)
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use steadfast_core::backoff::Backoff;
 use steadfast_core::id::{Owner, Partition};
 use steadfast_core::limits;
 use tokio::time::Instant;
@@ -77,7 +78,7 @@ impl Forwarder {
             }));
         }
         let mut end = Instant::now() + limits::FORWARD_TIME;
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
             let mut changes = self.roster.changes();
             let began = Instant::now();
@@ -96,8 +97,7 @@ impl Forwarder {
             self.retried.fetch_add(1, Ordering::Relaxed);
             // A change of the owner ends the pause early; the owner opening the
             // partition does not.
-            let _ = tokio::time::timeout(pause, changes.changed()).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            let _ = tokio::time::timeout(backoff.pause(), changes.changed()).await;
         }
     }
 

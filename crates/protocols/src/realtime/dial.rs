@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
 use rustls::ClientConfig;
+use steadfast_core::backoff::Backoff;
 use steadfast_core::clock::Clock;
 use steadfast_core::limits;
 use steadfast_realtime::{AppServerHub, AppServerHubLink, Clients, Hub, HubOptions, ShutdownMode};
@@ -173,7 +174,7 @@ async fn keep_all<H: Hub>(dialer: Arc<Dialer<H>>, count: usize) {
 impl<H: Hub> Dialer<H> {
     /// Maintains one link until stopped.
     async fn keep(self: Arc<Self>) {
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         while !self.stop.is_cancelled() {
             let mut is_up = false;
             let why = self.link(None, &mut is_up).await;
@@ -183,16 +184,14 @@ impl<H: Hub> Dialer<H> {
             if self.stop.is_cancelled() {
                 return;
             }
-            pause = if is_up {
-                FIRST_PAUSE
-            } else {
-                (pause * 2).min(LONGEST_PAUSE)
-            };
+            if is_up {
+                backoff.reset();
+            }
             let server = &self.options.server;
             let why = why.unwrap_or_default();
             tracing::warn!(event = "realtime.link_lost", server, why);
             tokio::select! {
-                () = tokio::time::sleep(pause) => {}
+                () = tokio::time::sleep(backoff.pause()) => {}
                 () = self.stop.cancelled() => return,
             }
         }

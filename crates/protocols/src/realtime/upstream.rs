@@ -9,6 +9,7 @@ use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::{Client, Response, Url};
+use steadfast_core::hex;
 use steadfast_core::limits;
 use steadfast_realtime::{Upstream, UpstreamEvent, UpstreamResponse};
 use steadfast_wire::signature;
@@ -192,9 +193,8 @@ impl Upstreams {
         let keys = keys.filter(|key| manages(key, &event.hub));
         let secrets = keys.flat_map(|key| key.secrets());
         let signed = secrets.map(|secret| {
-            let hex = signature::sign(secret.as_bytes(), &event.connection);
-            let hex: String = hex.iter().map(|byte| format!("{byte:02X}")).collect();
-            format!("sha256={hex}")
+            let mac = signature::sign(secret.as_bytes(), &event.connection);
+            format!("sha256={}", hex::encode_upper(&mac))
         });
         signed.collect::<Vec<_>>().join(",")
     }
@@ -326,9 +326,8 @@ mod tests {
         };
         let signed = upstreams.signature(&event);
         for (name, _) in keys {
-            let bytes = signature::sign(name.as_bytes(), "c");
-            let hex: String = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
-            let is_signed = signed.split(',').any(|own| own == format!("sha256={hex}"));
+            let mac = hex::encode_upper(&signature::sign(name.as_bytes(), "c"));
+            let is_signed = signed.split(',').any(|own| own == format!("sha256={mac}"));
             assert_eq!(is_signed, ["all", "own"].contains(&name), "{name}");
         }
     }

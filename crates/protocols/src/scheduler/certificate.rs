@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use p12_keystore::{KeyStore, Pkcs12ImportPolicy};
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use steadfast_core::clock::Timestamp;
+use steadfast_core::hex;
 use steadfast_jobs::iso;
 
 /// A key and its certificates from a PKCS#12 file.
@@ -33,7 +34,6 @@ impl Pkcs12 {
             .first()
             .ok_or("the pfx holds no certificate")?;
         let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, leaf.as_der());
-        let hex = hash.as_ref().iter().map(|byte| format!("{byte:02X}"));
         Ok(Self {
             key: chain.key().as_der().to_vec(),
             chain: chain
@@ -41,7 +41,7 @@ impl Pkcs12 {
                 .iter()
                 .map(|cert| cert.as_der().to_vec())
                 .collect(),
-            thumbprint: hex.collect(),
+            thumbprint: hex::encode_upper(hash.as_ref()),
             subject: leaf.subject().to_string(),
             expires: expiry(leaf.as_der()),
         })

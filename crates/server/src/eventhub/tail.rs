@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, ValueEnum};
+use data_encoding::HEXLOWER;
 use reqwest::Method;
 use serde_json::Value;
 use tokio::task::JoinSet;
@@ -158,21 +159,13 @@ fn line(event: &Value, form: EventFormat) -> Result<String> {
     }
     let body = match (&event["body"], event["encoding"].as_str()) {
         (Value::String(text), Some("text")) if form == EventFormat::Text => text.clone(),
-        (Value::String(text), Some("text")) => hex(text.as_bytes()),
-        (Value::String(text), Some("base64")) => hex(&decode(text)?),
+        (Value::String(text), Some("text")) => HEXLOWER.encode(text.as_bytes()),
+        (Value::String(text), Some("base64")) => HEXLOWER.encode(&decode(text)?),
         (value, _) if form == EventFormat::Text => value.to_string(),
-        (value, _) => hex(value.to_string().as_bytes()),
+        (value, _) => HEXLOWER.encode(value.to_string().as_bytes()),
     };
     write!(line, "  {body}")?;
     Ok(line)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }
 
 fn decode(text: &str) -> Result<Vec<u8>> {

@@ -12,6 +12,7 @@ use steadfast_collections::{
     Dictionary, DictionaryQuery, Queue, Result as Done, ServiceDefinition, State, Tx,
 };
 use steadfast_core::error::Code;
+use steadfast_core::hex;
 use steadfast_core::limits;
 use steadfast_protocols::http::Problem;
 use steadfast_protocols::rest::{
@@ -312,8 +313,7 @@ fn there(value: Value) -> StepResult {
 /// The ETag of a value: equal values have equal tags.
 fn etag(value: &Value) -> String {
     let hash = digest(&SHA256, value.to_string().as_bytes());
-    let half = &hash.as_ref()[..16];
-    half.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&hash.as_ref()[..16])
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use steadfast_core::backoff::Backoff;
 use steadfast_core::clock::Clock;
 use steadfast_core::limits;
 use steadfast_core::task::{self, RunningTask};
@@ -89,13 +90,11 @@ impl Drop for Watchdog {
 
 impl WatchdogThread {
     fn run(mut self) {
-        let mut pause = limits::WORKER_LOOK;
-        while !self.is_over_after(pause) {
-            pause = if self.look() {
-                limits::WORKER_LOOK
-            } else {
-                (pause * 2).min(limits::WORKER_IDLE_LOOK)
-            };
+        let mut backoff = Backoff::new(limits::WORKER_LOOK, limits::WORKER_IDLE_LOOK);
+        while !self.is_over_after(backoff.pause()) {
+            if self.look() {
+                backoff.reset();
+            }
         }
     }
 

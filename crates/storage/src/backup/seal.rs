@@ -7,7 +7,7 @@
 //! file or backup does not open. AES-256-GCM seals, HKDF and HMAC with SHA-256 derive keys
 //! and authenticate the manifest.
 
-use std::fmt::{self, Write};
+use std::fmt;
 use std::fs;
 use std::path::Path;
 
@@ -16,6 +16,7 @@ use ring::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
 use ring::hmac::{self, HMAC_SHA256};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
+use steadfast_core::hex;
 use steadfast_core::limits;
 
 use super::manifest_file::{FileContent, SEALED_FORMAT};
@@ -50,7 +51,7 @@ impl BackupKey {
         expand(&root, &[b"fingerprint"], &mut fingerprint);
         Self {
             key: cipher(&root, &[b"data keys"]),
-            fingerprint: hex(&fingerprint),
+            fingerprint: hex::encode(&fingerprint),
             source: None,
             is_short: text.trim().len() < limits::BACKUP_KEY_BYTES,
         }
@@ -89,7 +90,7 @@ impl BackupKey {
 
     /// A random key, which is lost with its last clone.
     pub fn random() -> Self {
-        Self::new(&hex(&random::<DATA_KEY_BYTES>()))
+        Self::new(&hex::encode(&random::<DATA_KEY_BYTES>()))
     }
 
     /// Tells keys apart without revealing them.
@@ -143,7 +144,7 @@ impl DataKey {
         sealed.expect("a key is shorter than what the cipher takes");
         let sealing = SealHeader {
             key: key.fingerprint.clone(),
-            data_key: hex(&nonce) + &hex(&bytes),
+            data_key: hex::encode(&nonce) + &hex::encode(&bytes),
             mac: String::new(),
         };
         (own, sealing)
@@ -151,7 +152,7 @@ impl DataKey {
 
     /// The key of a backup; `None` if what its manifest says of it was altered.
     pub(super) fn open(id: &str, sealing: &SealHeader, key: &BackupKey) -> Option<Self> {
-        let mut bytes = unhex(&sealing.data_key)?;
+        let mut bytes = hex::decode(&sealing.data_key)?;
         let (nonce, sealed) = bytes.split_at_mut_checked(NONCE_LEN)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
         let place = Aad::from(data_key_place(id));
@@ -183,17 +184,17 @@ impl DataKey {
 
     /// A digest that says nothing about what it was made of.
     pub(super) fn digest(&self, text: &str) -> String {
-        hex(hmac::sign(&self.mac_key(b"digests"), text.as_bytes()).as_ref())
+        hex::encode(hmac::sign(&self.mac_key(b"digests"), text.as_bytes()).as_ref())
     }
 
     /// Authenticates a manifest.
     pub(super) fn sign(&self, manifest: &[u8]) -> String {
-        hex(hmac::sign(&self.mac_key(b"manifest"), manifest).as_ref())
+        hex::encode(hmac::sign(&self.mac_key(b"manifest"), manifest).as_ref())
     }
 
     /// Whether a manifest is what was signed.
     pub(super) fn is_signed(&self, manifest: &[u8], mac: &str) -> bool {
-        let mac = unhex(mac).unwrap_or_default();
+        let mac = hex::decode(mac).unwrap_or_default();
         hmac::verify(&self.mac_key(b"manifest"), manifest, &mac).is_ok()
     }
 
@@ -276,23 +277,6 @@ fn random<const BYTES: usize>() -> [u8; BYTES] {
     let drawn = SystemRandom::new().fill(&mut bytes);
     drawn.expect("the system gives random numbers");
     bytes
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("writing to a string does not fail");
-        text
-    })
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: &u8| char::from(*byte).to_digit(16);
-    let pairs = text.as_bytes().chunks(2);
-    let bytes = pairs.map(|pair| match pair {
-        [high, low] => Some((digit(high)? * 16 + digit(low)?) as u8),
-        _ => None,
-    });
-    bytes.collect()
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use steadfast_core::backoff::Backoff;
 use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition};
 
 use super::context::PostgresContext;
@@ -85,7 +86,7 @@ pub(super) async fn acquire(
     let patience = shared.options().patience;
     shared.wait_until_safe(patience).await?;
     let end = tokio::time::Instant::now() + patience;
-    let mut pause = Duration::from_millis(20);
+    let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
     loop {
         let mut lent = shared.keepers.take().await?;
         let deadline = shared.options().deadline;
@@ -103,8 +104,7 @@ pub(super) async fn acquire(
             Err(fault) if fault.is_transient() && tokio::time::Instant::now() < end => {}
             Err(fault) => return Err(fault.of(partition, doing)),
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_secs(1));
+        tokio::time::sleep(backoff.pause()).await;
     }
 }
 

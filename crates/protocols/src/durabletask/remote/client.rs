@@ -10,7 +10,7 @@ use tonic::Code;
 use uuid::Uuid;
 
 use super::channel::TaskHubChannel;
-use super::error::{Backoff, bad_response, from_status, is_transient};
+use super::error::{bad_response, from_status, is_transient, rest, retry_backoff};
 use super::target::Target;
 use crate::durabletask::convert::{
     decode_entity, decode_failure, decode_overview, encode_trace, status, timestamp,
@@ -44,12 +44,14 @@ impl TaskHubClient {
         Q: prost::Message + Clone + Send + Sync + 'static,
         A: prost::Message + Default + Send + Sync + 'static,
     {
-        let mut pauses = Backoff::new();
+        let mut backoff = retry_backoff();
         let mut attempt = 0;
         loop {
             attempt += 1;
             match self.channel.one(method, message.clone()).await {
-                Err(status) if is_transient(&status) && attempt < ATTEMPTS => pauses.rest().await,
+                Err(status) if is_transient(&status) && attempt < ATTEMPTS => {
+                    rest(&mut backoff).await
+                }
                 answer => return answer.map_err(from_status),
             }
         }
@@ -111,7 +113,7 @@ impl TaskHubClient {
         instance: &str,
         has_payloads: bool,
     ) -> Result<InstanceView> {
-        let mut pauses = Backoff::new();
+        let mut backoff = retry_backoff();
         loop {
             let request = wire::GetInstanceRequest {
                 instance_id: instance.to_owned(),
@@ -120,9 +122,9 @@ impl TaskHubClient {
             match self.channel.one(method, request).await {
                 Ok(answer) => match shown(answer)? {
                     Some(found) => return Ok(found),
-                    None => pauses.rest().await,
+                    None => rest(&mut backoff).await,
                 },
-                Err(status) if is_transient(&status) => pauses.rest().await,
+                Err(status) if is_transient(&status) => rest(&mut backoff).await,
                 Err(status) => return Err(from_status(status)),
             }
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use steadfast_core::backoff::Backoff;
 use steadfast_durable::Error;
 use tonic::{Code, Status};
 use uuid::Uuid;
@@ -33,46 +34,33 @@ pub(super) fn is_transient(status: &Status) -> bool {
     )
 }
 
-/// Exponential backoff with jitter.
-#[derive(Debug)]
-pub(super) struct Backoff {
-    next: Duration,
+/// The pauses between attempts of a client.
+pub(super) fn retry_backoff() -> Backoff {
+    Backoff::new(FIRST_PAUSE, LONGEST_PAUSE)
 }
 
-impl Backoff {
-    pub(super) fn new() -> Self {
-        Self { next: FIRST_PAUSE }
-    }
-
-    pub(super) fn reset(&mut self) {
-        self.next = FIRST_PAUSE;
-    }
-
-    pub(super) async fn rest(&mut self) {
-        tokio::time::sleep(self.next()).await;
-    }
-
-    /// Between half and all of a delay that doubles.
-    fn next(&mut self) -> Duration {
-        let whole = self.next;
-        self.next = (whole * 2).min(LONGEST_PAUSE);
-        let share = (Uuid::new_v4().as_u128() % 1024) as u32;
-        whole / 2 + whole / 2 * share / 1024
-    }
+/// Waits between half and all of the next pause, so that clients which failed together do
+/// not come back together.
+pub(super) async fn rest(backoff: &mut Backoff) {
+    let share = (Uuid::new_v4().as_u128() % 1024) as u32;
+    let half = backoff.pause() / 2;
+    tokio::time::sleep(half + half * share / 1024).await;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn pauses_grow_to_a_limit_and_begin_again() {
-        let mut pauses = Backoff::new();
-        let first = pauses.next();
-        assert!(first >= FIRST_PAUSE / 2 && first <= FIRST_PAUSE);
-        let last = (0..20).map(|_| pauses.next()).last().unwrap();
-        assert!(last >= LONGEST_PAUSE / 2 && last <= LONGEST_PAUSE);
-        pauses.reset();
-        assert!(pauses.next() <= FIRST_PAUSE);
+    #[tokio::test(start_paused = true)]
+    async fn a_rest_is_half_to_all_of_the_pause() {
+        let mut backoff = retry_backoff();
+        for failures in 1..10 {
+            let whole = retry_backoff().after(failures);
+            let began = tokio::time::Instant::now();
+            rest(&mut backoff).await;
+            let waited = began.elapsed();
+            // Timers have a resolution of a millisecond.
+            assert!(waited >= whole / 2 && waited <= whole + Duration::from_millis(1));
+        }
     }
 }

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::channel::TaskHubChannel;
 use super::chunks::chunks;
-use super::error::{Backoff, from_status, is_transient};
+use super::error::{from_status, is_transient, rest, retry_backoff};
 use super::results::ResultQueue;
 use super::target::Target;
 use crate::durabletask::convert::{
@@ -136,12 +136,12 @@ struct WorkerLoop {
 
 impl WorkerLoop {
     async fn keep(self) {
-        let mut pauses = Backoff::new();
+        let mut backoff = retry_backoff();
         let mut running = JoinSet::new();
         while !self.leaving.is_cancelled() {
             let ended = self.work(&mut running).await;
             if self.told.send_replace(false) {
-                pauses.reset();
+                backoff.reset();
             }
             let worker = &self.name;
             match ended {
@@ -152,7 +152,7 @@ impl WorkerLoop {
                 }
             }
             tokio::select! {
-                () = pauses.rest() => {}
+                () = rest(&mut backoff) => {}
                 () = self.leaving.cancelled() => {}
             }
         }
@@ -389,14 +389,14 @@ async fn surely<F>(send: impl Fn() -> F) -> std::result::Result<(), Status>
 where
     F: Future<Output = std::result::Result<(), Status>>,
 {
-    let mut pauses = Backoff::new();
+    let mut backoff = retry_backoff();
     let mut attempt = 0;
     loop {
         attempt += 1;
         match send().await {
             Ok(()) => return Ok(()),
             Err(status) if status.code() == Code::NotFound => return Ok(()),
-            Err(status) if is_transient(&status) && attempt < ATTEMPTS => pauses.rest().await,
+            Err(status) if is_transient(&status) && attempt < ATTEMPTS => rest(&mut backoff).await,
             Err(status) => return Err(status),
         }
     }
