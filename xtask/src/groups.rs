@@ -26,7 +26,7 @@ pub(crate) const GROUPS: &[Group] = &[
     row("format", "rustfmt changes nothing", format),
     row("lints", "clippy has no warning", lints),
     row("house", "rings, layers, headers, names, words, paths, error pages, leftovers, page of clients, planted faults", house::check),
-    row("deny", "licences, banned crates, sources", deny::check),
+    row("deny", "licences, banned crates, sources, advisories", deny::check),
     row("unit", "unit tests of every crate", unit),
     row("storage", "conformance, recovery, crash and error tests of the engines", storage),
     row("ownership", "balancing of a thousand members, its rules and the drain", ownership),

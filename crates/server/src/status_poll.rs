@@ -1,4 +1,4 @@
-//! The status of a server, asked again and again while it works.
+//! The status of a server, asked again while it works.
 
 use std::time::Duration;
 

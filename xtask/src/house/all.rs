@@ -5,6 +5,7 @@ use anyhow::{Result, bail};
 use super::tree::Tree;
 use super::{
     bodies, codes, documents, faults, header, layers, leftovers, names, paths, ring, words,
+    workflow,
 };
 use crate::clients;
 use crate::workspace::Workspace;
@@ -69,6 +70,10 @@ const RULES: &[Rule] = &[
     Rule {
         name: "planted faults fit the sources",
         find: |_, tree| faults::check(tree),
+    },
+    Rule {
+        name: "the workflow runs every group once",
+        find: |_, tree| workflow::check(tree),
     },
 ];
 

@@ -13,5 +13,6 @@ mod paths;
 mod ring;
 mod tree;
 mod words;
+mod workflow;
 
 pub(crate) use all::check;
