@@ -628,6 +628,9 @@ pub const ACTIVITY_GRACE: Duration = Duration::from_secs(5);
 /// How long the result of a worker waits while the log is full.
 pub const RESULT_WAIT: Duration = Duration::from_secs(30);
 
+/// Bytes of results of workers on a node that wait while the log is full; others are refused.
+pub const RESULT_WAIT_BYTES: usize = 64 << 20;
+
 /// Lost deliveries after which an item is poison.
 pub const LOST_LEASES: u32 = 20;
 

@@ -221,6 +221,28 @@ impl TurnCompletion {
     }
 }
 
+impl Command {
+    /// Approximate bytes of the result of a worker.
+    pub(crate) fn result_bytes(&self) -> usize {
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        match self {
+            Self::TurnDone(done) => done.commit_bytes(),
+            Self::BatchDone(done) => {
+                let actions: usize = done.actions.iter().map(EntityAction::size).sum();
+                let outcomes = done.done.iter().map(|done| match &done.outcome {
+                    Outcome::Success(output) => text(output),
+                    Outcome::Failure(failure) => failure.size(),
+                });
+                text(&done.state) + actions + outcomes.sum::<usize>()
+            }
+            Self::TaskDone(done) => {
+                text(&done.result) + done.failure.as_ref().map_or(0, FailureDetails::size)
+            }
+            _ => 0,
+        }
+    }
+}
+
 /// An activity that a worker has run.
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]

@@ -239,14 +239,15 @@ impl EventHubs {
         }
     }
 
-    /// Dead letters of a group in a partition, from sequence number `from` on, in
-    /// order.
+    /// At most `limit` dead letters of a group in a partition, from sequence number `from`
+    /// on, in order.
     pub async fn dead_letters(
         &self,
         hub: &str,
         group: &str,
         partition: u32,
         from: i64,
+        limit: usize,
     ) -> Result<Vec<DeadLetter>> {
         let known = self.known_group(hub, group).await?;
         known.check(partition)?;
@@ -257,7 +258,7 @@ impl EventHubs {
             key.extend_from_slice(&sequence.to_be_bytes());
             Bound::Included(Bytes::from(key))
         };
-        let rows = window.rows(PARKED, bound(from), bound(i64::MAX), limits::SCAN_ROWS);
+        let rows = window.rows(PARKED, bound(from), bound(i64::MAX), limit);
         let rows = rows.await?;
         let read = |row: steadfast_partition::TableRow| {
             keys::decode(&row.value).map_err(|_| Error::damaged("a dead letter"))

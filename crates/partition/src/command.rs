@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::address::{Address, ServiceKind};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::message::MessagePayload;
 use crate::transport::PartitionLink;
 
@@ -77,6 +77,18 @@ pub(crate) struct DeferredCall {
     pub(crate) caller: ReplySender,
     /// The service that answers.
     pub(crate) service: ServiceKind,
+}
+
+impl CommandOrigin {
+    /// Tells a caller that its command has failed. Other origins send it again.
+    pub(crate) fn refuse(self, error: &Error) {
+        // The caller may have stopped waiting.
+        match self {
+            Self::Caller(caller) => drop(caller.reply.send(Err(error.clone()))),
+            Self::Transaction(reply) => drop(reply.send(Err(error.clone()))),
+            Self::Link { .. } | Self::Own { .. } | Self::Timer { .. } | Self::Posted => {}
+        }
+    }
 }
 
 impl Command {

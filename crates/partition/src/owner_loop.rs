@@ -170,7 +170,7 @@ impl OwnerLoop {
         sequencer.look_at_clock();
         let durable = *self.durable.borrow_and_update();
         let mut has_more = sequencer.release(durable, &is_over);
-        sequencer.retry_stalled();
+        sequencer.retry_stalled(self.is_draining);
         has_more |= sequencer.run_lanes(&is_over);
         // Timers and messages are rows: they are left to the next owner.
         if !self.is_draining {
@@ -409,7 +409,7 @@ impl OwnerLoop {
         // These never ran, so their callers may safely send them again.
         let away = Error::new(ErrorKind::Draining { partition });
         for command in rest {
-            crate::run::refuse(command.origin, &away);
+            command.origin.refuse(&away);
         }
         end
     }

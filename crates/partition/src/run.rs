@@ -302,7 +302,7 @@ impl Sequencer {
         if matches!(error.kind(), StorageKind::RolledBack { .. }) {
             self.is_stale = true;
         }
-        refuse(command.origin, &error.clone().into());
+        command.origin.refuse(&error.clone().into());
     }
 
     /// A service has refused a command. A caller gets the refusal; a message or timer
@@ -315,10 +315,9 @@ impl Sequencer {
         }
         if command.is_refusable() {
             count(&self.metrics.refused);
-            refuse(
-                command.origin,
-                &Error::new(ErrorKind::Refused(refusal.clone())),
-            );
+            command
+                .origin
+                .refuse(&Error::new(ErrorKind::Refused(refusal.clone())));
             return RunOutcome::Done;
         }
         let mut writes = Writes::new();
@@ -458,16 +457,4 @@ impl Sequencer {
 fn no_service(kind: ServiceKind) -> ServiceError {
     let error = Error::new(ErrorKind::NoService { kind });
     ServiceError::new(error.code(), error.kind().to_string())
-}
-
-pub(crate) fn refuse(origin: CommandOrigin, error: &Error) {
-    // The caller may have stopped waiting.
-    match origin {
-        CommandOrigin::Caller(caller) => drop(caller.reply.send(Err(error.clone()))),
-        CommandOrigin::Transaction(reply) => drop(reply.send(Err(error.clone()))),
-        CommandOrigin::Link { .. }
-        | CommandOrigin::Own { .. }
-        | CommandOrigin::Timer { .. }
-        | CommandOrigin::Posted => {}
-    }
 }

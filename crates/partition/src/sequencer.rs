@@ -21,7 +21,7 @@ use crate::blocked_commands::BlockedCommands;
 use crate::command::{Command, CommandOrigin, DeferredCall, Suspension, SuspensionResult};
 use crate::control::{BatchReceipt, ControlSender};
 use crate::effect::{Effect, Performer};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::gate::{Gate, GatedOutput};
 use crate::inbox::Inbox;
 use crate::message::MessagePayload;
@@ -166,7 +166,8 @@ impl Sequencer {
 
     /// Whether callers are accepted.
     pub(crate) fn has_room(&self) -> bool {
-        self.gate.len() + self.blocked.len() < limits::OPEN_CALLS && !self.is_stalled()
+        let open = self.gate.len() + self.blocked.len() + self.stalled.len();
+        open < limits::OPEN_CALLS && !self.is_stalled()
     }
 
     /// Whether nothing is in progress that is not stored as a row.
@@ -257,14 +258,21 @@ impl Sequencer {
         is_full
     }
 
-    /// Runs commands again that wait for room in the log.
-    pub(crate) fn retry_stalled(&mut self) {
-        if self.stalled.is_empty() {
+    /// Runs commands again that wait for room in the log. While the partition is handed
+    /// over, callers go to its next owner instead. On a rollback they stay for
+    /// [`Self::dissolve`].
+    pub(crate) fn retry_stalled(&mut self, is_draining: bool) {
+        if self.stalled.is_empty() || self.is_stale {
             return;
         }
         let is_full = self.ledger.is_full();
+        let partition = self.ledger.partition();
         for command in std::mem::take(&mut self.stalled) {
-            if is_full && command.waits_for_room() {
+            if is_full && is_draining && command.is_refusable() {
+                command
+                    .origin
+                    .refuse(&Error::new(ErrorKind::Draining { partition }));
+            } else if is_full && command.waits_for_room() {
                 self.stalled.push_back(command);
             } else {
                 self.accept(command);
@@ -389,7 +397,8 @@ impl Sequencer {
     /// Updates the gauges.
     pub(crate) fn measure(&self) {
         set(&self.metrics.gated, self.gate.len() as u64);
-        set(&self.metrics.waiting, self.blocked.len() as u64);
+        let waiting = self.blocked.len() + self.stalled.len();
+        set(&self.metrics.waiting, waiting as u64);
         set(&self.metrics.backlog, self.outbox.backlog());
         set(&self.metrics.near_timers, self.timers.len() as u64);
     }
@@ -408,7 +417,8 @@ impl Sequencer {
         for (_, waiting) in self.late.drain() {
             let _ = waiting.caller.reply.send(Err(error.clone()));
         }
-        let mut rest = self.blocked.drain();
+        let mut rest: Vec<_> = std::mem::take(&mut self.stalled).into();
+        rest.extend(self.blocked.drain());
         rest.retain(Command::is_refusable);
         rest
     }

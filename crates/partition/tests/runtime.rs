@@ -3,6 +3,7 @@
 
 mod counting;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,9 @@ use futures_util::FutureExt;
 use steadfast_core::clock::{Clock, SystemClock, Timestamp};
 use steadfast_core::limits::MAILBOX;
 use steadfast_partition::ErrorKind;
+use steadfast_storage::Engine;
+use steadfast_storage::hostile::{EngineFaults, HostileEngine};
+use steadfast_storage::memory::MemoryEngine;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -262,6 +266,59 @@ async fn a_drained_partition_turns_callers_away() {
     assert_eq!(error.code().0, "STF-4001");
 }
 
+/// A call whose refusal costs work waits for room in the log, but not at an owner that
+/// leaves.
+#[tokio::test]
+async fn a_full_log_does_not_hold_up_a_partition_that_leaves() {
+    let mut setup = Setup::new();
+    setup.log = Some((u64::MAX, 10_000));
+    let node = setup.start().await;
+    let handle = node.runtime.handle::<Counter>();
+    let partition = node.runtime.space().partition(&counter("a"));
+    handle
+        .call(counter("a"), Ask::Put(1, 20_000))
+        .await
+        .unwrap();
+    let mut waiting = pin!(handle.call_when_room(counter("a"), Ask::Add(1)));
+    let early = tokio::time::timeout(SECOND / 10, &mut waiting).await;
+    assert!(early.is_err(), "{early:?}");
+    let left = node.runtime.hand_over(partition, 20 * SECOND);
+    let left = tokio::time::timeout(5 * SECOND, left).await.unwrap();
+    assert_eq!(left.unwrap().cut_off, 0);
+    assert_eq!(waiting.await.unwrap_err().code().0, "STF-4002");
+}
+
+/// What waits for room never ran: it runs on the rows that are left.
+#[tokio::test]
+async fn a_call_that_waits_for_room_outlives_a_rollback() {
+    let faults = EngineFaults {
+        delay: 90,
+        ..EngineFaults::default()
+    };
+    let memory = Arc::new(MemoryEngine::new());
+    let hostile = Arc::new(HostileEngine::new(memory, faults, 1));
+    let mut setup = Setup::on(Arc::clone(&hostile) as Arc<dyn Engine>);
+    setup.log = Some((0, 10_000));
+    let node = setup.start().await;
+    let handle = node.runtime.handle::<Counter>();
+    // Its row is in memory now.
+    handle.call(counter("a"), Ask::Add(1)).await.unwrap();
+    hostile.set_faults(EngineFaults {
+        refused: 100,
+        ..faults
+    });
+    let lost = async {
+        let lost = handle.call(counter("a"), Ask::Put(1, 20_000)).await;
+        hostile.stop_faults();
+        lost
+    };
+    // It arrives while the commit before it is on its way.
+    let waits = handle.call_when_room(counter("a"), Ask::Add(1));
+    let (lost, waited) = tokio::join!(lost, waits);
+    assert!(lost.is_err(), "{lost:?}");
+    assert_eq!(waited.unwrap(), Say::Now(2));
+}
+
 /// The caller has died, or waits no longer.
 #[tokio::test]
 async fn a_partition_is_given_up_whole_also_if_nobody_waits() {
@@ -286,7 +343,7 @@ async fn what_is_being_taken_when_a_node_leaves_is_given_up_too() {
     let runtime = &node.runtime;
     let partition = runtime.space().partition(&counter("a"));
     runtime.hand_over(partition, SECOND).await.unwrap();
-    let mut taking = std::pin::pin!(runtime.serve(partition));
+    let mut taking = pin!(runtime.serve(partition));
     // It has begun, and did not come to its end.
     assert!(futures_util::poll!(taking.as_mut()).is_pending());
     assert!(runtime.serving().contains(&partition));

@@ -69,14 +69,9 @@ impl ServerClient {
         })
     }
 
-    /// A client of the same server, for another thread.
+    /// A client of the same server with connections of its own, for another thread.
     pub(crate) fn twin(&self) -> Result<Self> {
-        let mut transport = self.transport.clone();
-        transport.is_verbose = false;
-        Ok(Self {
-            transport,
-            runtime: runtime()?,
-        })
+        Self::of(self.transport.server.clone())
     }
 
     /// The URL of the server.

@@ -38,13 +38,22 @@ impl Budget {
 
     /// Refuses new writes while too much waits to be flushed.
     pub(crate) fn check(&self) -> Result<()> {
-        let unflushed = self.unflushed() + self.staged.load(Ordering::Relaxed);
-        let limit = self.limit;
+        let (unflushed, limit) = (self.waiting(), self.limit);
         if unflushed <= limit {
             return Ok(());
         }
         self.pressure.notify_one();
         Err(Error::new(ErrorKind::Throttled { unflushed, limit }))
+    }
+
+    /// Whether new writes are refused. It does not wake the flusher, so that it can be asked
+    /// again and again.
+    pub(crate) fn is_full(&self) -> bool {
+        self.waiting() > self.limit
+    }
+
+    fn waiting(&self) -> u64 {
+        self.unflushed() + self.staged.load(Ordering::Relaxed)
     }
 
     /// Counts what waits for its entry.

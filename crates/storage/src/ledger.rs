@@ -96,7 +96,7 @@ impl Ledger {
 
     /// Whether so much waits to be flushed that writes are refused.
     pub fn is_full(&self) -> bool {
-        self.shared.node.budget.check().is_err()
+        self.shared.node.budget.is_full()
     }
 
     /// Fails if the node's lease has ended. Costs nothing on a node without one.

@@ -310,7 +310,7 @@ pub(super) const SDKS: &[Sdk] = &[
         service: "real-time messaging",
         packages: &[("rust/signalr/Cargo.toml", &["signalr-client"])],
         scenarios: None,
-        tests: &[FIVE_CLIENTS, SIGNALR_TLS],
+        tests: &[FIVE_CLIENTS],
         tls: "encrypted unless `unsecure` is called; it trusts the authorities that are compiled in, and none of your own",
         lacks: "WebSockets only",
     },

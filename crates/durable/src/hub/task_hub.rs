@@ -10,7 +10,7 @@ use steadfast_partition::{
     Address, Error as PartitionError, ErrorKind as PartitionKind, Handle, Mailbox, ReadView,
     Router, Runtime, Space,
 };
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use super::peers::{RemoteWorkers, WorkerPeers};
 use crate::command::{Command, Reply};
@@ -37,6 +37,8 @@ pub(super) struct Inner {
     moves: watch::Receiver<u64>,
     pub(super) dispatcher: Dispatcher,
     pub(super) kept: BTreeMap<String, Duration>,
+    /// Bytes of results that may wait for room in the log.
+    result_room: Semaphore,
     /// Workers of other nodes.
     pub(super) remote_workers: RemoteWorkers,
     /// The other nodes, if there may be any.
@@ -67,6 +69,7 @@ impl TaskHubs {
             moves: runtime.changes(),
             dispatcher,
             kept,
+            result_room: Semaphore::new(limits::RESULT_WAIT_BYTES),
             remote_workers: RemoteWorkers::default(),
             peers: OnceLock::new(),
         };
@@ -156,8 +159,13 @@ impl TaskHub {
     }
 
     /// Commits the result of work. It waits while the log is full: a refusal would have the
-    /// work done again, by a machine that is short of room already.
+    /// work done again, by a machine that is short of room already. Beyond a number of bytes
+    /// of all results on their way, it is refused like any other command.
     pub(super) async fn keep(&self, instance: &str, result: Command) -> Result<Reply> {
+        let bytes = u32::try_from(result.result_bytes()).unwrap_or(u32::MAX);
+        let Ok(_room) = self.inner.result_room.try_acquire_many(bytes) else {
+            return self.ask(instance, result).await;
+        };
         let to = self.address(instance);
         Ok(self.inner.handle.call_when_room(to, result).await?)
     }

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+
 use crate::hall::{Hall, Node, count, operation, task};
 use steadfast_core::limits;
 use steadfast_durable::native::{Context, FunctionHost, FunctionRunner, Functions, RunResult};
@@ -638,6 +641,8 @@ async fn a_result_waits_for_room_in_the_log_and_a_client_is_told() {
     tokio::pin!(done);
     let early = tokio::time::timeout(limits::RESULT_WAIT / 2, &mut done).await;
     assert!(early.is_err(), "{early:?}");
+    // Virtual time would run on while a thread flushes.
+    tokio::time::resume();
     let began = tokio::time::Instant::now();
     for number in 0..50 {
         let refused = node
@@ -655,6 +660,39 @@ async fn a_result_waits_for_room_in_the_log_and_a_client_is_told() {
     assert!(done.await.unwrap());
     let end = node.hub.ended("i", false).await.unwrap();
     assert_eq!(end.status, InstanceStatus::Completed);
+}
+
+/// Results that wait are held in memory, so that they are limited.
+#[tokio::test(start_paused = true)]
+async fn results_beyond_what_may_wait_are_refused() {
+    let mut hall = Hall::new();
+    hall.log_limit = Some(100_000);
+    let node = hall.start().await;
+    let mut worker = node.hub.worker(WorkerOptions::default());
+    let mut items = Vec::new();
+    for instance in ["a", "b", "c", "d"] {
+        node.begin("o", instance, "1").await;
+        items.push((instance, worker.next().await.unwrap()));
+    }
+    let long = format!("\"{}\"", "x".repeat(200_000));
+    node.begin("o", "long", &long).await;
+    // A result is stored three times, so the fourth exceeds what may wait.
+    let output = format!("\"{}\"", "x".repeat(limits::RESULT_WAIT_BYTES / 12));
+    let (hub, result) = (&node.hub, wants(vec![completed(&output)]));
+    let results = items.iter().map(|(instance, item)| {
+        let result = result.clone();
+        async move { hub.complete_turn(&item.token, instance, result).await }
+    });
+    let mut results: FuturesUnordered<_> = results.collect();
+    let refused = tokio::time::timeout(limits::RESULT_WAIT / 2, results.next()).await;
+    assert_eq!(refused.unwrap().unwrap().unwrap_err().code().0, "STF-2008");
+    let other = tokio::time::timeout(limits::RESULT_WAIT / 4, results.next()).await;
+    assert!(other.is_err(), "{other:?}");
+    tokio::time::resume();
+    for _ in 0..3 {
+        node.flush().await;
+        assert!(results.next().await.unwrap().unwrap());
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -263,7 +263,10 @@ impl<H: Handler> PartitionPump<H> {
     pub(crate) async fn handle_parked(&mut self) {
         let work = Arc::clone(&self.work);
         let (hub, group) = (&work.known.hub.name, &work.group);
-        let found = match work.hubs.dead_letters(hub, group, self.partition, 0).await {
+        let found = work
+            .hubs
+            .dead_letters(hub, group, self.partition, 0, limits::SCAN_ROWS);
+        let found = match found.await {
             Ok(found) => found,
             Err(error) => return self.report("read dead letters", &error, 0).await,
         };

@@ -274,6 +274,8 @@ pub(crate) fn space(partitions: u16) -> Space {
 pub(crate) struct Setup {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// The bytes at which the log is flushed, and at which it is full.
+    pub(crate) log: Option<(u64, u64)>,
 }
 
 pub(crate) struct Node {
@@ -297,7 +299,8 @@ impl Setup {
 
     pub(crate) fn on(engine: Arc<dyn Engine>) -> Self {
         let clock = Arc::new(SystemClock::new());
-        Self { engine, clock }
+        let log = None;
+        Self { engine, clock, log }
     }
 
     pub(crate) async fn start(&self) -> Node {
@@ -313,6 +316,9 @@ impl Setup {
         };
         let mut options = steadfast_storage::Options::new(owner);
         options.clock = Arc::clone(&self.clock);
+        if let Some(log) = self.log {
+            (options.log_target, options.log_limit) = log;
+        }
         let store = Arc::new(Store::start(Arc::clone(&self.engine), options));
         let (effects_out, effects) = mpsc::unbounded_channel();
         let options = Options {

@@ -8,8 +8,9 @@ use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::Method;
 use serde::Deserialize;
-use serde_json::{Value, json};
-use steadfast_events::{CheckpointStoreEntry, EventPosition, GroupPartitionStatus};
+use serde_json::{Map, Value, json};
+use steadfast_core::limits;
+use steadfast_events::{CheckpointStoreEntry, DeadLetter, EventPosition, GroupPartitionStatus};
 use steadfast_jobs::iso::format_time;
 
 use super::event_json::{EventMetadata, shown};
@@ -264,48 +265,90 @@ async fn parked(
     query: Result<Query<DeadLetterQuery>, QueryRejection>,
 ) -> Result<Json<Value>, Problem> {
     let which = queried(query)?;
-    let limit = page_limit(which.limit)?;
+    // Without a page the list is only cut by its bytes, as it was before there were pages.
+    let is_paged = which.limit.is_some() || which.cursor.is_some();
+    let limit = page_limit(
+        which
+            .limit
+            .or((!is_paged).then_some(limits::LIST_PAGE_MOST)),
+    )?;
     let after = which.cursor.as_deref().map(DeadLetterCursor::parse);
     let after = after.transpose()?;
-    let mut events = Vec::new();
-    let mut bytes = 0;
-    let mut last = None;
-    let mut next = None;
-    'all: for partition in own.chosen(&hub, which.partition).await? {
-        let from = match &after {
+    let mut page = DeadLetterPage::new(limit);
+    for partition in own.chosen(&hub, which.partition).await? {
+        let mut from = match &after {
             Some(after) if partition < after.partition => continue,
             Some(after) if partition == after.partition => after.sequence.saturating_add(1),
             _ => 0,
         };
-        for found in own.hubs.dead_letters(&hub, &group, partition, from).await? {
-            if events.len() >= limit || bytes >= steadfast_core::limits::TAIL_BYTES {
-                next = last;
-                break 'all;
-            }
-            last = Some(DeadLetterCursor {
-                partition,
-                sequence: found.sequence,
-            });
-            let place = EventMetadata {
-                partition,
-                sequence: found.sequence,
-                offset: found.offset,
-                time: found.enqueued,
-                key: found.key.as_deref(),
-            };
-            bytes += found.body.len();
-            let mut event = shown(&place, &found.body);
-            event.insert("attempts".to_owned(), json!(found.attempts));
-            event.insert("reason".to_owned(), json!(found.reason));
-            event.insert("parked_time".to_owned(), json!(format_time(found.parked)));
-            events.push(event);
+        while !page.is_cut {
+            let found = own
+                .hubs
+                .dead_letters(&hub, &group, partition, from, DEAD_LETTERS_READ)
+                .await?;
+            let Some(last) = found.last() else { break };
+            from = last.sequence.saturating_add(1);
+            found.iter().for_each(|found| page.add(partition, found));
         }
     }
-    let mut page = json!({"parked": events, "has_more": next.is_some()});
-    if let Some(next) = next {
-        page["next"] = json!(next.to_string());
+    Ok(Json(page.json()))
+}
+
+/// How many dead letters are read at a time: one may have a mebibyte.
+const DEAD_LETTERS_READ: usize = 16;
+
+/// Dead letters as far as they fit into a response.
+struct DeadLetterPage {
+    events: Vec<Map<String, Value>>,
+    limit: usize,
+    bytes: usize,
+    last: Option<DeadLetterCursor>,
+    /// There is at least one more.
+    is_cut: bool,
+}
+
+impl DeadLetterPage {
+    fn new(limit: usize) -> Self {
+        Self {
+            events: Vec::new(),
+            limit,
+            bytes: 0,
+            last: None,
+            is_cut: false,
+        }
     }
-    Ok(Json(page))
+
+    fn add(&mut self, partition: u32, found: &DeadLetter) {
+        self.is_cut |= self.events.len() >= self.limit || self.bytes >= limits::TAIL_BYTES;
+        if self.is_cut {
+            return;
+        }
+        self.last = Some(DeadLetterCursor {
+            partition,
+            sequence: found.sequence,
+        });
+        let place = EventMetadata {
+            partition,
+            sequence: found.sequence,
+            offset: found.offset,
+            time: found.enqueued,
+            key: found.key.as_deref(),
+        };
+        self.bytes += found.body.len();
+        let mut event = shown(&place, &found.body);
+        event.insert("attempts".to_owned(), json!(found.attempts));
+        event.insert("reason".to_owned(), json!(found.reason));
+        event.insert("parked_time".to_owned(), json!(format_time(found.parked)));
+        self.events.push(event);
+    }
+
+    fn json(self) -> Value {
+        let mut page = json!({"parked": self.events, "has_more": self.is_cut});
+        if let Some(next) = self.last.filter(|_| self.is_cut) {
+            page["next"] = json!(next.to_string());
+        }
+        page
+    }
 }
 
 async fn replay(
@@ -318,7 +361,7 @@ async fn replay(
     for partition in own.chosen(&hub, which.partition).await? {
         let parked = own
             .hubs
-            .dead_letters(&hub, &group, partition, 0)
+            .dead_letters(&hub, &group, partition, 0, limits::SCAN_ROWS)
             .await?
             .len();
         if parked > 0 {

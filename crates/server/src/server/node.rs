@@ -66,6 +66,10 @@ pub(crate) fn drain(arguments: &DrainArguments, globals: &Globals) -> Result<()>
         .map_or(Duration::from_secs(600), Duration::from_secs);
     let mut look = StatusPoll::of(&remote)?;
     let is_addressed = arguments.node.is_none();
+    if is_addressed {
+        // How many partitions there are, before the first is handed over.
+        look.handed_over();
+    }
     let look = move || is_addressed.then(|| look.handed_over()).flatten();
     let sheet: DrainReport = follow("draining", look, || {
         remote.request_within(limit + MARGIN, Method::POST, "/v1/drain", Some(&body))

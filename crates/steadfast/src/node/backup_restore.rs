@@ -36,13 +36,15 @@ impl Inner {
         } else {
             Extent::Full
         };
-        let (progress, watched) = watch::channel(BackupProgress::default());
-        *self.backup.lock() = Some(watched);
         let mut order = BackupOptions::new(self.backup_place(&order.to)?, extent);
         if let Some(key) = &self.backup_key {
             let long = key.expect_long(&order.to);
             long.map_err(|error| problem(&error))?;
             order = order.sealed(key);
+        }
+        let (progress, watched) = watch::channel(BackupProgress::default());
+        if self.backup_progress().is_none() {
+            *self.backup.lock() = Some(watched);
         }
         // A backup of some partitions would look like a backup of all.
         let is_whole = self.runtime.serving().len() == usize::from(self.partitions());
