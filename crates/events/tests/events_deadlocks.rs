@@ -82,7 +82,11 @@ async fn an_event_whose_handler_is_given_up_in_a_deadlock_is_handled_again_and_n
     };
     tokio::time::timeout(PATIENCE, meeting).await.unwrap();
     processor.stop().await;
-    let parked = node.hubs.dead_letters("a", "$Default", 0, 0).await.unwrap();
+    let parked = node
+        .hubs
+        .dead_letters("a", "$Default", 0, 0, 100)
+        .await
+        .unwrap();
     assert_eq!(parked.len(), 0, "{parked:?}");
     assert_eq!(writer.calls.load(Ordering::Relaxed), 2);
     let mut tx = replica.begin();

@@ -494,7 +494,7 @@ async fn a_group_that_is_made_again_begins_anew() {
         .unwrap();
     assert_eq!(
         node.hubs
-            .dead_letters("a", "web", 1, 0)
+            .dead_letters("a", "web", 1, 0, 100)
             .await
             .unwrap()
             .len(),
@@ -513,7 +513,7 @@ async fn a_group_that_is_made_again_begins_anew() {
         loop {
             let claims = node.hubs.ownerships("a", "web").await.unwrap();
             let checkpoint = node.hubs.checkpoint("a", "web", 1).await.unwrap();
-            let parked = node.hubs.dead_letters("a", "web", 1, 0).await.unwrap();
+            let parked = node.hubs.dead_letters("a", "web", 1, 0, 100).await.unwrap();
             if claims.is_empty() && checkpoint.is_none() && parked.is_empty() {
                 return;
             }

@@ -515,7 +515,7 @@ async fn an_error_handler_that_fails_stops_nothing() {
     node.send("a", 0, &["1", "2"]).await;
     until("parked events", || async {
         node.hubs
-            .dead_letters("a", "$Default", 0, 0)
+            .dead_letters("a", "$Default", 0, 0, 100)
             .await
             .unwrap()
             .len()
@@ -538,7 +538,11 @@ async fn poison_is_parked_and_can_be_replayed() {
     node.send("a", 0, &["1", "bad", "2"]).await;
     until_seen(&notes, 2).await;
     assert_eq!(notes.bodies(), ["1", "2"]);
-    let parked = node.hubs.dead_letters("a", "$Default", 0, 0).await.unwrap();
+    let parked = node
+        .hubs
+        .dead_letters("a", "$Default", 0, 0, 100)
+        .await
+        .unwrap();
     assert_eq!(
         (parked.len(), parked[0].sequence, parked[0].attempts),
         (1, 1, 3)
@@ -556,7 +560,11 @@ async fn poison_is_parked_and_can_be_replayed() {
             .unwrap()
     );
     until("another attempt", || async {
-        let parked = node.hubs.dead_letters("a", "$Default", 0, 0).await.unwrap();
+        let parked = node
+            .hubs
+            .dead_letters("a", "$Default", 0, 0, 100)
+            .await
+            .unwrap();
         parked.first().is_some_and(|parked| parked.attempts == 4)
     })
     .await;
@@ -568,7 +576,7 @@ async fn poison_is_parked_and_can_be_replayed() {
     );
     until("no parked event", || async {
         node.hubs
-            .dead_letters("a", "$Default", 0, 0)
+            .dead_letters("a", "$Default", 0, 0, 100)
             .await
             .unwrap()
             .is_empty()
@@ -674,7 +682,11 @@ async fn poison_in_a_transaction_is_parked_and_passed_in_one_commit() {
     until("the end", || async { checkpoint(&node, 0).await == 3 }).await;
     processor.stop().await;
     assert_eq!(sum(&node, 0).await, 1 + 2 + 4);
-    let parked = node.hubs.dead_letters("a", "$Default", 0, 0).await.unwrap();
+    let parked = node
+        .hubs
+        .dead_letters("a", "$Default", 0, 0, 100)
+        .await
+        .unwrap();
     assert_eq!((parked.len(), parked[0].sequence), (1, 2));
     assert_eq!(&parked[0].body[..], b"no number");
 }

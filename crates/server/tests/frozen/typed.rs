@@ -136,7 +136,7 @@ async fn queues(slot: &Slot) {
 
 async fn groups(hubs: &EventHubs) {
     let letters = hubs
-        .dead_letters("houses", "analytics", 0, 0)
+        .dead_letters("houses", "analytics", 0, 0, 100)
         .await
         .unwrap();
     let found: Vec<_> = letters.iter().map(|l| (l.sequence, &l.body[..])).collect();
@@ -148,7 +148,7 @@ async fn groups(hubs: &EventHubs) {
         .await
         .unwrap();
     let rest = hubs
-        .dead_letters("houses", "analytics", 0, 0)
+        .dead_letters("houses", "analytics", 0, 0, 100)
         .await
         .unwrap();
     assert_eq!(rest.len(), 1);
