@@ -430,8 +430,7 @@ async fn an_unknown_service_is_refused() {
 
 #[tokio::test]
 async fn a_space_keeps_its_number_of_partitions() {
-    let engine: Arc<dyn steadfast_storage::Engine> =
-        Arc::new(steadfast_storage::memory::MemoryEngine::new());
+    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
     let space = counting::space(4);
     let made = steadfast_partition::Space::open(&*engine, space.clone())
         .await
