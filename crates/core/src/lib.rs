@@ -1,7 +1,8 @@
 //! The base of every Steadfast crate.
 //!
-//! Identifiers, clock, codec, error codes, limits, back-off and task names. Nothing here waits
-//! and nothing here does I/O: the caller passes in time, randomness and the network.
+//! Identifiers, clock, codec, error codes, limits, back-off, hexadecimal digits and task
+//! names. Nothing here waits and nothing here does I/O: the caller passes in time,
+//! randomness and the network.
 
 pub mod backoff;
 pub mod clock;
