@@ -84,7 +84,7 @@ fn cluster(workspace: &Workspace) -> Result<()> {
     let measured = ["--show-output"];
     for package in [
         "steadfast-partition",
-        "steadfast-protocols",
+        "steadfast-cluster-rpc",
         "steadfast",
         "steadfast-server",
     ] {
@@ -116,11 +116,20 @@ fn fuzz(workspace: &Workspace) -> Result<()> {
     cargo_test(workspace, &scope, &["--show-output", "--test-threads=1"])
 }
 
+/// The crates with connections over sockets.
+const PROTOCOLS: [&str; 4] = [
+    "steadfast-net",
+    "steadfast-eventhubs",
+    "steadfast-scheduler",
+    "steadfast-signalr",
+];
+
 fn protocols(workspace: &Workspace) -> Result<()> {
-    // Third-party clients belong to the group `clients`.
-    chosen(workspace, "steadfast-protocols", |test| {
-        !clients::TESTS.contains(&test) && !is_of_cluster(test)
-    })
+    for package in PROTOCOLS {
+        // Third-party clients belong to the group `clients`.
+        chosen(workspace, package, |test| !clients::TESTS.contains(&test))?;
+    }
+    Ok(())
 }
 
 fn jobs(workspace: &Workspace) -> Result<()> {

@@ -102,7 +102,7 @@ const SOAKS: &[Soak] = &[
     },
     Soak {
         name: "events",
-        package: "steadfast-protocols",
+        package: "steadfast-eventhubs",
         test: "amqp_memory",
         filter: "events_26",
         amount: ("STEADFAST_ROUNDS", 5_000),
@@ -151,7 +151,7 @@ const SOAKS: &[Soak] = &[
     },
     Soak {
         name: "drain",
-        package: "steadfast-protocols",
+        package: "steadfast-signalr",
         test: "realtime_drain",
         filter: "replaced",
         amount: ("STEADFAST_ROUNDS", 20),

@@ -67,7 +67,7 @@
 //! and removing are part of a transaction. A service (`service.rs`) is a name, a scheme
 //! (`scheme.rs`) and a guarantee, durable or volatile; its slots are scopes of names.
 //!
-//! By REST (`crates/protocols/src/rest/state.rs`) a request is one such transaction, over
+//! By REST (`crates/admin/src/state.rs`) a request is one such transaction, over
 //! dictionaries with text keys and JSON values; `crates/steadfast/src/node/collections.rs`
 //! runs it.
 //!

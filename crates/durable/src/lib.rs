@@ -27,7 +27,7 @@
 //!    last, and is sent the two numbers instead; if they differ from its own, it requests
 //!    the history. The time of the turn is later than any before it.
 //! 4. The worker runs the code. In this process that is `native/host.rs`, elsewhere the
-//!    worker of `crates/protocols`; both use `native/runner.rs`: an instance whose last
+//!    worker of `crates/client`; both use `native/runner.rs`: an instance whose last
 //!    turn ran here continues where it stands, another is replayed (`native/replay.rs`),
 //!    and every action of the code is compared with the history.
 //! 5. `hub/results.rs` takes the result, if it is of the newest delivery, and

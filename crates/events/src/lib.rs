@@ -67,7 +67,7 @@
 //! stays unused; a blob in blocks is a list of such runs (`blob/block.rs`). A lease is
 //! part of the row of its blob (`blob/lease.rs`). A write to an SDK's ownership blob that
 //! changes the owner disconnects readers like a claim. The documentation of
-//! `crates/protocols/src/lib.rs` describes their path from a socket.
+//! `crates/net/src/lib.rs` describes their path from a socket.
 //!
 //! # Tests
 //!

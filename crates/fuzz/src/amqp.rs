@@ -5,15 +5,13 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use futures_util::FutureExt as _;
+use steadfast_client::amqp::{AmqpClient, ReaderLinkOptions, write_event, write_request};
 use steadfast_core::clock::Clock;
 use steadfast_core::limits;
+use steadfast_eventhubs::amqp::{Context, WEBSOCKETS, routes, serve};
 use steadfast_events::{EventHubDefinition, EventHubs};
+use steadfast_net::access::{AccessControl, Key, KeyRing, Secret};
 use steadfast_partition::{NoopPerformer, Router, Services, SingleNode};
-use steadfast_protocols::access::{AccessControl, Key, KeyRing, Secret};
-use steadfast_protocols::amqp::client::{
-    AmqpClient, ReaderLinkOptions, write_event, write_request,
-};
-use steadfast_protocols::amqp::{Context, WEBSOCKETS, routes, serve};
 use steadfast_wire::amqp::code::descriptor;
 use steadfast_wire::amqp::frame::{self, Kind, ProtocolHeader};
 use steadfast_wire::amqp::performative::{self, Performative};

@@ -6,8 +6,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use axum::body::{Body, HttpBody as _};
 use axum::http::{HeaderValue, Method, Request};
 use steadfast_core::clock::Clock;
+use steadfast_eventhubs::blob::{Context, routes};
 use steadfast_events::Blobs;
-use steadfast_protocols::blob::{Context, routes};
 use steadfast_wire::blob::path::parameters;
 use steadfast_wire::blob::shared_key;
 

@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use axum::Router;
-use steadfast_protocols::http;
-use steadfast_protocols::listen::{ConnectionStream, Governor, serve_pipe};
+use steadfast_net::http;
+use steadfast_net::listen::{ConnectionStream, Governor, serve_pipe};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;

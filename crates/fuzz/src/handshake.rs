@@ -13,10 +13,10 @@ use http_body_util::BodyExt as _;
 use hyper::client::conn::http2::SendRequest;
 use prost::Message;
 use ring::hmac;
+use steadfast_cluster_rpc::{Credentials, PeerHandler, serve};
+use steadfast_net::access::Secret;
+use steadfast_net::listen::ConnectionStream;
 use steadfast_partition::cluster::{PROTOCOL, SCHEMA};
-use steadfast_protocols::access::Secret;
-use steadfast_protocols::cluster::{Credentials, PeerHandler, serve};
-use steadfast_protocols::listen::ConnectionStream;
 use steadfast_wire::cluster::{HelloRequest, HelloResponse, ProofRequest, RuntimeMessage, SERVICE};
 use tokio_util::sync::CancellationToken;
 

@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use steadfast_core::clock::Clock;
-use steadfast_protocols::http::{BodyBudget, Cors, KnownHosts, MetricRegistry, Middleware};
+use steadfast_net::http::{BodyBudget, Cors, KnownHosts, MetricRegistry, Middleware};
 use tokio::io::DuplexStream;
 
 use crate::connection::{ClientBehavior, MemoryPort, converse};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::{HeaderValue, Method};
-use steadfast_protocols::publish::routes;
+use steadfast_eventhubs::publish::routes;
 use steadfast_wire::sas;
 
 use crate::amqp::{self, HUB, KEY, KEY_NAME, LATER};

@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::http::{Request, Version};
 use axum::routing::{get, post};
 use steadfast_core::clock::Clock;
-use steadfast_protocols::listen::proven;
+use steadfast_net::listen::proven;
 use tokio::io::AsyncReadExt as _;
 
 use crate::connection::ClientBehavior;

@@ -12,9 +12,9 @@ use steadfast_jobs::region::RegionMap;
 use steadfast_jobs::{
     Deliverer, DeliveryRequest, JobClient, JobRunner, JobScheduler as Service, Outcome,
 };
+use steadfast_net::egress::EgressPolicy;
 use steadfast_partition::{Effect, Performer, Router, Services, SingleNode};
-use steadfast_protocols::egress::EgressPolicy;
-use steadfast_protocols::scheduler::{
+use steadfast_scheduler::{
     Auth, Context, JobPlacement, NoInternalTargets, SecretKey, Settings, routes,
 };
 

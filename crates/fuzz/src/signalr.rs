@@ -7,9 +7,9 @@ use axum::body::Body;
 use axum::http::{Method, Request};
 use serde_json::json;
 use steadfast_core::clock::Clock;
-use steadfast_protocols::access::{AccessControl, KeyRing};
-use steadfast_protocols::realtime::{Context, routes};
+use steadfast_net::access::{AccessControl, KeyRing};
 use steadfast_realtime::{HubOptions, Realtime};
+use steadfast_signalr::{Context, routes};
 use steadfast_wire::signalr::{Protocol, write};
 
 use crate::connection::ClientBehavior;

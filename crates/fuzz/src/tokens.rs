@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use steadfast_core::clock::Clock;
-use steadfast_protocols::access::{
+use steadfast_net::access::{
     AccessControl, Demand, EntityScope, Key, KeyRing, Proof, Right, Secret, ServiceArea,
     is_for_area,
 };

@@ -22,10 +22,10 @@
 //!    (`host_lanes.rs`). The runner checks that this node still serves the partition, in
 //!    the tenure that requested the attempt, records the start of an attempt that must not
 //!    be made twice, and calls its `Deliverer`.
-//! 5. `crates/protocols/src/outbound/delivery.rs` decrypts the secrets, has the guard
+//! 5. `crates/scheduler/src/outbound/delivery.rs` decrypts the secrets, has the guard
 //!    (`guard.rs` beside it) resolve and check the address by the policy
-//!    (`crates/protocols/src/egress/policy.rs`), adds the identifiers of the attempt
-//!    (`attempt_ids.rs`) and makes the request (`crates/protocols/src/outbound/http.rs`).
+//!    (`crates/net/src/egress/policy.rs`), adds the identifiers of the attempt
+//!    (`attempt_ids.rs`) and makes the request (`crates/scheduler/src/outbound/http.rs`).
 //! 6. The outcome returns as `JobCommand::AttemptEnded`. `run.rs` closes the work, writes
 //!    the history item (`history.rs`), and sets what follows: a timer for the next attempt,
 //!    the error action, the dead letter, or the end, after which a waiting occurrence
@@ -36,7 +36,7 @@
 //! the job has `inFlight: skip` and the attempt was begun, it is recorded as failed
 //! instead.
 //!
-//! The API is `client.rs`. The REST interface is in `crates/protocols/src/scheduler`:
+//! The API is `client.rs`. The REST interface is in `crates/scheduler/src`:
 //! `routes.rs` is the entry, `dispatch.rs` finds the operation, `request.rs` performs it,
 //! `job.rs`, `action.rs`, `recurrence.rs` and `extension.rs` read and write JSON, `seal.rs`
 //! encrypts.
@@ -50,7 +50,6 @@
 //! - `tests/job_runs.rs`: runs, retries, overlaps, crashes and downtimes of jobs on a
 //!   virtual clock; partitions that leave and return, commits in doubt.
 
-mod calendar;
 mod change;
 mod client;
 mod collection;
@@ -62,7 +61,6 @@ mod error;
 mod history;
 mod host_lanes;
 mod id;
-pub mod iso;
 mod load;
 mod name_tickets;
 pub mod recurrence;

@@ -14,9 +14,9 @@ use crate::command::{AttemptResult, JobCommand};
 use crate::definition::{InFlight, JobAction, JobDefinition, JobRetry, Target};
 use crate::delivery_request::{DeliveryRequest, JobEffect, work_id};
 use crate::history::{self, JobHistoryItem, JobHistoryStatus};
-use crate::iso;
 use crate::recurrence::OccurrencePlan;
 use crate::status::{AttemptId, JobStatus, OccurrenceRun, OccurrenceSource, RunPhase, State};
+use steadfast_core::iso;
 
 /// A job loaded for one turn: definition, status and row key.
 pub(crate) struct LoadedJob<'a> {

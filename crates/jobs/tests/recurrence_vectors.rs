@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use steadfast_core::clock::Timestamp;
-use steadfast_jobs::iso::{format_time, parse_time};
+use steadfast_core::iso::{format_time, parse_time};
 use steadfast_jobs::recurrence::{
     Frequency, Gap, JobTiming, MonthlyOccurrence, OccurrencePlan, Recurrence, Schedule, Weekday,
 };

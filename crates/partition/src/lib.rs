@@ -64,7 +64,7 @@
 //!    a call of an owner handler (`owner_handler.rs`).
 //! 2. `cluster/forwarder.rs` looks the owner up in `cluster/members.rs`. If there is none,
 //!    it waits for a change, for a bounded time.
-//! 3. `cluster/request.rs` encodes the request; `crates/protocols/src/cluster/client.rs`
+//! 3. `cluster/request.rs` encodes the request; `crates/cluster-rpc/src/client.rs`
 //!    sends it, over one HTTP/2 connection per node on which both sides have proven that
 //!    they have the key (`proof.rs`, `trust.rs` and `server.rs` beside it).
 //! 4. The other node answers in `cluster/assignment.rs`, from its own mailboxes only: it
@@ -99,10 +99,10 @@
 //! - `crates/steadfast/src/node/job_home.rs` assembles this for the jobs of one home,
 //!   `crates/steadfast/src/node/region.rs` for both homes of a pair;
 //!   `crates/steadfast/src/node/region_server.rs` serves the other regions.
-//! - `crates/protocols/src/scheduler/pair.rs` finds the home of a collection and forwards
+//! - `crates/scheduler/src/pair.rs` finds the home of a collection and forwards
 //!   requests to its owner; `crates/jobs/src/name_tickets.rs` keeps a name from being used
 //!   in both homes.
-//! - `crates/protocols/src/outbound/call_permit.rs` is checked before every call; on a node
+//! - `crates/scheduler/src/outbound/call_permit.rs` is checked before every call; on a node
 //!   of a cluster it follows the lease.
 //!
 //! # Tests

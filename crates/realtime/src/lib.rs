@@ -9,7 +9,7 @@
 //!
 //! # One call of a hub, from socket to method and back
 //!
-//! 1. `crates/protocols/src/realtime/websocket.rs` (or `sse.rs`, `polling.rs` beside it):
+//! 1. `crates/signalr/src/websocket.rs` (or `sse.rs`, `polling.rs` beside it):
 //!    bytes of a client. `admit.rs` has verified its token, `negotiate.rs` has issued its
 //!    ticket.
 //! 2. `client_reader.rs`: the handshake, then whole messages
@@ -19,7 +19,7 @@
 //!    the client migrates. A backend is a `HubDispatcher` (`dispatcher.rs`) in this
 //!    process, an `AppServerLink` (`link.rs`) to an app server, where `app_server_hub.rs`
 //!    has the same dispatcher behind it, or `serverless.rs`, which calls an upstream
-//!    (`crates/protocols/src/realtime/upstream.rs`).
+//!    (`crates/signalr/src/upstream.rs`).
 //! 4. `dispatcher.rs` and `call_queue.rs`: one call of a client at a time, in order;
 //!    streams and uploads run beside them. `#[hub]` (`crates/macros/src/hub.rs`) has
 //!    generated how arguments are decoded and the method is called.
@@ -46,7 +46,7 @@
 //! A link of an app server that another node requests is relayed by `cluster/borrowed.rs`,
 //! and is a link like any other there. A client that connects to another node than its own
 //! takes its ticket along (`cluster/tickets.rs`), or has its polls forwarded
-//! (`crates/protocols/src/realtime/remote_poll.rs`).
+//! (`crates/signalr/src/remote_poll.rs`).
 //!
 //! # One migration of a client
 //!

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Subcommand;
 use serde_json::json;
-use steadfast::protocols::connection_string::ConnectionString;
+use steadfast::net::connection_string::ConnectionString;
 
 use crate::confirm::confirm;
 use crate::exit::CommandError;

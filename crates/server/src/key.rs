@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::Subcommand;
 use reqwest::Method;
 use serde_json::{Value, json};
-use steadfast::protocols::rest::{KeyInfo, KeySecret};
+use steadfast::admin::{KeyInfo, KeySecret};
 
 use crate::confirm::confirm;
 use crate::globals::Globals;

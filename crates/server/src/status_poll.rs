@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use reqwest::Method;
-use steadfast::protocols::rest::{NodeStatus, WorkProgress};
+use steadfast::admin::{NodeStatus, WorkProgress};
 
 use crate::server_client::ServerClient;
 

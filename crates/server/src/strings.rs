@@ -5,9 +5,9 @@
 
 use anyhow::{Context as _, Result};
 use reqwest::Method;
-use steadfast::protocols::access::{Grant, Key, ROOT, Secret, development_ring};
-use steadfast::protocols::connection_string::{ClientKeys, ConnectionString, Endpoint};
-use steadfast::protocols::rest::CallerIdentity;
+use steadfast::admin::CallerIdentity;
+use steadfast::net::access::{Grant, Key, ROOT, Secret, development_ring};
+use steadfast::net::connection_string::{ClientKeys, ConnectionString, Endpoint};
 
 use crate::server_client::ServerClient;
 use crate::server_context::ServerContext;

@@ -10,7 +10,7 @@ use nodes::{database, now, settled, three};
 use reqwest::StatusCode;
 use running::{KNOWN, PATIENCE, Server, said};
 use rustix::process::Signal;
-use steadfast_protocols::amqp::client::{AmqpClient, ReaderLinkOptions};
+use steadfast_client::amqp::{AmqpClient, ReaderLinkOptions};
 use steadfast_wire::amqp::performative::{self, Performative};
 use steadfast_wire::amqp::sasl;
 use steadfast_wire::blob::path::parameters;

@@ -83,7 +83,7 @@ async fn a_parked_event_is_listed_and_replayed() {
     for text in ["good", "bad", "also bad", "good again"] {
         let mut batch = EventDataBatch::new();
         let mut event = Vec::new();
-        steadfast::protocols::amqp::client::write_event(&mut event, text.as_bytes());
+        steadfast::client::amqp::write_event(&mut event, text.as_bytes());
         batch.push(&event).unwrap();
         sender.send(batch).await.unwrap();
     }

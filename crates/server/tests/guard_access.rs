@@ -6,7 +6,7 @@ mod running;
 use reqwest::{Method, StatusCode};
 use running::{Server, Start, said, steadfast};
 use serde_json::{Value, json};
-use steadfast_protocols::amqp::client::AmqpClient;
+use steadfast_client::amqp::AmqpClient;
 use steadfast_wire::amqp::sasl;
 use steadfast_wire::{jwt, sas};
 

@@ -14,7 +14,6 @@ use rights::{
 };
 use running::Server;
 use serde_json::json;
-use steadfast_protocols::realtime;
 
 /// Tries every proof and grant on a route of hubs, which takes web tokens only.
 fn try_token(server: &Server, client_token: &str, route: &Route, is_client: bool) {
@@ -75,7 +74,7 @@ fn hub(method: Method, path: String, needs: Vec<&'static str>, audience: String)
 fn every_route_of_clients_and_app_servers_asks_for_its_right() {
     let server = serve();
     let client_token = client_token(&server);
-    for path in realtime::CLIENTS {
+    for path in steadfast_signalr::CLIENTS {
         let audience = "http://127.0.0.1/client/?hub=mine".to_owned();
         let method = if path.ends_with("negotiate") {
             Method::POST
@@ -85,7 +84,7 @@ fn every_route_of_clients_and_app_servers_asks_for_its_right() {
         let route = hub(method, format!("{path}?hub=mine"), vec!["listen"], audience);
         try_token(&server, &client_token, &route, true);
     }
-    for path in realtime::SERVERS {
+    for path in steadfast_signalr::SERVERS {
         let audience = "http://127.0.0.1/server/?hub=mine".to_owned();
         let path = format!("{path}?hub=mine");
         let route = hub(Method::GET, path, vec!["send"], audience);
@@ -97,7 +96,7 @@ fn every_route_of_clients_and_app_servers_asks_for_its_right() {
 fn every_send_by_http_asks_for_its_right() {
     let server = serve();
     let client_token = client_token(&server);
-    let table: Vec<_> = realtime::sends().collect();
+    let table: Vec<_> = steadfast_signalr::sends().collect();
     let own = table.iter();
     let own = own.map(|(method, path, rights)| (format!("{method} {path}"), *rights));
     let rows = agreed(
@@ -154,7 +153,7 @@ fn every_send_by_http_asks_for_its_right() {
         try_token(&server, &client_token, &route, false);
     }
     // What no table has is not offered, to a client that may send.
-    for path in realtime::SENDS {
+    for path in steadfast_signalr::SENDS {
         let path = path.replace("{*rest}", "mine/rooms/mine");
         let claims = json!({"aud": format!("http://127.0.0.1{path}"), "exp": LATER});
         let bearer = format!("Bearer {}", token(&claims, &secret("realtimesend")));

@@ -17,9 +17,9 @@ use rights::{
 };
 use running::Server;
 use serde_json::json;
-use steadfast_protocols::amqp::WEBSOCKETS;
-use steadfast_protocols::amqp::client::{self, ReaderLinkOptions};
-use steadfast_protocols::blob;
+use steadfast_client::amqp::ReaderLinkOptions;
+use steadfast_eventhubs::amqp::WEBSOCKETS;
+use steadfast_eventhubs::blob;
 use steadfast_wire::amqp::address::{self, NodeAddress};
 use steadfast_wire::amqp::performative::{self, Performative};
 use steadfast_wire::amqp::sasl;
@@ -262,7 +262,9 @@ fn amqp(server: &Server, way: Way, login: Login<'_>, to: &str) -> Verdict {
             mechanism,
             response,
         };
-        let mut peer = match client::AmqpClient::connect(way.connect().await, &init).await {
+        let mut peer = match steadfast_client::amqp::AmqpClient::connect(way.connect().await, &init)
+            .await
+        {
             Ok(peer) => peer,
             Err(error) if error.kind() == ErrorKind::PermissionDenied => return Unauthenticated,
             Err(error) => panic!("{error}"),

@@ -17,7 +17,7 @@ use steadfast::durable::{
     Context, EntityOperation, Error, ErrorKind, FailureDetails, InstanceStatus, NewInstance, Task,
     TaskHubClient, TaskHubWorker, entity,
 };
-use steadfast_protocols::amqp::client::{AmqpClient as Amqp, ReaderLinkOptions, payload};
+use steadfast_client::amqp::{AmqpClient as Amqp, ReaderLinkOptions, payload};
 use steadfast_wire::amqp::sasl;
 use steadfast_wire::sas;
 use tokio::net::TcpStream;

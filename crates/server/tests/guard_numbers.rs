@@ -12,7 +12,7 @@ use std::time::Duration;
 use reqwest::{Client, Method};
 use running::{KNOWN, PATIENCE, Server, Start};
 use serde_json::{Value, json};
-use steadfast_protocols::amqp::client::{AmqpClient as Amqp, ReaderLinkOptions};
+use steadfast_client::amqp::{AmqpClient as Amqp, ReaderLinkOptions};
 use steadfast_wire::amqp::performative::Performative;
 use steadfast_wire::amqp::sasl;
 use steadfast_wire::amqp::session::{Begin, Flow};

@@ -11,7 +11,7 @@ use reqwest::{Client, Method, Response, StatusCode};
 use running::{Server, Start, said};
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use steadfast_protocols::amqp::client::{AmqpClient as Amqp, ReaderLinkOptions};
+use steadfast_client::amqp::{AmqpClient as Amqp, ReaderLinkOptions};
 use steadfast_wire::amqp::performative::{self, Performative};
 use steadfast_wire::amqp::sasl;
 use steadfast_wire::{jwt, sas};

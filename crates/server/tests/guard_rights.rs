@@ -18,7 +18,7 @@ use rights::{
 };
 use running::Server;
 use serde_json::json;
-use steadfast_protocols::{durabletask, publish, scheduler};
+use steadfast_eventhubs::publish;
 use steadfast_wire::sas;
 
 /// Tries every proof and grant on a route that takes keys in a header, and web tokens
@@ -258,7 +258,7 @@ fn every_method_and_route_of_durable_task_asks_for_its_right() {
     let server = serve();
     let client_token = client_token(&server);
     let audience = Some("https://durabletask.io".to_owned());
-    let methods = durabletask::METHODS.iter();
+    let methods = steadfast_durabletask::METHODS.iter();
     let methods = methods.map(|(name, rights)| ((*name).to_owned(), *rights));
     let methods = agreed(
         "gRPC",
@@ -300,7 +300,7 @@ fn every_method_and_route_of_durable_task_asks_for_its_right() {
         };
         try_header(&server, &grpc, &client_token, &route);
     }
-    let routes = durabletask::rest::ROUTES.iter();
+    let routes = steadfast_durabletask::rest::ROUTES.iter();
     let routes = routes.map(|(method, path, rights)| (format!("{method} {path}"), *rights));
     let routes = agreed(
         "HTTP",
@@ -328,7 +328,7 @@ fn every_method_and_route_of_durable_task_asks_for_its_right() {
     );
     for (name, needs) in routes {
         let (method, path) = name.split_once(' ').unwrap();
-        let base = durabletask::rest::BASE;
+        let base = steadfast_durabletask::rest::BASE;
         // No worker answers a call, so none is waited for.
         let route = Route {
             method: method.parse().unwrap(),
@@ -346,7 +346,7 @@ fn every_method_and_route_of_durable_task_asks_for_its_right() {
 fn every_operation_on_jobs_asks_for_its_right() {
     let server = serve();
     let client_token = client_token(&server);
-    let operations = scheduler::OPERATIONS.iter();
+    let operations = steadfast_scheduler::OPERATIONS.iter();
     let operations = operations.map(|(method, path, rights)| (format!("{method} {path}"), *rights));
     let operations = agreed(
         "Scheduler",

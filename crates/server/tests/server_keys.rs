@@ -6,7 +6,7 @@ mod running;
 use reqwest::{Method, StatusCode};
 use running::{KNOWN, Server, Start, said};
 use serde_json::{Value, json};
-use steadfast::protocols::access::{AccessControl, Grant, Key, KeyRing, Secret};
+use steadfast::net::access::{AccessControl, Grant, Key, KeyRing, Secret};
 
 const DECLARED: &str = "declared-secret-0123456789";
 const SECOND: &str = "second-secret-0123456789";

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_core::task::name_task;
-use steadfast_protocols::realtime::{AppServerRuntime, DialOptions};
 use steadfast_realtime::{Clients, Hub, HubOptions, ShutdownMode};
+use steadfast_signalr::{AppServerRuntime, DialOptions};
 use uuid::Uuid;
 
 use crate::config::Error as ConfigError;

@@ -60,7 +60,7 @@
 //! The same functions can run in another process, as a [`TaskHubWorker`] of a server; there a
 //! [`TaskHubClient`] takes the place of the [`TaskHub`].
 
+pub use steadfast_client::durabletask::{TaskHubClient, TaskHubWorker, WorkerBuilder};
 pub use steadfast_durable::native::*;
 pub use steadfast_durable::*;
 pub use steadfast_macros::entity;
-pub use steadfast_protocols::durabletask::remote::{TaskHubClient, TaskHubWorker, WorkerBuilder};

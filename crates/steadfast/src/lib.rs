@@ -74,16 +74,18 @@ mod node;
 pub use app_server::{AppServer, AppServerBuilder};
 pub use bytes::Bytes;
 pub use node::{Builder, Error, ListenAddress, Node, Result, Slot, StatefulService};
+pub use steadfast_admin as admin;
+pub use steadfast_client as client;
 pub use steadfast_collections as collections;
 /// Types that can be stored: each name is the trait and its derive.
 pub use steadfast_collections::schema::{Key, Record, Unknown, UnknownVariant};
-pub use steadfast_core::{clock, error, id};
+pub use steadfast_core::{clock, error, id, iso};
 pub use steadfast_events as events;
 pub use steadfast_jobs as jobs;
 pub use steadfast_macros::hub;
+pub use steadfast_net as net;
 pub use steadfast_ownership as ownership;
 pub use steadfast_partition as partition;
-pub use steadfast_protocols as protocols;
 pub use steadfast_realtime as realtime;
 pub use steadfast_storage as storage;
 

@@ -18,7 +18,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 
 mod clients;
-#[path = "../../protocols/tests/hub_stage/room.rs"]
+#[path = "../../signalr/tests/hub_stage/room.rs"]
 mod room;
 
 use room::Room;

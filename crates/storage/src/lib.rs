@@ -135,7 +135,7 @@
 //!    mirror checks its leader lease (`mirror/leader_lease.rs`): a region that does not own
 //!    the space writes nothing.
 //! 2. The group is appended to the local engine. Then
-//!    `crates/protocols/src/cluster/client.rs` sends its redo to the other region as one
+//!    `crates/cluster-rpc/src/client.rs` sends its redo to the other region as one
 //!    numbered step (`mirror/copy.rs`).
 //! 3. There, `crates/partition/src/region/pair.rs` passes it to `mirror/follower.rs`, which
 //!    refuses an old epoch, an earlier session or a missing step. Otherwise it commits the

@@ -19,7 +19,12 @@ const PAGE: &str = "docs/reference/clients.md";
 const BEGIN: &str = "<!-- made by `cargo xtask clients` -->\n";
 const END: &str = "<!-- end of what is made -->\n";
 /// The folders with tests of clients.
-const FOLDERS: [&str; 3] = ["crates/steadfast", "crates/server", "crates/protocols"];
+const FOLDERS: [&str; 4] = [
+    "crates/steadfast",
+    "crates/server",
+    "crates/scheduler",
+    "crates/signalr",
+];
 
 /// Fails if the page does not match the versions and tests.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {

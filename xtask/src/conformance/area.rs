@@ -46,7 +46,7 @@ const AREAS: &[Area] = &[
     },
     Area {
         name: "events",
-        packages: &["steadfast-events", "steadfast-wire", "steadfast-protocols"],
+        packages: &["steadfast-events", "steadfast-wire", "steadfast-eventhubs"],
         files: &["event_hub_clients", "event_hub_processors"],
     },
     Area {
@@ -65,16 +65,12 @@ const AREAS: &[Area] = &[
     },
     Area {
         name: "jobs",
-        packages: &["steadfast-jobs", "steadfast-protocols", "steadfast-server"],
+        packages: &["steadfast-jobs", "steadfast-scheduler", "steadfast-server"],
         files: &[],
     },
     Area {
         name: "realtime",
-        packages: &[
-            "steadfast-realtime",
-            "steadfast-wire",
-            "steadfast-protocols",
-        ],
+        packages: &["steadfast-realtime", "steadfast-wire", "steadfast-signalr"],
         files: &["signalr_clients"],
     },
     Area {

@@ -40,7 +40,7 @@ const ROUTES: [&str; 10] = [
     "get", "post", "put", "patch", "delete", "head", "options", "any", "on", "fallback",
 ];
 
-const REST: &str = "crates/protocols/src/rest";
+const REST: &str = "crates/admin/src";
 
 /// The handlers that take a body.
 pub(crate) fn check(tree: &Tree) -> Result<Vec<String>> {
@@ -220,8 +220,8 @@ mod tests {
         check(&tree).unwrap()
     }
 
-    const ROUTES: &str = "crates/protocols/src/publish/routes.rs";
-    const STATE: &str = "crates/protocols/src/rest/state.rs";
+    const ROUTES: &str = "crates/eventhubs/src/publish/routes.rs";
+    const STATE: &str = "crates/admin/src/state.rs";
 
     #[test]
     fn each_extractor_of_a_body_is_found() {
@@ -269,7 +269,7 @@ mod tests {
         let beside = "fn r() { Router::new().route(\"/x\", post(put)); }";
         let expected = format!("{STATE}: makes a route beside the interface");
         assert_eq!(findings(STATE, beside), [expected]);
-        let own = "crates/protocols/src/rest/interface.rs";
+        let own = "crates/admin/src/interface.rs";
         assert_eq!(findings(own, beside), [""; 0]);
     }
 
@@ -283,6 +283,6 @@ mod tests {
             assert_eq!(findings(ROUTES, text), [""; 0], "{text}");
         }
         let test = "async fn put(Json(a): Json<A>) {}";
-        assert_eq!(findings("crates/protocols/tests/a.rs", test), [""; 0]);
+        assert_eq!(findings("crates/net/tests/a.rs", test), [""; 0]);
     }
 }

@@ -44,17 +44,55 @@ const GRANTS: &[(&str, Grant)] = &[
     ),
     ("events", SERVICE),
     (
-        "protocols",
+        "durabletask-messages",
+        Grant::Only(&["core", "wire", "durable"]),
+    ),
+    (
+        "client",
+        Grant::Only(&["core", "wire", "durable", "durabletask-messages"]),
+    ),
+    ("net", Grant::Only(&["core", "wire", "partition", "events"])),
+    // The siblings: a crate per protocol, none of which uses another.
+    (
+        "eventhubs",
+        Grant::Only(&["core", "wire", "net", "partition", "events"]),
+    ),
+    (
+        "durabletask",
         Grant::Only(&[
             "core",
             "wire",
-            "ownership",
+            "net",
             "partition",
+            "durable",
+            "durabletask-messages",
+        ]),
+    ),
+    (
+        // An event hub can be the target of a job.
+        "scheduler",
+        Grant::Only(&["core", "wire", "net", "partition", "events", "jobs"]),
+    ),
+    (
+        "signalr",
+        Grant::Only(&["core", "wire", "net", "partition", "realtime"]),
+    ),
+    (
+        "admin",
+        Grant::Only(&[
+            "core",
+            "wire",
+            "net",
+            "partition",
+            "events",
             "durable",
             "jobs",
             "realtime",
-            "events",
         ]),
+    ),
+    (
+        "cluster-rpc",
+        Grant::Only(&["core", "wire", "net", "partition"]),
     ),
     ("steadfast", Grant::AllBelow),
     ("bench", Grant::AllBelow),
@@ -205,6 +243,9 @@ mod tests {
             ("steadfast-collections", &[]),
             ("steadfast-server", &[("steadfast-storage", "")]),
             ("steadfast-harness", &[("lsm-tree", "dev")]),
+            ("steadfast-net", &[]),
+            ("steadfast-eventhubs", &[("steadfast-net", "")]),
+            ("steadfast-signalr", &[("steadfast-eventhubs", "")]),
             ("steadfast-novelty", &[]),
         ]);
         let expected = [
@@ -213,6 +254,7 @@ mod tests {
             "steadfast-core -> fjall: only storage and bench may name it",
             "steadfast-storage -> steadfast-harness: is for tests: a dev-dependency only",
             "steadfast-server -> steadfast-storage: it may use steadfast, bench",
+            "steadfast-signalr -> steadfast-eventhubs: it may use core, wire, net, partition, realtime",
         ];
         assert_eq!(found, expected);
     }

@@ -9,9 +9,12 @@ use std::time::Duration;
 use anyhow::Result;
 use async_trait::async_trait;
 use bytes::Bytes;
+use steadfast_cluster_rpc::{ClusterClient, Credentials, PeerHandler, serve};
 use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_core::id::Partition;
 use steadfast_events::EventHubs;
+use steadfast_net::access::Secret;
+use steadfast_net::listen::{Listener, ListenerOptions};
 use steadfast_partition::cluster::{
     Cluster, ClusterNetwork, ClusterPeer, ClusterSetup, Forwarder, Members, NetworkError, join,
 };
@@ -19,9 +22,6 @@ use steadfast_partition::volatile::{ReplicaPeers, VolatileSpace};
 use steadfast_partition::{
     Handle, NodeTransport, NoopPerformer, Options, Router, Runtime, Services, Space,
 };
-use steadfast_protocols::access::Secret;
-use steadfast_protocols::cluster::{ClusterClient, Credentials, PeerHandler, serve};
-use steadfast_protocols::listen::{Listener, ListenerOptions};
 use steadfast_storage::replicated_memory::{ReplicatedMemory, ReplicationSetup as Copying};
 use steadfast_storage::shards::ShardedEngine;
 use steadfast_storage::{NodeLease, Options as StoreOptions, Store};

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use steadfast_core::clock::SystemClock;
-use steadfast_protocols::durabletask::{self, Context};
-use steadfast_protocols::http;
-use steadfast_protocols::listen::{Listener, ListenerOptions};
+use steadfast_durabletask::Context;
+use steadfast_net::http;
+use steadfast_net::listen::{Listener, ListenerOptions};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -41,7 +41,7 @@ async fn listen(session: &Session) -> Result<u16> {
         leaving: stop.clone(),
         counts: Arc::default(),
     };
-    let routes = durabletask::routes(Arc::new(context));
+    let routes = steadfast_durabletask::routes(Arc::new(context));
     let listener = Listener::bind(ListenerOptions {
         address: ([127, 0, 0, 1], 0).into(),
         tls: None,

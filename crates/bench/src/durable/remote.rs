@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, ensure};
+use steadfast_client::durabletask::{TaskHubClient, TaskHubWorker};
 use steadfast_durable::{EntityOperation, InstanceStatus, NewInstance, Task};
-use steadfast_protocols::durabletask::remote::{TaskHubClient, TaskHubWorker};
 
 use super::functions::functions;
 use super::settings::Settings;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use steadfast_client::amqp::{AmqpClient, ReaderLinkOptions};
 use steadfast_core::clock::{Clock, SystemClock};
-use steadfast_protocols::amqp::client::{self, AmqpClient, ReaderLinkOptions};
 use steadfast_wire::amqp::delivery::FORMAT_BATCH;
 use steadfast_wire::amqp::performative::{self, Performative};
 use steadfast_wire::amqp::{sasl, write};
@@ -50,7 +50,7 @@ pub(super) fn batch(events: u32, bytes: usize) -> Vec<u8> {
     let mut message = Vec::new();
     for _ in 0..events {
         let mut event = Vec::new();
-        client::write_event(&mut event, &body);
+        steadfast_client::amqp::write_event(&mut event, &body);
         write::descriptor(&mut message, 0x75);
         write::binary(&mut message, &event);
     }

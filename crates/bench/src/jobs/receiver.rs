@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use anyhow::Result;
 use parking_lot::Mutex;
 use steadfast_core::clock::{Clock, SystemClock};
-use steadfast_jobs::iso;
+use steadfast_core::iso;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 

@@ -7,10 +7,10 @@ use anyhow::{Result, anyhow};
 use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_core::id::Owner;
 use steadfast_jobs::{JobClient, JobRunner, JobScheduler};
+use steadfast_net::egress::EgressPolicy;
 use steadfast_partition::{Options, Router, Runtime, Services, SingleNode, Space};
-use steadfast_protocols::egress::EgressPolicy;
-use steadfast_protocols::outbound::{Options as OutboundOptions, OutboundDelivery};
-use steadfast_protocols::scheduler::SecretKey;
+use steadfast_scheduler::SecretKey;
+use steadfast_scheduler::outbound::{Options as OutboundOptions, OutboundDelivery};
 use steadfast_storage::local::{self, LocalEngine};
 use steadfast_storage::{Options as StoreOptions, Store};
 
@@ -64,7 +64,7 @@ async fn start(engine: &Arc<LocalEngine>) -> Result<(Runtime, Arc<Store>, JobCli
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let mut outbound = OutboundOptions::new(SecretKey::new("bench"));
     // The target of a measurement is on loopback.
-    outbound.guard.policy = EgressPolicy::with_private();
+    outbound.connect.guard.policy = EgressPolicy::with_private();
     let outbound =
         OutboundDelivery::new(outbound, Arc::clone(&clock)).map_err(|why| anyhow!(why))?;
     let router = Arc::new(Router::new(Arc::new(SingleNode)));

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use steadfast_core::clock::SystemClock;
-use steadfast_protocols::realtime::{AppServerRuntime, DialOptions};
 use steadfast_realtime::{HubOptions, ShutdownMode};
+use steadfast_signalr::{AppServerRuntime, DialOptions};
 
 use super::hub::{EchoHub, FAR, SECRET};
 

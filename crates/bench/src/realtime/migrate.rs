@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use steadfast_core::clock::{Clock as _, SystemClock};
-use steadfast_protocols::realtime::{ClientTokenOptions, token};
+use steadfast_net::access::{ClientTokenOptions, client_token};
 
 use super::app::App;
 use super::client::{BenchClient, ServerProtocol};
@@ -27,7 +27,7 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
         ..ClientTokenOptions::default()
     };
     let now = SystemClock::new().now();
-    let shown = token(&wish, "127.0.0.1", SECRET, now);
+    let shown = client_token(&wish, "127.0.0.1", SECRET, now);
     let path = format!("/client/?hub={FAR}&access_token={shown}");
     let opening = connect(
         server.address,

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use steadfast_core::clock::{Clock, SystemClock};
-use steadfast_protocols::access::{AccessControl, Grant, Key, KeyRing, Secret};
-use steadfast_protocols::http;
-use steadfast_protocols::listen::{Listener, ListenerOptions};
-use steadfast_protocols::realtime::{self, Context};
+use steadfast_net::access::{AccessControl, Grant, Key, KeyRing, Secret};
+use steadfast_net::http;
+use steadfast_net::listen::{Listener, ListenerOptions};
 use steadfast_realtime::{HubOptions, Realtime};
+use steadfast_signalr::Context;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -67,7 +67,7 @@ fn start() -> Result<u16> {
         clock,
     };
     let paths = [(format!("/{OWN}"), OWN.to_owned())];
-    let routes = realtime::routes(&Arc::new(context), &paths);
+    let routes = steadfast_signalr::routes(&Arc::new(context), &paths);
     let listener = Listener::bind(ListenerOptions {
         address: ([127, 0, 0, 1], 0).into(),
         tls: None,

@@ -9,11 +9,11 @@ use croner::parser::{CronParser, Seconds, Year};
 use jiff::Zoned;
 use steadfast_core::clock::Timestamp;
 
-use crate::calendar::{DAY_MS, Date, HOUR_MS, MINUTE_MS};
 use crate::recurrence::check::TimingError;
 use crate::recurrence::rule::{Frequency, Gap, JobTiming, Recurrence};
 use crate::recurrence::schedule_times::{REACH_MS, ScheduleTimes};
 use crate::recurrence::zone::Zone;
+use steadfast_core::calendar::{DAY_MS, Date, HOUR_MS, MINUTE_MS};
 
 /// When a job runs.
 #[derive(Clone, Debug)]

@@ -4,9 +4,9 @@
 //! day. Minutes and hours are searched on elapsed time, filtered by the schedule. Every
 //! search is bounded by ten years.
 
-use crate::calendar::{DAY_MS, Date, HOUR_MS, MINUTE_MS, week, weekday};
 use crate::recurrence::rule::{Frequency, Gap, MonthlyOccurrence, Schedule};
 use crate::recurrence::zone::Zone;
+use steadfast_core::calendar::{DAY_MS, Date, HOUR_MS, MINUTE_MS, week, weekday};
 
 /// How far ahead an occurrence is searched.
 pub(crate) const REACH_MS: i64 = 3660 * DAY_MS;

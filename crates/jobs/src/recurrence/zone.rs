@@ -101,7 +101,7 @@ fn stamp(ms: i64) -> jiff::Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::iso::parse_time;
+    use steadfast_core::iso::parse_time;
 
     fn at(text: &str) -> i64 {
         parse_time(text).unwrap().0

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use steadfast_core::clock::{Clock, Timestamp};
 use steadfast_core::id::Owner;
-use steadfast_jobs::iso::parse_time;
+use steadfast_core::iso::parse_time;
 use steadfast_jobs::recurrence::{Frequency, JobTiming, Recurrence};
 use steadfast_jobs::{
     CollectionDraft, CollectionId, Deliverer, DeliveryRequest, Job, JobAction, JobClient, JobDraft,

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use steadfast::jobs::iso::parse_time;
+use steadfast::iso::parse_time;
 
 /// The position to start at.
 #[derive(Clone, Debug, PartialEq, Eq)]

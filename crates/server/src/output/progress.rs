@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
+use steadfast::admin::WorkProgress;
 use steadfast::clock::{Clock, SystemClock};
-use steadfast::protocols::rest::WorkProgress;
 use steadfast::storage::backup::{BackupPhase, BackupProgress};
 use tokio::sync::watch;
 

@@ -12,7 +12,7 @@ use rustix::process::{Resource, getrlimit};
 use serde_json::json;
 use steadfast::clock::{Clock, SystemClock};
 use steadfast::config::{Config, EngineKind};
-use steadfast::protocols::listen::{PortHolder, holder_of};
+use steadfast::net::listen::{PortHolder, holder_of};
 use steadfast::storage::local::lock_holder;
 
 use crate::config::Settings;

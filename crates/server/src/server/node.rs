@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use reqwest::Method;
 use serde_json::{Value, json};
-use steadfast::protocols::rest::{DrainReport, NodeStatus};
+use steadfast::admin::{DrainReport, NodeStatus};
 
 use crate::exit::CommandError;
 use crate::globals::Globals;
@@ -35,7 +35,7 @@ pub(crate) fn status(globals: &Globals) -> Result<()> {
     if output.is_structured() {
         return print_value(&serde_json::to_value(&status)?, output);
     }
-    let sum = |value: fn(&steadfast::protocols::rest::StatusPartition) -> u64| {
+    let sum = |value: fn(&steadfast::admin::StatusPartition) -> u64| {
         status.partitions.iter().map(value).sum::<u64>()
     };
     let mut facts: Facts = vec![

@@ -12,9 +12,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 use serde_json::json;
 use steadfast::Node;
+use steadfast::admin::DrainReport;
 use steadfast::config::{Config, LogFormat};
-use steadfast::protocols::rest::DrainReport;
-use steadfast::protocols::telemetry::{Format, Telemetry};
+use steadfast::net::telemetry::{Format, Telemetry};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::allocator;

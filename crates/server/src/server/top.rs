@@ -9,8 +9,8 @@ use anyhow::Result;
 use clap::Args;
 use reqwest::Method;
 use serde_json::json;
+use steadfast::admin::NodeStatus;
 use steadfast::clock::{Clock, SystemClock};
-use steadfast::protocols::rest::NodeStatus;
 
 use crate::globals::Globals;
 use crate::output::{Table, out, units};

@@ -7,8 +7,8 @@ use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde_json::{Value, json};
+use steadfast::admin::NodeStatus;
 use steadfast::clock::{Clock, SystemClock};
-use steadfast::protocols::rest::NodeStatus;
 use steadfast::storage::backup::{
     BackupChain, BackupKey, BackupOptions, Extent, Manifest, RestorePolicy,
 };

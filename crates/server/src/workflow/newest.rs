@@ -7,7 +7,7 @@
 use anyhow::Result;
 use serde_json::Value;
 use steadfast::clock::{Clock as _, SystemClock, Timestamp};
-use steadfast::jobs::iso::{format_time, parse_time};
+use steadfast::iso::{format_time, parse_time};
 
 use super::view;
 use crate::exit::CommandError;

@@ -2,7 +2,7 @@
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use steadfast::protocols::amqp::client::{AmqpClient, write_event};
+use steadfast::client::amqp::{AmqpClient, write_event};
 use steadfast_wire::amqp::delivery::FORMAT_EVENT;
 use steadfast_wire::amqp::performative::{self, Performative};
 use steadfast_wire::{amqp::sasl, sas};

@@ -55,7 +55,7 @@ pub(crate) fn node(name: &str, database: &str) -> Start {
         .set(&format!("cluster.key={KEY}"))
         .set(&format!("cluster.lease={}s", LEASE.as_secs()))
         .set("drain.limit=10s")
-        .set("log.level=info,steadfast_partition=debug,steadfast_protocols::cluster=debug")
+        .set("log.level=info,steadfast_partition=debug,steadfast_cluster_rpc=debug")
 }
 
 /// The same, with a lease that does not end because the machine stands still for a while.

@@ -63,7 +63,7 @@ pub(crate) fn set_up(region: &str, port: u16) -> Start {
         .set("partitions=8")
         .set("jobs.quotas=false")
         .set("jobs.allow_seconds=true")
-        .set("log.level=info,steadfast_partition=debug,steadfast_protocols::cluster=debug")
+        .set("log.level=info,steadfast_partition=debug,steadfast_cluster_rpc=debug")
 }
 
 impl Pair {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
-use steadfast_protocols::access::Right;
+use steadfast_net::access::Right;
 use steadfast_wire::jwt;
 
 use crate::running::{Server, Start};

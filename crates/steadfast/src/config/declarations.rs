@@ -5,7 +5,7 @@
 //! These are lists of tables, so they have no environment variable and no flag.
 
 use serde::Deserialize;
-use steadfast_protocols::realtime::UpstreamRule;
+use steadfast_signalr::UpstreamRule;
 use toml::Spanned;
 use toml::de::{DeValue, ValueDeserializer};
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use steadfast_core::limits;
-use steadfast_protocols::access::{Grant, Key, KeyRing, Secret};
-use steadfast_protocols::egress::EgressRule;
+use steadfast_net::access::{Grant, Key, KeyRing, Secret};
+use steadfast_net::egress::EgressRule;
 use steadfast_realtime::ServiceMode;
 use toml::Value;
 
@@ -328,7 +328,7 @@ impl Config {
                 "it is between 1 s and 5 minutes".to_owned(),
             );
         }
-        if let Err(why) = steadfast_protocols::telemetry::check_level(&self.log_level) {
+        if let Err(why) = steadfast_net::telemetry::check_level(&self.log_level) {
             wrong("log.level", why);
         }
         if self.drain_limit > limits::DRAIN_TIME {
@@ -352,7 +352,7 @@ impl Config {
             }
         }
         let proxies = self.trusted_proxies.iter().map(String::as_str);
-        if let Err(why) = steadfast_protocols::http::TrustedProxies::new(proxies) {
+        if let Err(why) = steadfast_net::http::TrustedProxies::new(proxies) {
             wrong("http.trusted_proxies", why);
         }
     }

@@ -5,21 +5,20 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use steadfast_core::error::Code;
-use steadfast_core::limits;
-use steadfast_core::task::name_task;
-use steadfast_partition::cluster::{Cluster, ClusterNodeStatus, ClusterStatus};
-use steadfast_partition::region;
-use steadfast_protocols::access::{Grant, Key, Principal, development_ring};
-use steadfast_protocols::blob::SHARED;
-use steadfast_protocols::http::{Problem, State};
-use steadfast_protocols::realtime::CLIENT_KEY;
-use steadfast_protocols::rest::{
+use steadfast_admin::{
     DrainReport, KeyInfo, KeySecret, NodeAdmin, NodeBackupRequest, NodeRestoreRequest, NodeStatus,
     StatusPartition,
 };
-
-use steadfast_protocols::scheduler::JobHome;
+use steadfast_core::error::Code;
+use steadfast_core::limits;
+use steadfast_core::task::name_task;
+use steadfast_eventhubs::blob::SHARED;
+use steadfast_net::access::CLIENT_KEY;
+use steadfast_net::access::{Grant, Key, Principal, development_ring};
+use steadfast_net::http::{Problem, State};
+use steadfast_partition::cluster::{Cluster, ClusterNodeStatus, ClusterStatus};
+use steadfast_partition::region;
+use steadfast_scheduler::JobHome;
 use steadfast_storage::postgres::ScrubReport;
 
 use super::error::Error;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use steadfast_core::limits;
 use steadfast_core::task::name_task;
-use steadfast_protocols::access::AuditClient;
-use steadfast_protocols::amqp::{self, Context};
-use steadfast_protocols::listen::{Certificate, Listener, ListenerOptions};
+use steadfast_eventhubs::amqp::{self, Context};
+use steadfast_net::access::AuditClient;
+use steadfast_net::listen::{Certificate, Listener, ListenerOptions};
 
 use super::error::Result;
 use super::inner::Inner;

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use steadfast_admin::{NodeBackupRequest, NodeRestoreRequest, WorkProgress};
 use steadfast_collections::Inspector;
 use steadfast_core::error::Code;
 use steadfast_core::id::Partition;
-use steadfast_protocols::http::Problem;
-use steadfast_protocols::rest::{NodeBackupRequest, NodeRestoreRequest, WorkProgress};
+use steadfast_net::http::Problem;
 use steadfast_storage::Error as StorageError;
 use steadfast_storage::backup::{
     BackupChain, BackupKey, BackupOptions, BackupProgress, BackupReport, Extent, FolderRestore,

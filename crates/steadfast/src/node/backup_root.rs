@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use steadfast_core::error::Code;
-use steadfast_protocols::http::Problem;
+use steadfast_net::http::Problem;
 use steadfast_storage::private;
 
 /// The backup folder is not below the backup root.

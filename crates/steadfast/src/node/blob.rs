@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use steadfast_core::task::name_task;
-use steadfast_protocols::blob::{self, Context};
-use steadfast_protocols::http::{Middleware, serve};
-use steadfast_protocols::listen::{Certificate, Listener, ListenerOptions};
+use steadfast_eventhubs::blob::{self, Context};
+use steadfast_net::http::{Middleware, serve};
+use steadfast_net::listen::{Certificate, Listener, ListenerOptions};
 
 use super::error::Result;
 use super::inner::Inner;

@@ -9,21 +9,20 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use steadfast_admin::RestoreOutcome;
 use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_durable::FailureDetails;
 use steadfast_durable::native::{ActivityContext, Context, EntityType, FunctionHost, Functions};
 use steadfast_events::{EventHubDefinition, Handler, ProcessorOptions};
+use steadfast_net::access::{AccessControl, KeyRing};
+use steadfast_net::http::{NodeHealth, State};
+use steadfast_net::listen::Certificate;
+use steadfast_net::log_ring::LogRing;
 use steadfast_partition::cluster::{PROTOCOL, SCHEMA};
 use steadfast_partition::{
     NodeTransport, Options, Performer, Router, Runtime, Service, ServiceKind, Services, SingleNode,
     Space,
 };
-use steadfast_protocols::access::{AccessControl, KeyRing};
-use steadfast_protocols::http::{NodeHealth, State};
-use steadfast_protocols::listen::Certificate;
-use steadfast_protocols::log_ring::LogRing;
-use steadfast_protocols::rest::RestoreOutcome;
-use steadfast_protocols::scheduler;
 use steadfast_realtime::{Hub, HubOptions, PUSHES, PushPerformer};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -514,7 +513,7 @@ impl Builder {
             lease.clone(),
             is_development,
         )?;
-        hosted.set_mode(&config, &prepared.outbound, &access)?;
+        hosted.set_mode(&config, &prepared.outbound.connect, &access)?;
         let pusher = PushPerformer::new(hosted.realtime.clone());
         makers.insert(PUSHES, Box::new(move |_| pusher as Arc<dyn Performer>));
         let services = built_in_services::services(self.services, &prepared, &config);
@@ -682,14 +681,14 @@ async fn declare_jobs(inner: &Inner) -> Result<()> {
     let context = web::jobs(inner, false);
     let mut refused = Ok(());
     for declared in &inner.config.job_collections {
-        let declared = scheduler::CollectionDeclaration {
+        let declared = steadfast_scheduler::CollectionDeclaration {
             subscription: declared.subscription.as_deref().unwrap_or("main"),
             group: declared.resource_group.as_deref().unwrap_or("default"),
             name: &declared.name,
             most_jobs: declared.max_jobs,
             location: declared.location.as_deref(),
         };
-        if let Err(why) = scheduler::declare(&context, declared).await {
+        if let Err(why) = steadfast_scheduler::declare(&context, declared).await {
             let why = format!("'{}': {why}", declared.name);
             let error = ConfigError::value("job_collection", "the configuration", why);
             refused = Err(error.into());

@@ -8,15 +8,15 @@ use parking_lot::RwLock;
 use steadfast_core::clock::Clock;
 use steadfast_core::task::name_task;
 use steadfast_durable::{DeliveryOptions, Dispatcher, Instances, TaskHubs};
+use steadfast_durabletask::TaskServiceCounts;
 use steadfast_events::{Blobs, EventHubDefinition, EventHubs, EventRetention};
 use steadfast_jobs::{JobClient, JobRunner, JobScheduler};
+use steadfast_net::egress::{EgressPolicy, EgressRule, Guard};
+use steadfast_net::sealing::SealingKey;
 use steadfast_partition::{CollectionReplicas, Performer, Runtime, ServiceKind, Services};
-use steadfast_protocols::durabletask::TaskServiceCounts;
-use steadfast_protocols::egress::{EgressPolicy, EgressRule};
-use steadfast_protocols::outbound::{self, CallPermit, Guard, OutboundDelivery};
-use steadfast_protocols::scheduler::SecretKey;
-use steadfast_protocols::sealing::SealingKey;
 use steadfast_realtime::PushService;
+use steadfast_scheduler::SecretKey;
+use steadfast_scheduler::outbound::{self, CallPermit, OutboundDelivery};
 use steadfast_storage::NodeLease;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -83,8 +83,8 @@ pub(super) fn prepare(
     let secret = SecretKey::new(text.reveal());
     let addresses = Arc::new(RwLock::new(Vec::new()));
     let mut options = outbound::Options::new(secret.clone());
-    options.guard = guard(config, Arc::clone(&addresses), is_development)?;
-    options.proxy.clone_from(&config.jobs_proxy);
+    options.connect.guard = guard(config, Arc::clone(&addresses), is_development)?;
+    options.connect.proxy.clone_from(&config.jobs_proxy);
     options
         .endpoints
         .extend(config.jobs_endpoints.iter().cloned());
@@ -93,7 +93,7 @@ pub(super) fn prepare(
     }
     if let Some(file) = &config.jobs_ca {
         let wrong = |error: std::io::Error| ConfigError::value("jobs.ca", file.display(), error);
-        options.roots = Some(std::fs::read(file).map_err(wrong)?);
+        options.connect.roots = Some(std::fs::read(file).map_err(wrong)?);
     }
     let kept = options.clone();
     // Another node may run the jobs as soon as this node's lease expires.
@@ -193,7 +193,7 @@ pub(super) fn open(
         )),
         secret: prepared.secret,
         addresses: prepared.addresses,
-        egress: prepared.outbound.guard.policy,
+        egress: prepared.outbound.connect.guard.policy,
         hubs,
     }
 }

@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use steadfast_cluster_rpc::{ClusterClient, Credentials, PeerHandler, serve};
 use steadfast_core::clock::{Clock, SleeplessClock};
 use steadfast_core::id::Owner;
 use steadfast_core::limits;
+use steadfast_net::access::Secret;
+use steadfast_net::listen::{Certificate, Listener, ListenerOptions};
 use steadfast_partition::cluster::{
     Cluster, ClusterNetwork, ClusterPeer, ClusterSetup, Forwarder, JoinError, Members,
     NetworkError, NodeIdentity, PROTOCOL, SCHEMA, join as join_cluster,
 };
 use steadfast_partition::{Router, Runtime};
-use steadfast_protocols::access::Secret;
-use steadfast_protocols::cluster::{ClusterClient, Credentials, PeerHandler, serve};
-use steadfast_protocols::listen::{Certificate, Listener, ListenerOptions};
 use steadfast_storage::{Engine, NodeLease, Store};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use steadfast_durable::{KIND as TASK_HUBS, TaskHubs, WorkerPeers as WorkerNodes};
 use steadfast_partition::cluster::{Cluster, ClusterPeer, NodeMessageHandler as Hears};
 use steadfast_partition::{Error, ErrorKind, Result, ServiceKind};
-use steadfast_protocols::realtime::{Context, REQUESTS, answer};
 use steadfast_realtime::{PeerNode, PeerTransport as HubNodes, Realtime, WORDS};
+use steadfast_signalr::{Context, REQUESTS, answer};
 use tokio::sync::watch;
 
 /// Connects the task hubs of all nodes.

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use steadfast_collections::{Scheme, ServiceDefinition, SlotKey};
-use steadfast_core::task::name_task;
-use steadfast_protocols::http::Problem;
-use steadfast_protocols::rest::{
+use steadfast_admin::{
     CollectionsBackend, EntryPage, EntryRange, QueuePage, ServiceDescription, ServiceListing,
     ServicePage, ServiceSlot, SlotScheme, StepResult, TransactionStep, VisibilityFilter,
 };
+use steadfast_collections::{Scheme, ServiceDefinition, SlotKey};
+use steadfast_core::task::name_task;
+use steadfast_net::http::Problem;
 use tokio::task::JoinSet;
 
 use super::inner::Inner;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use steadfast_core::task::name_task;
-use steadfast_protocols::durabletask::{self, Context};
-use steadfast_protocols::http::{Middleware, serve};
-use steadfast_protocols::listen::{Certificate, Listener, ListenerOptions};
+use steadfast_durabletask::Context;
+use steadfast_net::http::{Middleware, serve};
+use steadfast_net::listen::{Certificate, Listener, ListenerOptions};
 
 use super::error::Result;
 use super::inner::Inner;
@@ -35,7 +35,7 @@ pub(super) fn rest_context(inner: &Inner) -> Arc<Context> {
 
 fn shared(
     inner: &Inner,
-    access: Option<Arc<steadfast_protocols::access::AccessControl>>,
+    access: Option<Arc<steadfast_net::access::AccessControl>>,
 ) -> Arc<Context> {
     Arc::new(Context {
         hubs: inner.services.task_hubs.clone(),
@@ -48,7 +48,8 @@ fn shared(
 
 /// Serves the port until the node stops, so that workers can return results during a drain.
 pub(super) fn start(inner: &Arc<Inner>, listener: Listener, frame: &Middleware) {
-    let routes = durabletask::routes(context(inner)).fallback(durabletask::no_service);
+    let routes =
+        steadfast_durabletask::routes(context(inner)).fallback(steadfast_durabletask::no_service);
     let routes = frame.wrap(routes);
     let scheme = if listener.is_encrypted() {
         "https"

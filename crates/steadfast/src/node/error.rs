@@ -8,10 +8,10 @@ use steadfast_collections::Error as CollectionError;
 use steadfast_core::error::Code;
 use steadfast_durable::Error as DurableError;
 use steadfast_events::Error as EventsError;
+use steadfast_net::http::Problem;
+use steadfast_net::listen::Error as ListenError;
 use steadfast_partition::Error as PartitionError;
 use steadfast_partition::cluster::JoinRejection;
-use steadfast_protocols::http::Problem;
-use steadfast_protocols::listen::Error as ListenError;
 use steadfast_realtime::Error as RealtimeError;
 use steadfast_storage::Error as StorageError;
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use steadfast_core::clock::Clock;
-use steadfast_protocols::access::AccessControl;
-use steadfast_protocols::outbound;
-use steadfast_protocols::realtime::Upstreams;
+use steadfast_net::access::AccessControl;
+use steadfast_net::egress::ConnectOptions;
 use steadfast_realtime::{Hub, HubOptions, Realtime, Result as HubsResult};
+use steadfast_signalr::Upstreams;
 
 use super::error::Result;
 use crate::config::{Config, DeclaredUpstream, Error as ConfigError};
@@ -33,11 +33,11 @@ impl RealtimeHubs {
     pub(super) fn set_mode(
         &self,
         config: &Config,
-        outbound: &outbound::Options,
+        connect: &ConnectOptions,
         access: &Arc<AccessControl>,
     ) -> Result<()> {
         let rules = config.upstreams.iter().map(DeclaredUpstream::rule);
-        let upstreams = Upstreams::new(rules.collect(), outbound.clone(), Arc::clone(access));
+        let upstreams = Upstreams::new(rules.collect(), connect.clone(), Arc::clone(access));
         let wrong = |why: String| ConfigError::value("upstream", "the configuration", why);
         let upstreams = Arc::new(upstreams.map_err(wrong)?);
         self.realtime.set_mode(config.realtime_mode, upstreams);

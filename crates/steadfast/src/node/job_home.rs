@@ -16,8 +16,8 @@ use steadfast_partition::region::{
     CopyTransport, ExternalWork, PairSetup, RegionPair, RegionTransport, VoteStore,
 };
 use steadfast_partition::{Options, Performer, Router, Runtime, Services, SingleNode, Space};
-use steadfast_protocols::outbound::{self, CallPermit};
-use steadfast_protocols::scheduler::{JobHome, Replication};
+use steadfast_scheduler::outbound::{self, CallPermit};
+use steadfast_scheduler::{JobHome, Replication};
 use steadfast_storage::local::{self, LocalEngine};
 use steadfast_storage::mirror::{LeaderLease, Mirror, MirrorFollower};
 use steadfast_storage::{Engine, Options as StoreOptions, Store};

@@ -10,7 +10,7 @@ use steadfast_durable::{EntityOperation, Task, signal_message, start_message};
 use steadfast_events::{ErrorKind, EventHubs};
 use steadfast_jobs::{JobId, Target};
 use steadfast_partition::Envelope;
-use steadfast_protocols::scheduler::{InternalTargets, OCCURRENCE_BYTES, publication};
+use steadfast_scheduler::{InternalTargets, OCCURRENCE_BYTES, publication};
 use uuid::Uuid;
 
 /// The services of a node that a job can send messages to.

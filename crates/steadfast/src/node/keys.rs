@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use steadfast_core::limits;
-use steadfast_protocols::access::{Grant, Key, Secret};
+use steadfast_net::access::{Grant, Key, Secret};
 
 use super::error::{Error, Result};
 

@@ -1,6 +1,6 @@
 //! The policy for listening beyond loopback.
 
-use steadfast_protocols::access::KeyRing;
+use steadfast_net::access::KeyRing;
 
 use crate::config::{Config, Error, ErrorKind};
 
@@ -52,7 +52,7 @@ pub(super) fn check_nodes(config: &Config) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    use steadfast_protocols::access::{Grant, Key, Secret};
+    use steadfast_net::access::{Grant, Key, Secret};
 
     use super::*;
     use crate::config::Layers;

@@ -3,9 +3,9 @@
 use std::fs;
 
 use steadfast_core::limits;
+use steadfast_net::http::MetricSample;
 use steadfast_partition::PartitionCounts;
 use steadfast_partition::region::PairStatus;
-use steadfast_protocols::http::MetricSample;
 use steadfast_realtime::HubCounts;
 
 use super::inner::Inner;

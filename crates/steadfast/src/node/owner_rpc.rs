@@ -6,15 +6,13 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use steadfast_admin::{EntryPage, EntryRange, QueuePage, SlotScheme, StepResult, TransactionStep};
 use steadfast_collections::{Scheme, ServiceDefinition, partition_of};
 use steadfast_core::id::Partition;
+use steadfast_net::http::Problem;
 use steadfast_partition::{
     Error as PartitionError, ErrorKind, NodeTransport as _, OwnerHandler, OwnerRequest,
     ServiceError, ServiceKind,
-};
-use steadfast_protocols::http::Problem;
-use steadfast_protocols::rest::{
-    EntryPage, EntryRange, QueuePage, SlotScheme, StepResult, TransactionStep,
 };
 
 use super::inner::Inner;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use steadfast_core::task::name_task;
-use steadfast_protocols::http::{BodyBudget, Middleware, serve};
-use steadfast_protocols::listen::{Certificate, Listener, ListenerOptions};
-use steadfast_protocols::realtime::{self, Context, Routes};
+use steadfast_net::http::{BodyBudget, Middleware, serve};
+use steadfast_net::listen::{Certificate, Listener, ListenerOptions};
+use steadfast_signalr::{Context, Routes};
 
 use super::error::Result;
 use super::inner::Inner;
@@ -24,7 +24,7 @@ pub(super) fn bind(config: &Config, certificate: Option<&Arc<Certificate>>) -> R
 /// The routes of clients, which are the same on every port.
 pub(super) fn routes(inner: &Inner) -> Routes {
     // Clients of hubs are the least trusted ones: they use no body budget of other clients.
-    let routes = realtime::routes(&Arc::new(context(inner)), inner.hosted.paths());
+    let routes = steadfast_signalr::routes(&Arc::new(context(inner)), inner.hosted.paths());
     BodyBudget::new().wrap(routes)
 }
 

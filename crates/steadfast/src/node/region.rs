@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use steadfast_cluster_rpc::{ClusterClient, Credentials};
 use steadfast_core::clock::{Clock, SleeplessClock};
 use steadfast_jobs::JobClient;
 use steadfast_jobs::region::RegionMap;
+use steadfast_net::access::Secret;
+use steadfast_net::listen::Listener;
 use steadfast_partition::region::{
     RegionAction, RegionPeer, RegionRequest, RegionTransport, VoteStore,
 };
-use steadfast_protocols::access::Secret;
-use steadfast_protocols::cluster::{ClusterClient, Credentials};
-use steadfast_protocols::listen::Listener;
-use steadfast_protocols::outbound;
-use steadfast_protocols::scheduler::{HomePair, JobHome};
+use steadfast_scheduler::outbound;
+use steadfast_scheduler::{HomePair, JobHome};
 use steadfast_storage::Engine;
 use uuid::Uuid;
 

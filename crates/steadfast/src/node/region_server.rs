@@ -4,9 +4,8 @@ use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use steadfast_cluster_rpc::{PeerHandler, serve};
 use steadfast_partition::region::{RegionAction, RegionRequest};
-use steadfast_protocols::cluster::{PeerHandler, serve};
-use steadfast_protocols::scheduler;
 
 use super::inner::Inner;
 use super::region::{AuthorizedRegions, RegionListener};
@@ -65,7 +64,7 @@ impl PeerHandler for RegionRequestHandler {
         match (wish, home) {
             (RegionAction::Proxy(errand), Some(home)) => {
                 let context = web::jobs(&inner, false);
-                scheduler::serve_forwarded(&context, home, errand).await
+                steadfast_scheduler::serve_forwarded(&context, home, errand).await
             }
             (wish, Some(home)) => home.pairing.answer(wish).await,
             (_, None) => Bytes::new(),

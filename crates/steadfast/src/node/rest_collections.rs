@@ -7,6 +7,10 @@ use std::sync::Arc;
 
 use ring::digest::{SHA256, digest};
 use serde_json::Value;
+use steadfast_admin::{
+    EntryPage, EntryRange, PageEntry, QueueEntry, QueuePage, StepResult, TransactionStep,
+    WritePrecondition,
+};
 use steadfast_collections::schema::Json;
 use steadfast_collections::{
     Dictionary, DictionaryQuery, Queue, Result as Done, ServiceDefinition, State, Tx,
@@ -14,11 +18,7 @@ use steadfast_collections::{
 use steadfast_core::error::Code;
 use steadfast_core::hex;
 use steadfast_core::limits;
-use steadfast_protocols::http::Problem;
-use steadfast_protocols::rest::{
-    EntryPage, EntryRange, PageEntry, QueueEntry, QueuePage, StepResult, TransactionStep,
-    WritePrecondition,
-};
+use steadfast_net::http::Problem;
 
 use super::error::Error;
 use super::inner::Inner;

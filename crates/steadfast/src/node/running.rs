@@ -4,17 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use steadfast_admin::{DrainReport, NodeAdmin, NodeStatus, RestoreOutcome};
 use steadfast_collections::{Replica, Scheme};
 use steadfast_durable::TaskHubs;
 use steadfast_events::{Blobs, EventHubs};
 use steadfast_jobs::JobClient;
+use steadfast_net::access::KeyRing;
+use steadfast_net::connection_string::{ClientKeys, ConnectionString, Endpoint};
+use steadfast_net::http::State;
 use steadfast_partition::{CollectionReplicas, DrainSummary, Handle, Runtime, Service};
-use steadfast_protocols::access::KeyRing;
-use steadfast_protocols::connection_string::{ClientKeys, ConnectionString, Endpoint};
-use steadfast_protocols::http::State;
-use steadfast_protocols::rest::{DrainReport, NodeAdmin, NodeStatus, RestoreOutcome};
 use steadfast_realtime::Realtime;
-
 use tokio_util::sync::DropGuard;
 
 use super::backup_restore;

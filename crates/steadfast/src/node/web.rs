@@ -2,17 +2,16 @@
 
 use std::sync::Arc;
 
+use steadfast_admin::{CollectionsBackend, Interface, NodeAdmin};
 use steadfast_core::task::name_task;
-use steadfast_protocols::amqp::Context as Events;
-use steadfast_protocols::durabletask;
-use steadfast_protocols::http::{
+use steadfast_eventhubs::amqp::Context as Events;
+use steadfast_eventhubs::publish;
+use steadfast_net::http::{
     BodyBudget, Cors, KnownHosts, Landing, LandingPage, MetricRegistry, Middleware, TrustedProxies,
     serve,
 };
-use steadfast_protocols::listen::{Caps, Governor, Listener, ListenerOptions};
-use steadfast_protocols::publish;
-use steadfast_protocols::rest::{self, CollectionsBackend, Interface, NodeAdmin};
-use steadfast_protocols::scheduler::{self, Auth, JobPlacement, NoInternalTargets, Settings};
+use steadfast_net::listen::{Caps, Governor, Listener, ListenerOptions};
+use steadfast_scheduler::{Auth, JobPlacement, NoInternalTargets, Settings};
 
 use super::collections::RestCollections;
 use super::durable;
@@ -31,7 +30,7 @@ pub(super) struct HttpPort {
 /// Opens the port before any state, so that a port in use is reported at once.
 pub(super) fn bind(
     config: &Config,
-    certificate: Option<&Arc<steadfast_protocols::listen::Certificate>>,
+    certificate: Option<&Arc<steadfast_net::listen::Certificate>>,
 ) -> Result<HttpPort> {
     let listener = Listener::bind(ListenerOptions {
         address: config.address(config.http_port),
@@ -85,8 +84,8 @@ pub(super) fn frame(inner: &Arc<Inner>) -> Middleware {
 }
 
 /// The context of the scheduler's REST interface.
-pub(super) fn jobs(inner: &Inner, is_encrypted: bool) -> scheduler::Context {
-    scheduler::Context {
+pub(super) fn jobs(inner: &Inner, is_encrypted: bool) -> steadfast_scheduler::Context {
+    steadfast_scheduler::Context {
         keeping: match &inner.paired {
             Some(paired) => JobPlacement::Pair(paired.pair()),
             None => JobPlacement::Alone(inner.services.jobs.clone()),
@@ -130,63 +129,63 @@ fn landing(inner: &Arc<Inner>, scheme: &'static str) -> Landing {
 /// Serves the port until the node stops.
 pub(super) fn start(inner: &Arc<Inner>, port: HttpPort, frame: &Middleware, events: &Arc<Events>) {
     let operator = Arc::clone(inner) as Arc<dyn NodeAdmin>;
-    let interface = rest::routes(Interface::new(Arc::clone(&inner.access)), &operator);
-    let interface = rest::identity_routes(interface, &operator);
-    let interface = rest::audit_routes(interface);
-    let log = Arc::new(rest::NodeLog {
+    let interface = steadfast_admin::routes(Interface::new(Arc::clone(&inner.access)), &operator);
+    let interface = steadfast_admin::identity_routes(interface, &operator);
+    let interface = steadfast_admin::audit_routes(interface);
+    let log = Arc::new(steadfast_admin::NodeLog {
         ring: inner.log.clone(),
         node: inner.config.name.clone(),
         leaving: inner.leaving.clone(),
     });
-    let interface = rest::log_routes(interface, &log);
-    let interface = rest::maintenance_routes(interface, &operator);
-    let interface = rest::cluster_routes(interface, &operator);
-    let interface = rest::region_routes(interface, &operator);
+    let interface = steadfast_admin::log_routes(interface, &log);
+    let interface = steadfast_admin::maintenance_routes(interface, &operator);
+    let interface = steadfast_admin::cluster_routes(interface, &operator);
+    let interface = steadfast_admin::region_routes(interface, &operator);
     let shelves = Arc::new(RestCollections(Arc::clone(inner))) as Arc<dyn CollectionsBackend>;
-    let interface = rest::state_routes(interface, &shelves);
-    let hubs = Arc::new(rest::EventHubContext {
+    let interface = steadfast_admin::state_routes(interface, &shelves);
+    let hubs = Arc::new(steadfast_admin::EventHubContext {
         hubs: inner.services.hubs.clone(),
         blobs: inner.services.blobs.clone(),
         operator: Arc::clone(&operator),
         leaving: inner.leaving.clone(),
     });
-    let interface = rest::event_routes(interface, &hubs);
+    let interface = steadfast_admin::event_routes(interface, &hubs);
     let scheme = if port.listener.is_encrypted() {
         "https"
     } else {
         "http"
     };
     let rest_hubs = durable::rest_context(inner);
-    let desk = rest::HubAdmin {
+    let desk = steadfast_admin::HubAdmin {
         realtime: inner.hosted.realtime.clone(),
         access: Arc::clone(&inner.access),
         clock: Arc::clone(&inner.clock),
     };
-    let interface = rest::hub_routes(interface, &desk);
-    let task_hubs = Arc::new(rest::TaskHubAdmin {
+    let interface = steadfast_admin::hub_routes(interface, &desk);
+    let task_hubs = Arc::new(steadfast_admin::TaskHubAdmin {
         hubs: inner.services.task_hubs.clone(),
         node: inner.config.name.clone(),
     });
-    let interface = rest::task_hub_routes(interface, &task_hubs);
+    let interface = steadfast_admin::task_hub_routes(interface, &task_hubs);
     let routes = interface
         .routes()
-        .merge(durabletask::routes(durable::context(inner)))
-        .merge(durabletask::rest::routes(rest_hubs, scheme))
+        .merge(steadfast_durabletask::routes(durable::context(inner)))
+        .merge(steadfast_durabletask::rest::routes(rest_hubs, scheme))
         .merge(Arc::clone(&inner.health).routes())
         .merge(landing(inner, scheme).routes())
-        .merge(steadfast_protocols::amqp::routes(
+        .merge(steadfast_eventhubs::amqp::routes(
             Arc::clone(events),
             inner.leaving.clone(),
         ))
         .merge(publish::routes(Arc::clone(events)))
-        .merge(scheduler::routes(Arc::new(jobs(
+        .merge(steadfast_scheduler::routes(Arc::new(jobs(
             inner,
             port.listener.is_encrypted(),
         ))))
         .merge(super::realtime::routes(inner))
         .merge(Arc::clone(&frame.metrics).routes())
-        .fallback(rest::no_route)
-        .method_not_allowed_fallback(rest::no_method);
+        .fallback(steadfast_admin::no_route)
+        .method_not_allowed_fallback(steadfast_admin::no_method);
     let routes = frame.wrap(routes);
     let listener = port.listener.with_governor(&inner.governor);
     inner.services.addresses.write().push(listener.address());

@@ -262,7 +262,7 @@ impl Scene {
                 let text = format!("{name} {partition} {number}");
                 let mut batch = EventDataBatch::new();
                 let mut event = Vec::new();
-                steadfast_protocols::amqp::client::write_event(&mut event, text.as_bytes());
+                steadfast_client::amqp::write_event(&mut event, text.as_bytes());
                 batch.push(&event).unwrap();
                 sender.send(batch).await.unwrap();
                 self.sent.insert(text);

@@ -1,5 +1,7 @@
 //! Builds messages from the fields of other protocols.
 
+use serde_json::Value;
+
 use super::code::descriptor;
 use super::event::KEY;
 use super::write;
@@ -20,6 +22,21 @@ pub enum PropertyValue {
     Long(i64),
     Double(f64),
     String(String),
+}
+
+impl PropertyValue {
+    /// The property that a JSON value stands for: a text, a number or a boolean.
+    pub fn from_json(value: &Value) -> Option<Self> {
+        match value {
+            Value::String(text) => Some(Self::String(text.clone())),
+            Value::Bool(value) => Some(Self::Bool(*value)),
+            Value::Number(number) => match number.as_i64() {
+                Some(whole) => Some(Self::Long(whole)),
+                None => number.as_f64().map(Self::Double),
+            },
+            _ => None,
+        }
+    }
 }
 
 /// Appends the message.

@@ -55,3 +55,6 @@ pub use work::{
     StreamInstanceHistoryRequest, VersionFilter, WorkItem, WorkItemFilters, completed_task,
     work_item_request,
 };
+
+/// The metadata key for the longest message that a worker accepts.
+pub const MESSAGE_BYTES: &str = "maxmessagebytes";

@@ -1,0 +1,224 @@
+//! The interface of REST to collections.
+//!
+//! A dictionary that REST creates has text keys and JSON values. All steps of a request
+//! run in one transaction.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use steadfast_net::http::Problem;
+
+/// A slot of a service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceSlot {
+    pub service: String,
+    /// A name or a number, by the service's scheme; `None` for the only one.
+    pub slot: Option<String>,
+}
+
+/// The precondition of a change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum WritePrecondition {
+    /// The key does not exist.
+    Absent,
+    /// The key exists, with any value.
+    Present,
+    /// The value has this ETag.
+    Etag(String),
+}
+
+/// One step of a transaction.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
+pub enum TransactionStep {
+    Get {
+        collection: String,
+        key: String,
+    },
+    Put {
+        collection: String,
+        key: String,
+        value: Value,
+        #[serde(rename = "if")]
+        condition: Option<WritePrecondition>,
+    },
+    Delete {
+        collection: String,
+        key: String,
+        #[serde(rename = "if")]
+        condition: Option<WritePrecondition>,
+    },
+    /// Puts a value at the end of a queue.
+    Enqueue {
+        collection: String,
+        value: Value,
+    },
+    /// Removes the value at the front of a queue.
+    Dequeue {
+        collection: String,
+    },
+}
+
+/// The result of a step.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StepResult {
+    /// Whether the key existed, or the queue had a value.
+    pub found: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<Value>,
+    /// The ETag of the current value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub etag: Option<String>,
+}
+
+/// A page of entries of a dictionary, in key order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EntryPage {
+    pub entries: Vec<PageEntry>,
+    /// Where the next page begins, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// An entry of a dictionary.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PageEntry {
+    pub key: String,
+    pub value: Value,
+    pub etag: String,
+}
+
+/// The range of a scan.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EntryRange {
+    /// The first key.
+    pub from: Option<String>,
+    /// Only keys with this prefix.
+    pub prefix: Option<String>,
+    /// Maximum number of entries.
+    pub limit: Option<usize>,
+    /// The slot.
+    pub slot: Option<String>,
+}
+
+/// How the keys of a service are divided into slots; fixed at creation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum SlotScheme {
+    /// One slot for everything.
+    Singleton,
+    /// One slot per name.
+    Named(Vec<String>),
+    /// Whole numbers from `low` to `high` in `count` ranges.
+    Range { low: i64, high: i64, count: u32 },
+}
+
+/// The definition of a service, and the state of one of its slots.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServiceDescription {
+    pub scheme: SlotScheme,
+    /// In memory only.
+    pub volatile: bool,
+    /// Of a volatile service: incremented whenever the state of the slot was lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<u64>,
+    /// Of a volatile service: the number of nodes with a replica of the slot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copies: Option<usize>,
+}
+
+/// A service in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceListing {
+    pub name: String,
+    pub scheme: SlotScheme,
+    pub is_volatile: bool,
+}
+
+/// A page of services, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServicePage {
+    pub services: Vec<ServiceListing>,
+    /// The last name, if there are more.
+    pub next: Option<String>,
+}
+
+/// The first entries of a queue.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QueuePage {
+    pub entries: Vec<QueueEntry>,
+    /// The number of the last entry, if there are more.
+    pub next: Option<u64>,
+}
+
+/// An entry of a queue.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QueueEntry {
+    /// Increases along the queue.
+    pub number: u64,
+    pub value: Value,
+}
+
+/// Decides whether a caller may see an entity.
+pub type VisibilityFilter<'a> = &'a (dyn Fn(&str) -> bool + Send + Sync);
+
+impl SlotScheme {
+    /// The number of slots.
+    pub fn slots(&self) -> usize {
+        match self {
+            Self::Singleton => 1,
+            Self::Named(names) => names.len(),
+            Self::Range { count, .. } => *count as usize,
+        }
+    }
+}
+
+/// Collections, as REST sees them.
+#[async_trait]
+pub trait CollectionsBackend: Send + Sync + 'static {
+    /// Creates a service; succeeds if an equal one exists.
+    async fn create_service(
+        &self,
+        name: &str,
+        scheme: SlotScheme,
+        is_volatile: bool,
+    ) -> Result<(), Problem>;
+
+    /// Lists services: `limit` at most of those that are visible, after a name.
+    async fn services(
+        &self,
+        after: &str,
+        limit: usize,
+        is_visible: VisibilityFilter<'_>,
+    ) -> Result<ServicePage, Problem>;
+
+    /// The definition of a service, and the incarnation of its slot, if one is named or there
+    /// is only one.
+    async fn describe(&self, place: ServiceSlot) -> Result<ServiceDescription, Problem>;
+
+    /// Executes all steps in one transaction. A condition that does not hold rolls back.
+    async fn transact(
+        &self,
+        place: ServiceSlot,
+        steps: Vec<TransactionStep>,
+    ) -> Result<Vec<StepResult>, Problem>;
+
+    /// Reads entries of one durable state, without locks.
+    async fn scan(
+        &self,
+        place: ServiceSlot,
+        collection: &str,
+        range: EntryRange,
+    ) -> Result<EntryPage, Problem>;
+
+    /// Reads the first entries of a queue after a number, without locks; they stay in it.
+    async fn peek(
+        &self,
+        place: ServiceSlot,
+        collection: &str,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<QueuePage, Problem>;
+}

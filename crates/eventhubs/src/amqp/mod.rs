@@ -1,0 +1,28 @@
+//! AMQP 1.0, as clients of Event Hubs speak it.
+//!
+//! One task per connection. There is no allocation per event, decoding is lazy, and memory
+//! is bounded whatever a client claims or leaves incomplete.
+
+mod attach;
+mod attach_reply;
+mod condition;
+mod connection;
+mod context;
+mod deliver;
+mod frame_buffer;
+mod handshake;
+mod link;
+mod permit;
+mod receive;
+mod reply;
+mod requests;
+mod serve;
+mod session;
+mod token_expiry;
+mod websocket;
+mod work;
+
+pub use context::Context;
+pub(crate) use permit::verify;
+pub use serve::serve;
+pub use websocket::{WEBSOCKETS, routes};
