@@ -54,7 +54,9 @@ impl ClientReader {
         self.splitter.push(chunk);
         let protocol = match self.client.protocol() {
             Some(protocol) => protocol,
-            None => match self.greet().await? {
+            // Boxed, because the future of the one handshake is larger than that of a message,
+            // and an idle connection holds room for either.
+            None => match Box::pin(self.greet()).await? {
                 Some(protocol) => protocol,
                 None => return Ok(()),
             },
@@ -94,6 +96,8 @@ impl ClientReader {
                 "The server does not support version {version} of the '{name}' protocol."
             ));
         }
+        // A copy: the client keeps it, and a part of the read buffer would keep all of that.
+        let record = Bytes::copy_from_slice(&record);
         self.hub
             .assign_backend(&self.client, protocol, record)
             .await;

@@ -17,6 +17,16 @@ fn desk() -> Desk {
 }
 
 #[tokio::test]
+async fn a_client_keeps_its_handshake_without_the_buffer_it_was_read_into() {
+    let desk = desk();
+    let mut talker = desk.open("a", &ClientOptions::default());
+    let buffer = Bytes::from(b"{\"protocol\":\"json\",\"version\":1}\x1e".to_vec());
+    talker.inlet.take(buffer.clone()).await.unwrap();
+    assert_eq!(&talker.bytes().await[..], b"{}\x1e");
+    assert!(buffer.is_unique());
+}
+
+#[tokio::test]
 async fn realtime_14_versions_0_to_2_are_accepted_and_3_is_refused() {
     let desk = desk();
     for version in 0..4 {

@@ -52,8 +52,8 @@ const RIGHTS: &[Right] = &[Right::Listen];
 const REVOKED: &str = "Connection closed: the key behind its token no longer counts.";
 
 /// Closes a client when its key is revoked. Never completes.
-pub(super) async fn close_revoked(client: &Arc<ClientConnection>, mut follow: Option<ProofWatch>) {
-    ended(&mut follow).await;
+pub(super) async fn close_revoked(client: &Arc<ClientConnection>, follow: &mut Option<ProofWatch>) {
+    ended(follow).await;
     client.close(Some(REVOKED), true);
     std::future::pending().await
 }
@@ -176,5 +176,7 @@ fn headers(parts: &Parts) -> Vec<(String, String)> {
         headers.retain(|(name, _)| name != "x-forwarded-for");
         headers.push(("X-Forwarded-For".to_owned(), forwarded.address.to_string()));
     }
+    // They are kept as long as the client is.
+    headers.shrink_to_fit();
     headers
 }

@@ -133,9 +133,9 @@ impl Drop for PollGuard {
 
 /// Closes a client that stops polling or whose key is revoked. The count is odd while a
 /// poll is in progress.
-async fn keep(open: Arc<TicketConnection>, gap: Duration, follow: Option<ProofWatch>) {
+async fn keep(open: Arc<TicketConnection>, gap: Duration, mut follow: Option<ProofWatch>) {
     let mut polls = open.poll.subscribe();
-    let revoked = close_revoked(&open.client, follow);
+    let revoked = close_revoked(&open.client, &mut follow);
     tokio::pin!(revoked);
     loop {
         let number = *polls.borrow_and_update();

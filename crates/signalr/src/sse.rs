@@ -21,7 +21,7 @@ use super::error::ClientRequestError;
 /// Opens the stream: sends headers and a comment at once, so that the client sees it.
 pub(super) fn open(
     ticket: &Arc<ConnectionTicket>,
-    follow: Option<ProofWatch>,
+    mut follow: Option<ProofWatch>,
 ) -> Result<Response, ClientRequestError> {
     let open = ticket.open(ClientTransport::ServerSentEvents, limits::CLIENT_POST_BYTES)?;
     // Backpressure: no message is taken while the client does not read.
@@ -29,7 +29,7 @@ pub(super) fn open(
     tokio::spawn(async move {
         tokio::select! {
             () = Arc::clone(&client).watch() => {}
-            () = close_revoked(&client, follow) => {}
+            () = close_revoked(&client, &mut follow) => {}
         }
     });
     let reader = SseStream {

@@ -10,6 +10,7 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
 use bytes::Bytes;
+use futures_util::future::Either;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
 use steadfast_core::limits;
@@ -95,56 +96,61 @@ pub(super) async fn open(
     let limit = SocketLimit::new(limits::HUB_UNGREETED_MESSAGE).counted();
     let greeted = limit.clone();
     Ok(
-        upgrade.accept(&[], config, limit, move |stream| async move {
-            match stream {
-                Ok(stream) => run(stream, greeted, inlet, client, socket, follow).await,
-                Err(_) => client.socket_lost(socket, Some("the upgrade failed")),
+        upgrade.accept(&[], config, limit, move |stream| match stream {
+            Ok(stream) => Either::Left(run(stream, greeted, inlet, client, socket, follow)),
+            Err(_) => {
+                client.socket_lost(socket, Some("the upgrade failed"));
+                Either::Right(std::future::ready(()))
             }
         }),
     )
 }
 
 /// Carries bytes both ways until one side ends.
-async fn run(
+///
+/// The future is most of what an idle connection holds. So the socket is split before it
+/// begins, and its parts borrow from it what they share.
+fn run(
     socket: ServerWebSocket,
     limit: SocketLimit,
-    inlet: ClientReader,
+    mut inlet: ClientReader,
     client: Arc<ClientConnection>,
     number: u64,
-    follow: Option<ProofWatch>,
-) {
-    let (mut sink, stream) = socket.split();
-    let is_too_long = AtomicBool::new(false);
-    let reading = read(stream, &limit, inlet, &is_too_long);
-    let writing = write(&mut sink, &client, number, &is_too_long);
-    let error = {
-        tokio::pin!(reading, writing);
-        tokio::select! {
-                    // The last messages may still be in the outbox.
-                    ended = &mut reading => if client.is_ending() {
-                            let _ = tokio::time::timeout(limits::CLIENT_STALL, writing).await;
-                            None
-                        } else {
-        ended
-        },
-                    ended = &mut writing => ended,
-                    () = close_revoked(&client, follow) => None,
-                }
-    };
-    client.socket_lost(number, error.as_deref());
-    // A socket that is dropped while bytes wait to be read is reset, and the client might
-    // never receive the last messages.
-    if is_too_long.load(Ordering::Relaxed) {
-        tokio::time::sleep(limits::CLIENT_LINGER).await;
+    mut follow: Option<ProofWatch>,
+) -> impl Future<Output = ()> + Send + 'static {
+    let (mut sink, mut stream) = socket.split();
+    async move {
+        let is_too_long = AtomicBool::new(false);
+        let error = {
+            let reading = read(&mut stream, &limit, &mut inlet, &is_too_long);
+            let writing = write(&mut sink, &client, number, &is_too_long);
+            tokio::pin!(reading, writing);
+            tokio::select! {
+                // The last messages may still be in the outbox.
+                ended = &mut reading => if client.is_ending() {
+                    let _ = tokio::time::timeout(limits::CLIENT_STALL, writing).await;
+                    None
+                } else {
+                    ended
+                },
+                ended = &mut writing => ended,
+                () = close_revoked(&client, &mut follow) => None,
+            }
+        };
+        client.socket_lost(number, error.as_deref());
+        // A socket that is dropped while bytes wait to be read is reset, and the client
+        // might never receive the last messages.
+        if is_too_long.load(Ordering::Relaxed) {
+            tokio::time::sleep(limits::CLIENT_LINGER).await;
+        }
     }
-    drop(sink);
 }
 
 /// Reads until the client ends; returns the error, if any.
 async fn read(
-    mut stream: SplitStream<ServerWebSocket>,
+    stream: &mut SplitStream<ServerWebSocket>,
     limit: &SocketLimit,
-    mut inlet: ClientReader,
+    inlet: &mut ClientReader,
     is_too_long: &AtomicBool,
 ) -> Option<String> {
     loop {
@@ -219,5 +225,21 @@ fn message(client: &ClientConnection, bytes: Bytes) -> Message {
     match bytes.clone().try_into() {
         Ok(text) => Message::Text(text),
         Err(_) => Message::Binary(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The size of the future that a function returns.
+    fn future_bytes<A, B, C, D, E, F, R>(_: impl FnOnce(A, B, C, D, E, F) -> R) -> usize {
+        size_of::<R>()
+    }
+
+    #[test]
+    fn the_future_of_an_idle_connection_is_small() {
+        let bytes = future_bytes(run);
+        assert!(bytes <= 1800, "{bytes} bytes");
     }
 }

@@ -311,7 +311,8 @@
 //!   conformance items (`postgres_seam`); databases that are missing, foreign or exchanged,
 //!   and a move that is interrupted again and again (`postgres_shards`, `t14_..`); refused
 //!   databases, faults and damage on clusters of three (`t04_..` to `t15_..`); failover
-//!   under load (`t01_..` to `t03_..`), by hand and by a manager; rows and tampering.
+//!   under load (`t01_..` to `t03_..`), by hand and by a manager; rows and tampering;
+//!   acquisitions of one process that overlap (`postgres_owners`).
 
 mod background;
 pub mod backup;

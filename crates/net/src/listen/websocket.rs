@@ -141,19 +141,7 @@ impl Upgrade {
         if let Some(admission) = current() {
             admission.meter(true);
         }
-        let (upgraded, counts) = (self.upgraded, limit.0.is_counted.load(Ordering::SeqCst));
-        // Boxed, because each future around it would reserve its size twice.
-        let work = Box::pin(async move {
-            let socket = match upgraded.await {
-                Ok(upgraded) => {
-                    let mut gate = FrameGate::new(TokioIo::new(upgraded), limit);
-                    gate.counted = current().filter(|_| counts);
-                    Ok(ServerWebSocket::from_raw_socket(gate, Role::Server, Some(config)).await)
-                }
-                Err(error) => Err(error),
-            };
-            serve(socket).await;
-        });
+        let work = serve_opened(open(self.upgraded, config, limit), serve);
         match current().map(|admission| (admission.task(), admission)) {
             Some((task, admission)) => tokio::spawn(async move {
                 let _task = task;
@@ -172,6 +160,36 @@ impl Upgrade {
         let asked = self.protocols.as_ref().and_then(|own| own.to_str().ok());
         let mut asked = asked.unwrap_or("").split(',');
         asked.any(|own| own.trim() == protocol)
+    }
+}
+
+/// Opens the socket of an accepted request.
+async fn open(
+    upgraded: OnUpgrade,
+    config: WebSocketConfig,
+    limit: SocketLimit,
+) -> Result<ServerWebSocket, hyper::Error> {
+    let counts = limit.0.is_counted.load(Ordering::SeqCst);
+    let mut gate = FrameGate::new(TokioIo::new(upgraded.await?), limit);
+    gate.counted = current().filter(|_| counts);
+    Ok(ServerWebSocket::from_raw_socket(gate, Role::Server, Some(config)).await)
+}
+
+/// Hands a socket to `serve` once it is open. Each step has a box of its own, which is
+/// freed before the next one begins: an idle connection holds only the last.
+fn serve_opened<S, F, T>(
+    opening: impl Future<Output = T> + Send + 'static,
+    serve: S,
+) -> impl Future<Output = ()> + Send + 'static
+where
+    S: FnOnce(T) -> F + Send + 'static,
+    F: Future<Output = ()> + Send + 'static,
+    T: 'static,
+{
+    let (opening, serve) = (Box::pin(opening), Box::new(serve));
+    async move {
+        let serving = Box::pin(serve(opening.await));
+        serving.await;
     }
 }
 
@@ -399,6 +417,22 @@ mod tests {
         let rest = bytes.len() - fine;
         assert_eq!(frames.pass(&bytes[fine..], &limit).unwrap(), rest);
         assert_eq!((frames.left, frames.message, frames.kept), (0, 0, 0));
+    }
+
+    #[test]
+    fn an_idle_connection_holds_neither_its_upgrade_nor_its_handler() {
+        // As large as a handler, and held until the socket is open.
+        let state = [0_u8; 4096];
+        let opening = async move {
+            std::future::ready(()).await;
+            state
+        };
+        let work = serve_opened(opening, move |_: [u8; 4096]| async move {
+            std::future::ready(()).await;
+            drop(state);
+        });
+        let bytes = size_of_val(&work);
+        assert!(bytes <= 64, "{bytes} bytes");
     }
 
     #[test]

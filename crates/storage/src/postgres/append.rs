@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use steadfast_core::id::Partition;
 
 use super::context::PostgresContext;
-use super::known_partitions::KnownPartition;
+use super::known_partitions::{KnownPartition, KnownPartitions};
 use super::options::Durability;
 use super::pool::PooledSession;
 use super::record::{self, PIECE_BYTES};
@@ -395,9 +395,11 @@ async fn conclude(
     let mut holdings = shared.holdings.lock();
     let mut outcomes = Vec::new();
     for share in chunk {
-        let held = holdings.entry(share.entry.partition).or_default();
+        let held = holding_of(&mut holdings, share.entry);
         if committed.contains(&share.entry.partition) {
-            held.committed(share.entry, share.hash);
+            if let Some(held) = held {
+                held.committed(share.entry, share.hash);
+            }
             outcomes.push(Outcome::Committed);
             continue;
         }
@@ -405,7 +407,7 @@ async fn conclude(
             let part = share.entry.partition.0 as i32;
             rows.iter().find(|row| row.get::<_, i32>(0) == part)
         });
-        outcomes.push(refused(held, fence));
+        outcomes.push(refused(held, share.entry, fence));
     }
     Ok(outcomes)
 }
@@ -417,25 +419,39 @@ fn is_alone(shared: &PostgresContext, fences: &[tokio_postgres::Row]) -> bool {
     is_quorum && names.is_some_and(|names| names.trim().is_empty())
 }
 
+/// The holding in which an entry was sent; none after a later acquisition of this process,
+/// which has read from the log whether the entry is there.
+fn holding_of<'a>(
+    holdings: &'a mut KnownPartitions,
+    entry: &Entry,
+) -> Option<&'a mut KnownPartition> {
+    let held = holdings.get_mut(&entry.partition);
+    held.filter(|held| held.epoch == entry.epoch)
+}
+
 /// A refused entry has a newer owner, unless the database knows less than it
 /// acknowledged: then `acquire` detects it.
-fn refused(held: &mut KnownPartition, fence: Option<&tokio_postgres::Row>) -> Outcome {
-    let Some(fence) = fence else {
-        held.in_doubt = true;
-        return Outcome::Unknown;
-    };
-    let epoch = fence.get::<_, i64>(1) as u64;
-    if epoch > held.epoch.0 {
+fn refused(
+    held: Option<&mut KnownPartition>,
+    entry: &Entry,
+    fence: Option<&tokio_postgres::Row>,
+) -> Outcome {
+    let epoch = fence.map(|fence| fence.get::<_, i64>(1) as u64);
+    if epoch.is_some_and(|epoch| epoch > entry.epoch.0) {
         return Outcome::Fenced;
     }
-    held.in_doubt = true;
+    if let Some(held) = held {
+        held.in_doubt = true;
+    }
     Outcome::Unknown
 }
 
 fn doubt(shared: &PostgresContext, chunk: &[PendingAppend<'_>]) -> Vec<Outcome> {
     let mut holdings = shared.holdings.lock();
     for share in chunk {
-        holdings.entry(share.entry.partition).or_default().in_doubt = true;
+        if let Some(held) = holding_of(&mut holdings, share.entry) {
+            held.in_doubt = true;
+        }
     }
     vec![Outcome::Unknown; chunk.len()]
 }

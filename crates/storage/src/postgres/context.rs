@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use steadfast_core::id::Partition;
 use tokio::sync::watch;
 
-use super::known_partitions::KnownPartitions;
+use super::known_partitions::{KnownPartition, KnownPartitions};
 use super::options::Options;
 use super::pool::SessionPool;
 use super::servers::Servers;
@@ -71,6 +72,16 @@ impl PostgresContext {
 
     pub(super) fn options(&self) -> &Options {
         &self.servers.options
+    }
+
+    /// Notes an acquisition, unless a later one of this process is known: an acquisition
+    /// that takes long to verify does not replace its successor.
+    pub(super) fn note_acquired(&self, partition: Partition, held: KnownPartition) {
+        let mut holdings = self.holdings.lock();
+        let known = holdings.entry(partition).or_default();
+        if known.epoch <= held.epoch {
+            *known = held;
+        }
     }
 
     /// Fails while the settings were unsafe at the last check.

@@ -6,6 +6,9 @@
 //! clock; one that was renewed before the primary changed counts for one time-to-live
 //! more, because that was another clock. A node has one lease at a time: a restarted
 //! node gets none before the lease of its former life has ended.
+//!
+//! An answer is compared with what was acknowledged before its statement was sent:
+//! another acquisition of the same process may be newer than the answer.
 
 use std::time::Duration;
 
@@ -90,10 +93,13 @@ pub(super) async fn acquire(
     loop {
         let mut lent = shared.keepers.take().await?;
         let deadline = shared.options().deadline;
+        let before = shared.holdings.lock().get(&partition).cloned();
         let taken = within(deadline, take(shared, &mut lent, partition, owner, expect)).await;
         let taken = match taken {
-            Ok(Ok(found)) => accept(shared, &lent, partition, expect, found).await,
-            Ok(Err(refused)) => stands(shared, partition, refused).map_err(StatementError::Ours),
+            Ok(Ok(found)) => accept(shared, &lent, partition, expect, before, found).await,
+            Ok(Err(refused)) => {
+                stands(partition, before.as_ref(), refused).map_err(StatementError::Ours)
+            }
             Err(fault) => Err(fault),
         };
         match lent.settle(taken) {
@@ -201,18 +207,13 @@ async fn refusal(
     Ok(AcquireOutcome::Refused { epoch, owner })
 }
 
-/// A refusal that shows an older epoch than was acknowledged is a loss.
+/// A refusal that shows an older epoch than was acknowledged before is a loss.
 fn stands(
-    shared: &PostgresContext,
     partition: Partition,
+    before: Option<&KnownPartition>,
     refused: AcquireOutcome,
 ) -> Result<AcquireOutcome> {
-    let known = shared
-        .holdings
-        .lock()
-        .get(&partition)
-        .map(|held| held.epoch);
-    match (&refused, known) {
+    match (&refused, before.map(|held| held.epoch)) {
         (AcquireOutcome::Refused { epoch, .. }, Some(known)) if *epoch < known => {
             let what = format!("the database is in epoch {epoch}, we held it in {known}");
             Err(Error::new(ErrorKind::Lost { partition, what }))
@@ -221,20 +222,21 @@ fn stands(
     }
 }
 
-/// Verifies an acquired partition and starts to hold it.
+/// Verifies an acquired partition and starts to hold it, unless a later acquisition of
+/// this process already does.
 async fn accept(
     shared: &PostgresContext,
     session: &Session,
     partition: Partition,
     expect: Epoch,
+    before: Option<KnownPartition>,
     found: PartitionStatus,
 ) -> std::result::Result<AcquireOutcome, StatementError> {
-    let before = shared.holdings.lock().get(&partition).cloned();
     if let Some(before) = &before {
         expect_no_loss(partition, before, &found)?;
     }
     // No other owner in between, on the same primary: only the log's end is new.
-    let ours = before.filter(|held| {
+    let ours = before.clone().filter(|held| {
         held.epoch == expect && held.timeline == found.timeline && held.flushed == found.flushed
     });
     let held = match check(session, partition, &found, ours).await {
@@ -242,7 +244,7 @@ async fn accept(
         Err(StatementError::Damaged(_)) if is_followed(session, partition, found.epoch).await? => {
             let is_free = shared.options().durability != Durability::Quorum;
             let refused = refusal(session, partition, is_free).await?;
-            return stands(shared, partition, refused).map_err(StatementError::Ours);
+            return stands(partition, before.as_ref(), refused).map_err(StatementError::Ours);
         }
         checked => checked?,
     };
@@ -253,7 +255,7 @@ async fn accept(
         flushed: found.flushed,
         meta: found.meta,
     };
-    shared.holdings.lock().insert(partition, held);
+    shared.note_acquired(partition, held);
     Ok(AcquireOutcome::Granted(tenure))
 }
 
