@@ -83,7 +83,7 @@ final class UpstreamOrchestrations {
             Check.equal(List.of(state.getName(), state.getInstanceId()), List.of("idle", instance), "the names");
             Check.equal(state.readInputAs(String.class), null, "the input");
             Check.equal(state.readOutputAs(String.class), null, "the output");
-            Check.that(state.getFailureDetails() == null && !state.isCustomStatusFetched(), state);
+            Check.equal(state.readCustomStatusAs(String.class), null, "the custom status");
         });
     }
 
