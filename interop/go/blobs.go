@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -293,9 +294,99 @@ func aBadAccountKey(s server) {
 	refusedAs(problem(own.Create(now, nil)), bloberror.AuthenticationFailed)
 }
 
+// A body whose pages of 4 KiB have their own numbers in every 8 bytes.
+type pattern struct {
+	size, at int64
+}
+
+func patternPart(start, end int64) []byte {
+	const page = 4096
+	var pages []byte
+	for number := start / page; number <= end/page; number++ {
+		pages = append(pages, bytes.Repeat(binary.BigEndian.AppendUint64(nil, uint64(number)), page/8)...)
+	}
+	first := start - start%page
+	return pages[start-first : end-first]
+}
+
+func (p *pattern) Read(buffer []byte) (int, error) {
+	end := min(p.at+int64(len(buffer)), p.size)
+	if end == p.at {
+		return 0, io.EOF
+	}
+	count := copy(buffer, patternPart(p.at, end))
+	p.at = end
+	return count, nil
+}
+
+func (p *pattern) Seek(offset int64, whence int) (int64, error) {
+	p.at = offset + map[int]int64{io.SeekStart: 0, io.SeekCurrent: p.at, io.SeekEnd: p.size}[whence]
+	return p.at, nil
+}
+
+func (p *pattern) Close() error {
+	return nil
+}
+
+// The next bytes of a body are those of the pattern.
+func follows(body io.Reader, start, count int64) {
+	buffer := make([]byte, 1<<20)
+	for at := start; at < start+count; at += int64(len(buffer)) {
+		buffer = buffer[:min(int64(len(buffer)), start+count-at)]
+		value(io.ReadFull(body, buffer))
+		check(bytes.Equal(buffer, patternPart(at, at+int64(len(buffer)))), "the bytes from %d on", at)
+	}
+}
+
+// Whole and in blocks; read whole, by range and by version, and slowly by several at once.
+func blobsOf256Mebibytes(s server) {
+	const most = 256 << 20
+	own := box(s)
+	for _, isWhole := range []bool{true, false} {
+		client := own.NewBlockBlobClient(fmt.Sprint("whole ", isWhole))
+		var tag *azcore.ETag
+		if isWhole {
+			tag = value(client.Upload(now, &pattern{size: most}, nil)).ETag
+		} else {
+			options := &blockblob.UploadStreamOptions{BlockSize: 4 << 20, Concurrency: 2}
+			tag = value(client.UploadStream(now, &pattern{size: most}, options)).ETag
+		}
+		same(*value(client.GetProperties(now, nil)).ContentLength, int64(most), "the length")
+		blocks := len(value(client.GetBlockList(now, blockblob.BlockListTypeAll, nil)).CommittedBlocks)
+		same(blocks, map[bool]int{true: 0, false: 64}[isWhole], "the blocks")
+		stream := value(client.DownloadStream(now, nil))
+		follows(stream.Body, 0, most)
+		must(stream.Body.Close())
+		unchanged := &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: tag}}
+		ranged := func(start int64) *blob.DownloadStreamOptions {
+			return &blob.DownloadStreamOptions{Range: blob.HTTPRange{Offset: start, Count: 7}, AccessConditions: unchanged}
+		}
+		for _, start := range []int64{0, 1, (1 << 18) - 3, (4 << 20) - 3, most/2 + 5, most - 7} {
+			same(download(client, ranged(start)), patternPart(start, start+7), "a range")
+		}
+		var slow []io.ReadCloser
+		for range 8 {
+			slow = append(slow, value(client.DownloadStream(now, nil)).Body)
+		}
+		for at := int64(0); at < 4<<20; at += 1 << 20 {
+			for _, each := range slow {
+				follows(each, at, 1<<20)
+			}
+		}
+		for _, each := range slow {
+			must(each.Close())
+		}
+		refusedAs(problem(client.DownloadStream(now, ranged(most))), bloberror.InvalidRange)
+		value(client.SetMetadata(now, map[string]*string{"n": to.Ptr("new")}, &blob.SetMetadataOptions{AccessConditions: unchanged}))
+		refusedAs(problem(client.DownloadStream(now, ranged(0))), bloberror.ConditionNotMet)
+		value(client.Delete(now, nil))
+	}
+}
+
 var blobScenarios = []scenario{
 	{"blobs_with_bodies", blobsWithBodies},
 	{"blobs_in_blocks", blobsInBlocks},
+	{"blobs_of_256_mebibytes", blobsOf256Mebibytes},
 	{"leases_and_folders", leasesAndFolders},
 	{"lists_and_conditions", listsAndConditions},
 	{"signatures", signatures},

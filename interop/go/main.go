@@ -10,7 +10,7 @@
 //	clients chat <what the server said>
 //	clients signalr <what the server said> [scenario ..]
 //
-// Without scenarios all of an area run, one after another.
+// Without scenarios all of an area run, one after another, but for those that are led.
 package main
 
 import (
@@ -42,7 +42,7 @@ func main() {
 	case "sender":
 		sendNumbers(said, rest[0])
 	case "durable":
-		os.Exit(runAll(said, slices.Concat(orchestrationScenarios, instanceScenarios), rest))
+		os.Exit(runAll(said, slices.Concat(orchestrationScenarios, instanceScenarios, upstreamScenarios), rest))
 	case "work":
 		workOnTotals(said)
 	case "languages":
@@ -52,7 +52,11 @@ func main() {
 	case "chat":
 		chat(said)
 	case "signalr":
-		os.Exit(runAll(said, signalrScenarios, rest))
+		all := signalrScenarios
+		if len(rest) > 0 {
+			all = slices.Concat(all, ledScenarios)
+		}
+		os.Exit(runAll(said, all, rest))
 	default:
 		fmt.Fprintf(os.Stderr, "there is no area %q\n", os.Args[1])
 		os.Exit(2)

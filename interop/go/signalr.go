@@ -309,6 +309,70 @@ func openHub(s server) {
 	events.Stop()
 }
 
+// A client of an app server's hub, which has an answer and notes what it is told.
+type farReceiver struct {
+	answering
+}
+
+func (r farReceiver) Tick(value any) {
+	r.told <- value
+}
+
+// An app server's hub at two nodes: calls, sends in order, and a client's result.
+func appServer(s server) {
+	for _, transport := range []signalr.TransportType{signalr.TransportWebSockets, signalr.TransportServerSentEvents} {
+		far := func(url string) talk {
+			return talk{transport, signalr.TransferFormatText, url + "/client/?hub=far", s.Token}
+		}
+		// Only a connection knows its id.
+		var id string
+		keepsID := signalr.WithConnector(func() (signalr.Connection, error) {
+			connection, err := far(s.Other).connect(now)
+			if err == nil {
+				id = connection.ConnectionID()
+			}
+			return connection, err
+		})
+		own := farReceiver{answering{newReceiver()}}
+		one, other := far(s.URL).client(newReceiver()), far(s.Other).client(own, keepsID)
+		answers(one, "hi", "echo", "hi")
+		for number := 1; number <= 3; number++ {
+			value(invoke(one, "shout", number))
+			same(own.next(), fmt.Sprint(number), "what all are told")
+		}
+		answers(one, "Bob", "ask", id)
+		one.Stop()
+		other.Stop()
+	}
+}
+
+// A client of an app server's hub comes back by itself when its node leaves, wherever its
+// way leads then. The test makes the node leave when the client says that it is here.
+func comesBackFromNode(s server) {
+	var connections atomic.Int32
+	far := talk{signalr.TransportWebSockets, signalr.TransferFormatText, s.URL + "/client/?hub=far", s.Token}
+	soonAgain := signalr.WithBackoff(func() backoff.BackOff { return backoff.NewConstantBackOff(200 * time.Millisecond) })
+	client := value(signalr.NewClient(now, soonAgain, signalr.Logger(silent{}, false),
+		signalr.WithConnector(func() (signalr.Connection, error) {
+			connection, err := far.connect(now)
+			if err == nil {
+				connections.Add(1)
+			}
+			return connection, err
+		})))
+	client.Start()
+	answers(client, "here", "echo", "here")
+	fmt.Println("here")
+	until("it comes back", func() bool { return connections.Load() >= 2 && client.State() == signalr.ClientConnected })
+	answers(client, "again", "echo", "again")
+	client.Stop()
+}
+
+// Scenarios that need a test that acts while they run.
+var ledScenarios = []scenario{
+	{"comes_back_from_node", comesBackFromNode},
+}
+
 var signalrScenarios = []scenario{
 	{"web_sockets_json", kind(signalr.TransportWebSockets, signalr.TransferFormatText)},
 	{"web_sockets_packed", kind(signalr.TransportWebSockets, signalr.TransferFormatBinary)},
@@ -317,6 +381,7 @@ var signalrScenarios = []scenario{
 	{"other_hub", otherHub},
 	{"comes_back_when_it_may", comesBackWhenItMay},
 	{"open_hub", openHub},
+	{"app_server", appServer},
 }
 
 // What the server tells a client of a chat is printed.

@@ -18,7 +18,7 @@ use std::process::Command;
 use nodes::{database, now, shares, standing, steady};
 use running::{KNOWN, PATIENCE, Server, said, steadfast, until};
 use serde_json::{Value, json};
-use steadfast_harness::clients::{interpreter, javascript, python, rust};
+use steadfast_harness::clients::{go, interpreter, java, javascript, python, rust};
 use steadfast_harness::{FaultProxy, Process};
 
 /// One less than nodes.
@@ -246,6 +246,40 @@ fn sdks_of_durable_task() {
     owns_nothing(c);
 }
 
+#[derive(Clone, Copy, Debug)]
+enum Client {
+    Node,
+    Python,
+    Java,
+    Go,
+}
+
+use Client::{Go, Java, Node, Python};
+
+impl Client {
+    /// Runs its scenarios of hubs.
+    fn command(self) -> Command {
+        match self {
+            Node => javascript("signalr/run.mjs"),
+            Python => python("signalr", "signalr-python/run.py"),
+            Java => java("signalr", "steadfast.signalr.Run"),
+            Go => go("signalr"),
+        }
+    }
+}
+
+/// Lists of scenarios of clients at an app server's hub.
+macro_rules! scenarios {
+    ($($name:ident: $(($client:expr, $scenario:literal)),+;)+) => {
+        $(const $name: &[(Client, &str)] = &[$(($client, $scenario)),+];)+
+    };
+}
+
+scenarios! {
+    AT_TWO_NODES: (Node, "appServer"), (Python, "pysignalr_app_server"), (Python, "signalrcore_app_server"), (Java, "appServer"), (Go, "app_server");
+    THROUGH_A_DRAIN: (Node, "comesBack"), (Go, "comes_back_from_node");
+}
+
 /// An app server of the hub `far`, linked to a node.
 fn app_server(node: &Server) -> Process {
     let mut app = steadfast(node.folder.path());
@@ -270,14 +304,10 @@ fn sdks_of_jobs_and_hubs() {
     let _app = app_server(a);
     let (_, told) = c.post("/v1/hubs/far/tokens", json!({"user": "alice"}));
     let told: Value = json!({"url": c.url, "other": b.url, "token": told["token"]});
-    let mut command = javascript("signalr/run.mjs");
-    command.arg(told.to_string()).arg("appServer");
-    run("@microsoft/signalr", c, command);
-    for client in ["pysignalr", "signalrcore"] {
-        let mut command = python("signalr", "signalr-python/run.py");
-        command.arg(told.to_string());
-        command.arg(format!("{client}_app_server"));
-        run(client, c, command);
+    for (client, scenario) in AT_TWO_NODES {
+        let mut command = client.command();
+        command.arg(told.to_string()).arg(scenario);
+        run(&format!("{client:?} {scenario}"), c, command);
     }
     owns_nothing(c);
 }
@@ -400,12 +430,17 @@ fn sdks_go_on_elsewhere_when_their_node_leaves() {
     let _app = app_server(&nodes[0]);
     let (_, token) = nodes[2].post("/v1/hubs/far/tokens", json!({"user": "alice"}));
     let url = format!("http://127.0.0.1:{}", ways.port("http"));
-    let mut client = javascript("signalr/run.mjs");
-    let told = json!({"url": url, "token": token["token"]});
-    client.arg(told.to_string()).arg("comesBack");
-    let mut client = Process::spawn(client).unwrap();
-    let here = client.wait_for(|line| line == "here", PATIENCE);
-    here.unwrap();
+    let told = json!({"url": url, "token": token["token"]}).to_string();
+    let mut clients: Vec<_> = THROUGH_A_DRAIN
+        .iter()
+        .map(|(client, scenario)| {
+            let mut command = client.command();
+            command.arg(&told).arg(scenario);
+            let mut process = Process::spawn(command).unwrap();
+            process.wait_for(|line| line == "here", PATIENCE).unwrap();
+            process
+        })
+        .collect();
     let mut worker = worker(ways.port("durable"));
     let mut transfers = transfers(nodes[0].port_of("durable"));
     begun(&mut transfers, 12);
@@ -418,8 +453,10 @@ fn sdks_go_on_elsewhere_when_their_node_leaves() {
     for (name, expected) in [("moved", 4), ("left", 0), ("lost", 0), ("dropped", 0)] {
         assert_eq!(sheet[name], expected, "{name}: {sheet}");
     }
-    assert!(sheet["clients"].as_u64() >= Some(3), "{sheet}");
-    assert!(client.wait(PATIENCE).unwrap().success(), "it came back");
+    assert!(sheet["clients"].as_u64() >= Some(4), "{sheet}");
+    for client in &mut clients {
+        assert!(client.wait(PATIENCE).unwrap().success(), "it came back");
+    }
     assert_eq!(nodes[2].ended().0, 0);
     // What comes now comes through the node that is left.
     let sent = publish(&nodes[0], "after");

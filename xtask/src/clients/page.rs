@@ -10,6 +10,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
+use super::counterparts;
 use super::scenarios::{self, Results};
 use super::sdks::{SDKS, Sdk};
 use super::versions;
@@ -18,13 +19,6 @@ use crate::workspace::Workspace;
 const PAGE: &str = "docs/reference/clients.md";
 const BEGIN: &str = "<!-- made by `cargo xtask clients` -->\n";
 const END: &str = "<!-- end of what is made -->\n";
-/// The folders with tests of clients.
-const FOLDERS: [&str; 4] = [
-    "crates/steadfast",
-    "crates/server",
-    "crates/scheduler",
-    "crates/signalr",
-];
 
 /// Fails if the page does not match the versions and tests.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
@@ -48,7 +42,7 @@ pub(super) fn compare(workspace: &Workspace, results: &Results) -> Result<()> {
     let mut missing = Vec::new();
     for sdk in SDKS {
         if let Some((file, client)) = sdk.scenarios {
-            let names = scenarios::of_client(&test(&workspace.root, file)?, client);
+            let names = scenarios::of_client(&scenarios::source(&workspace.root, file)?, client);
             let left = names
                 .iter()
                 .filter(|name| !results.has_scenario(file, client, name));
@@ -82,6 +76,12 @@ fn tables(root: &Path) -> Result<String> {
         if sdk.language != language {
             language = sdk.language;
             write!(text, "\n## {language}\n")?;
+            if let Some((all, own)) = counterparts::count(root, language)? {
+                write!(
+                    text,
+                    "\n{language} runs {own} of the {all} scenarios of Python and JavaScript; [the list](../../interop/scenarios.txt) gives the reason for each of the others.\n"
+                )?;
+            }
         }
         table(&mut text, root, sdk).with_context(|| format!("{language}, {}", sdk.service))?;
     }
@@ -119,14 +119,14 @@ fn table(text: &mut String, root: &Path, sdk: &Sdk) -> Result<()> {
 fn works(root: &Path, sdk: &Sdk) -> Result<Vec<String>> {
     let mut found = Vec::new();
     if let Some((file, client)) = sdk.scenarios {
-        let names = scenarios::of_client(&test(root, file)?, client);
+        let names = scenarios::of_client(&scenarios::source(root, file)?, client);
         if names.is_empty() {
             bail!("no scenarios of {client} in {file}");
         }
         found.extend(names.iter().map(|name| words(name)));
     }
     for (file, names) in sdk.tests {
-        let source = test(root, file)?;
+        let source = scenarios::source(root, file)?;
         for name in *names {
             let in_table = format!("\n    {name}: ");
             if !source.contains(&format!("fn {name}(")) && !source.contains(&in_table) {
@@ -136,13 +136,6 @@ fn works(root: &Path, sdk: &Sdk) -> Result<Vec<String>> {
         }
     }
     Ok(found)
-}
-
-/// The source of a test file.
-fn test(root: &Path, name: &str) -> Result<String> {
-    let files = FOLDERS.map(|folder| root.join(folder).join("tests").join(format!("{name}.rs")));
-    let file = files.iter().find(|file| file.is_file());
-    read(file.with_context(|| format!("no test file {name}"))?)
 }
 
 /// `everyKindOfPosition` and `events_21_every_kind_of_position` in words.

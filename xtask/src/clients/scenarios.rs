@@ -1,6 +1,21 @@
 //! Scenarios of the tests, and which of them have passed.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+/// The folders with tests of clients.
+const FOLDERS: [&str; 3] = ["crates/steadfast", "crates/server", "crates/scheduler"];
+
+/// The source of a test file.
+pub(super) fn source(root: &Path, test: &str) -> Result<String> {
+    let files = FOLDERS.map(|folder| root.join(folder).join("tests").join(format!("{test}.rs")));
+    let file = files.iter().find(|file| file.is_file());
+    let file = file.with_context(|| format!("no test file {test}"))?;
+    fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
+}
 
 /// The scenarios of a client in the `scenarios!` tables of a test file, in order.
 pub(super) fn of_client(source: &str, client: &str) -> Vec<String> {
@@ -24,6 +39,44 @@ pub(super) fn of_client(source: &str, client: &str) -> Vec<String> {
         }
     }
     found
+}
+
+/// The scenarios that a program in Python or JavaScript lists, in order: `ALL = [ .. ]` or
+/// `export const name = [ .. ]`, each element a function, or a call that names one.
+pub(super) fn listed(source: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for (at, line) in source.match_indices('\n') {
+        let rest = &source[at + line.len()..];
+        let Some((head, body)) = rest.split_once(" = [") else {
+            break;
+        };
+        if head != "ALL" && !is_exported(head) {
+            continue;
+        }
+        let body = body.split(']').next().unwrap_or_default();
+        found.extend(elements(body));
+    }
+    found
+}
+
+fn is_exported(head: &str) -> bool {
+    let name = head.strip_prefix("export const ");
+    name.is_some_and(|name| name.chars().all(char::is_alphanumeric))
+}
+
+/// What commas separate, but for those in parentheses; of a call, its first text.
+fn elements(body: &str) -> Vec<String> {
+    let mut depth = 0_u32;
+    let parts = body.split(|own| {
+        match own {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        own == ',' && depth == 0
+    });
+    let name = |part: &str| part.split('"').nth(1).unwrap_or(part.trim()).to_owned();
+    parts.map(name).filter(|name| !name.is_empty()).collect()
 }
 
 /// The bodies of `scenarios! { .. }`, which have no braces in them.
@@ -122,6 +175,16 @@ scenarios! {
         assert_eq!(of_client(SOURCE, "Python"), ["one", "two", "three"]);
         assert_eq!(of_client(SOURCE, "Node"), ["uno", "dos", "tres"]);
         assert!(of_client(SOURCE, "Rust").is_empty());
+    }
+
+    #[test]
+    fn listed_scenarios_are_functions_or_named_calls() {
+        let python = "\ndef one(server):\n    ALL = [no]\n\nALL = [\n    one,\n    two,\n]\n";
+        assert_eq!(listed(python), ["one", "two"]);
+        let script = "\nconst no = [a];\nexport const led = [uno];\n\nexport const scenarios = [\n  \
+                      named(\"dos\", kind(a, b)),\n  tres,\n];\n";
+        assert_eq!(listed(script), ["uno", "dos", "tres"]);
+        assert!(listed("\nALL = (\n    one.ALL + two.ALL\n)\n").is_empty());
     }
 
     #[test]

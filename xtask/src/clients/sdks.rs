@@ -193,6 +193,10 @@ pub(super) const SDKS: &[Sdk] = &[
                     "events_41_42_processors_of_java_share_with_node_and_continue",
                 ],
             ),
+            (
+                "blob_clients",
+                &["blobs_of_256_mebibytes_of_java_pass_through_little_memory"],
+            ),
             FIVE_PROCESSORS,
         ],
         tls: "leave out `UseDevelopmentEmulator` and give `customEndpointAddress(\"sb://host:port\")`; the JVM verifies the certificate: `-Djavax.net.ssl.trustStore=..` for an authority of your own; `transportType(AmqpTransportType.AMQP_WEB_SOCKETS)` by the HTTPS port",
@@ -241,6 +245,10 @@ pub(super) const SDKS: &[Sdk] = &[
                     "events_41_processors_of_go_continue_where_a_killed_one_was",
                     "events_42_processors_of_go_share_fairly_with_others",
                 ],
+            ),
+            (
+                "blob_clients",
+                &["blobs_of_256_mebibytes_of_go_pass_through_little_memory"],
             ),
             FIVE_PROCESSORS,
         ],

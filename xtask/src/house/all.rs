@@ -68,6 +68,10 @@ const RULES: &[Rule] = &[
         },
     },
     Rule {
+        name: "Java and Go run each scenario of other clients, or say why not",
+        find: |workspace, _| clients::check_counterparts(workspace),
+    },
+    Rule {
         name: "planted faults fit the sources",
         find: |_, tree| faults::check(tree),
     },

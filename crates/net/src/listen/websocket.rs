@@ -427,9 +427,9 @@ mod tests {
             std::future::ready(()).await;
             state
         };
-        let work = serve_opened(opening, move |_: [u8; 4096]| async move {
+        let work = serve_opened(opening, move |opened: [u8; 4096]| async move {
             std::future::ready(()).await;
-            drop(state);
+            assert_eq!(opened, state);
         });
         let bytes = size_of_val(&work);
         assert!(bytes <= 64, "{bytes} bytes");

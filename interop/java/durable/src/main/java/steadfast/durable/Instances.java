@@ -16,6 +16,7 @@ import io.grpc.Status;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
@@ -37,6 +38,8 @@ final class Instances {
         all.put("terminateNeedsNoWorker", Instances::terminateNeedsNoWorker);
         all.put("suspendAndResume", Instances::suspendAndResume);
         all.put("restartKeepsTheInput", Instances::restartKeepsTheInput);
+        all.put("restartsOfEveryEnd", Instances::restartsOfEveryEnd);
+        all.put("queriesGiveEachInstanceOnce", Instances::queriesGiveEachInstanceOnce);
         all.put("purgeTakesWhatHasEnded", Instances::purgeTakesWhatHasEnded);
         all.put("instancesAreListed", Instances::instancesAreListed);
     }
@@ -128,7 +131,12 @@ final class Instances {
             for (int number = 0; number < 3; number += 1) {
                 client.raiseEvent(instance, "note", number);
             }
-            Check.equal(status(client, instance), OrchestrationRuntimeStatus.SUSPENDED, "the state");
+            try {
+                client.waitForInstanceCompletion(instance, Duration.ofSeconds(1), false);
+                throw new AssertionError("it ended while it was suspended");
+            } catch (TimeoutException expected) {
+                Check.equal(status(client, instance), OrchestrationRuntimeStatus.SUSPENDED, "the state");
+            }
             client.resumeInstance(instance);
             Check.equal(output(client, instance, Integer[].class), new Integer[] {0, 1, 2}, "the events");
         });
@@ -143,6 +151,72 @@ final class Instances {
             Check.equal(output(client, other, Map.class), Map.of("a", 1), "the output");
             // The SDK schedules a new instance under the id, which is taken.
             Check.refused(Status.Code.ALREADY_EXISTS, () -> client.restartInstance(instance, false));
+        });
+    }
+
+    /** Whatever an instance came to, a new one begins with its input. */
+    private static void restartsOfEveryEnd(Server server) throws Exception {
+        Code code = new Code().orchestration("fickle", context -> {
+            String how = context.getInput(String.class);
+            if (how.equals("fail")) {
+                throw new IllegalStateException("as planned");
+            }
+            if (how.equals("wait")) {
+                context.waitForExternalEvent("never").await();
+            }
+            context.complete(how);
+        });
+        Map<String, OrchestrationRuntimeStatus> ends = Map.of("fail", OrchestrationRuntimeStatus.FAILED, "wait",
+            OrchestrationRuntimeStatus.TERMINATED, "end", OrchestrationRuntimeStatus.COMPLETED);
+        server.running(code, client -> {
+            for (String how : ends.keySet()) {
+                String first = client.scheduleNewOrchestrationInstance("fickle", how);
+                Check.equal(comeTo(client, first, how), ends.get(how), how);
+                String again = client.restartInstance(first, true);
+                Check.that(!again.equals(first), "a new id");
+                Check.equal(comeTo(client, again, how), ends.get(how), how);
+                Check.equal(ended(client, again).readInputAs(String.class), how, "the input");
+            }
+            try {
+                client.restartInstance(fresh("unknown"), true);
+                throw new AssertionError("an unknown instance was restarted");
+            } catch (IllegalArgumentException expected) {
+                Check.that(expected.getMessage().contains("was not found"), expected);
+            }
+        });
+    }
+
+    /** How an instance ends, which is terminated if it waits. */
+    private static OrchestrationRuntimeStatus comeTo(DurableTaskClient client, String instance, String how)
+        throws TimeoutException {
+        client.waitForInstanceStart(instance, Server.PATIENCE);
+        if (how.equals("wait")) {
+            client.terminate(instance, "enough");
+        }
+        return ended(client, instance).getRuntimeStatus();
+    }
+
+    /** While others start, pages over many instances give each of them once. */
+    private static void queriesGiveEachInstanceOnce(Server server) throws Exception {
+        server.running(code(), client -> {
+            String prefix = fresh("query");
+            List<String> wanted = new ArrayList<>();
+            for (int number = 0; number < 100; number += 1) {
+                String id = String.format("%s-%04d", prefix, number);
+                wanted.add(client.scheduleNewOrchestrationInstance("simple", number, id));
+            }
+            OrchestrationStatusQuery query =
+                new OrchestrationStatusQuery().setInstanceIdPrefix(prefix).setMaxInstanceCount(7);
+            List<String> found = new ArrayList<>();
+            String token = null;
+            do {
+                OrchestrationStatusQueryResult page = client.queryInstances(query.setContinuationToken(token));
+                page.getOrchestrationState().forEach(state -> found.add(state.getInstanceId()));
+                client.scheduleNewOrchestrationInstance("simple", 1, prefix + "-later-" + found.size());
+                token = page.getContinuationToken();
+            } while (token != null && !token.isEmpty());
+            Check.equal(new HashSet<>(found).size(), found.size(), "each of them once");
+            Check.that(found.containsAll(wanted), found);
         });
     }
 

@@ -204,6 +204,8 @@ final class Orchestrations {
                 client.raiseEvent(instance, "note", number);
             }
             Check.equal(Arrays.asList(output(client, instance, Integer[].class)), all, "the events");
+            Integer[] last = client.getInstanceMetadata(instance, true).readInputAs(Integer[].class);
+            Check.equal(Arrays.asList(last), all.subList(0, 29), "the input of the last execution");
         });
     }
 
@@ -256,11 +258,7 @@ final class Orchestrations {
     private static void lateResultsStayWithTheirExecution(Server server) throws Exception {
         Code code = new Code()
             .activity("slow", context -> {
-                try {
-                    Thread.sleep(1000);
-                } catch (InterruptedException stopped) {
-                    throw new IllegalStateException(stopped);
-                }
+                Server.pause(1000);
                 return "late";
             })
             .orchestration("forgetful", context -> {
@@ -295,16 +293,43 @@ final class Orchestrations {
         });
     }
 
+    /** Handlers of activities and children that see the failure and the number of the attempt. */
     private static void retriesByHandler(Server server) throws Exception {
-        TaskOptions options = new TaskOptions(retry -> retry.getLastAttemptNumber() < 5
-            && retry.getLastFailure().isCausedBy(IllegalStateException.class));
-        Code code = new Code().activity("flaky", FLAKY).orchestration("persistent", context -> {
-            String key = context.getInput(String.class);
-            context.complete(context.callActivity("flaky", key, options, Integer.class).await());
-        });
+        Map<String, TaskOptions> handlers = Map.of(
+            "byType", new TaskOptions(retry -> retry.getLastAttemptNumber() < 5
+                && retry.getLastFailure().isCausedBy(IllegalStateException.class)),
+            "counted", new TaskOptions(retry -> retry.getLastAttemptNumber() < 2),
+            "never", new TaskOptions(retry -> false));
+        Code code = new Code()
+            .activity("flaky", FLAKY)
+            .orchestration("flakyChild", context -> {
+                int attempt = ATTEMPTS.merge(context.getInput(String.class), 1, Integer::sum);
+                if (attempt % 3 != 0) {
+                    throw new IllegalStateException("attempt " + attempt);
+                }
+                context.complete(attempt);
+            })
+            .orchestration("persistent", context -> {
+                String[] wanted = context.getInput(String[].class);
+                TaskOptions options = handlers.get(wanted[1]);
+                Task<Integer> task = wanted[0].equals("flaky")
+                    ? context.callActivity("flaky", wanted[2], options, Integer.class)
+                    : context.callSubOrchestrator(wanted[0], wanted[2], null, options, Integer.class);
+                context.complete(task.await());
+            });
         server.running(code, client -> {
-            String instance = client.scheduleNewOrchestrationInstance("persistent", fresh("flaky"));
-            Check.equal(output(client, instance, Integer.class), 3, "the attempt");
+            for (String kind : List.of("flaky", "flakyChild")) {
+                String[] good = {kind, "byType", fresh("flaky")};
+                String instance = client.scheduleNewOrchestrationInstance("persistent", good);
+                Check.equal(output(client, instance, Integer.class), 3, "the attempt");
+                for (String name : List.of("never", "counted")) {
+                    String[] wanted = {kind, name, fresh("flaky")};
+                    OrchestrationMetadata state =
+                        ended(client, client.scheduleNewOrchestrationInstance("persistent", wanted));
+                    Check.equal(state.getRuntimeStatus(), OrchestrationRuntimeStatus.FAILED, name);
+                    Check.equal(ATTEMPTS.get(wanted[2]), name.equals("never") ? 1 : 2, name);
+                }
+            }
         });
     }
 

@@ -29,6 +29,7 @@ public final class Run {
         Orchestrations.addTo(all);
         Families.addTo(all);
         Instances.addTo(all);
+        UpstreamOrchestrations.addTo(all);
         List<String> named = Arrays.asList(arguments).subList(1, arguments.length);
         int failed = 0;
         for (String name : named.isEmpty() ? all.keySet() : named) {

@@ -99,6 +99,15 @@ final class Server {
         return state.readOutputAs(kind);
     }
 
+    /** What an activity does that takes so long. */
+    static void pause(int milliseconds) {
+        try {
+            Thread.sleep(milliseconds);
+        } catch (InterruptedException stopped) {
+            throw new IllegalStateException(stopped);
+        }
+    }
+
     static void until(String what, BooleanSupplier isSo) throws InterruptedException {
         long end = System.nanoTime() + PATIENCE.toNanos();
         while (!isSo.getAsBoolean()) {

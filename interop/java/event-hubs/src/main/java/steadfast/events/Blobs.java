@@ -36,6 +36,9 @@ import com.azure.storage.common.sas.SasIpRange;
 import com.azure.storage.common.sas.SasProtocol;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.net.URL;
 import java.nio.charset.StandardCharsets;
 import java.time.OffsetDateTime;
 import java.time.ZoneOffset;
@@ -58,6 +61,7 @@ final class Blobs {
     static void addTo(Map<String, Run.Scenario> all) {
         all.put("blobsWithBodies", Blobs::blobsWithBodies);
         all.put("blobsInBlocks", Blobs::blobsInBlocks);
+        all.put("blobsOf256Mebibytes", Blobs::blobsOf256Mebibytes);
         all.put("leasesAndFolders", Blobs::leasesAndFolders);
         all.put("listsAndConditions", Blobs::listsAndConditions);
         all.put("signatures", Blobs::signatures);
@@ -180,6 +184,67 @@ final class Blobs {
         byte[] large = bytes(40 * MIB);
         container.getBlobClient("whole").upload(BinaryData.fromBytes(large));
         Check.equal(container.getBlobClient("whole").downloadContent().toBytes(), large, "one request");
+    }
+
+    /** Whole and in blocks; read whole, by range and by version, and slowly by several at once. */
+    private static void blobsOf256Mebibytes(Server server) throws Exception {
+        long most = 256L * MIB;
+        BlobContainerClient container = box(server);
+        for (boolean isWhole : new boolean[] {true, false}) {
+            BlobClient blob = container.getBlobClient("whole " + isWhole);
+            BlockBlobClient blocks = blob.getBlockBlobClient();
+            if (isWhole) {
+                blocks.upload(new Pattern(most), most);
+            } else {
+                ParallelTransferOptions parts = new ParallelTransferOptions()
+                    .setBlockSizeLong(4L * MIB)
+                    .setMaxSingleUploadSizeLong((long) MIB)
+                    .setMaxConcurrency(2);
+                blob.uploadWithResponse(new BlobParallelUploadOptions(new Pattern(most)).setParallelTransferOptions(parts),
+                    null, null);
+            }
+            Check.equal(blob.getProperties().getBlobSize(), most, "the length");
+            int count = blocks.listBlocks(BlockListType.ALL).getCommittedBlocks().size();
+            Check.equal(count, isWhole ? 0 : 64, "the blocks");
+            try (InputStream body = blob.openInputStream()) {
+                Pattern.check(body, 0, most);
+            }
+            BlobRequestConditions same = new BlobRequestConditions().setIfMatch(blob.getProperties().getETag());
+            for (long start : new long[] {0, 1, (1 << 18) - 3, 4L * MIB - 3, most / 2 + 5, most - 7}) {
+                Check.equal(range(blob, start, same), Pattern.part(start, start + 7), "a range");
+            }
+            slowReaders(blob);
+            refused(416, BlobErrorCode.INVALID_RANGE, () -> range(blob, most, same));
+            blob.setMetadataWithResponse(Map.of("n", "new"), same, null, null);
+            refused(412, BlobErrorCode.CONDITION_NOT_MET, () -> range(blob, 0, same));
+            blob.delete();
+        }
+    }
+
+    /** Seven bytes of this version. */
+    private static byte[] range(BlobClient blob, long start, BlobRequestConditions conditions) {
+        var output = new ByteArrayOutputStream();
+        blob.downloadStreamWithResponse(output, new BlobRange(start, 7L), null, conditions, false, null, null);
+        return output.toByteArray();
+    }
+
+    /** Readers that ask for all of a blob at once, and take some of it. */
+    private static void slowReaders(BlobClient blob) throws IOException {
+        var values = new BlobServiceSasSignatureValues(OffsetDateTime.now(ZoneOffset.UTC).plusMinutes(5),
+            new BlobSasPermission().setReadPermission(true));
+        URL url = new URL(blob.getBlobUrl() + "?" + blob.generateSas(values));
+        List<InputStream> readers = new ArrayList<>();
+        for (int number = 0; number < 8; number += 1) {
+            readers.add(url.openStream());
+        }
+        for (long at = 0; at < 4L * MIB; at += MIB) {
+            for (InputStream reader : readers) {
+                Pattern.check(reader, at, MIB);
+            }
+        }
+        for (InputStream reader : readers) {
+            reader.close();
+        }
     }
 
     private static void leasesAndFolders(Server server) {

@@ -5,6 +5,7 @@ import com.microsoft.signalr.HubConnection;
 import com.microsoft.signalr.HubConnectionBuilder;
 import com.microsoft.signalr.HubConnectionState;
 import com.microsoft.signalr.TransportEnum;
+import io.reactivex.rxjava3.core.Single;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
@@ -21,6 +22,7 @@ final class Connections {
         all.put("closes", Connections::closes);
         all.put("withoutNegotiation", Connections::withoutNegotiation);
         all.put("openHub", Connections::openHub);
+        all.put("appServer", Connections::appServer);
     }
 
     /** A wrong token is refused with its status, by all transports. */
@@ -74,5 +76,28 @@ final class Connections {
         connection.start().blockingAwait();
         Check.equal(connection.invoke(Integer.class, "Add", 1, 2).blockingGet(), 3, "a result");
         connection.stop().blockingAwait();
+    }
+
+    /** An app server's hub at two nodes: calls, sends in order, and a client's result. */
+    private static void appServer(Server server) throws Exception {
+        for (TransportEnum transport : List.of(TransportEnum.WEBSOCKETS, TransportEnum.LONG_POLLING)) {
+            String token = server.said("token");
+            HubConnection one = server.hub(server.said("url"), "far", token).withTransport(transport).build();
+            HubConnection other = server.hub(server.said("other"), "far", token).withTransport(transport).build();
+            one.start().blockingAwait();
+            other.start().blockingAwait();
+            Check.equal(one.invoke(String.class, "echo", "hi").blockingGet(), "hi", "a result");
+            try (Calls<Integer> told = new Calls<>(other, "tick", Integer.class)) {
+                for (int number = 1; number <= 3; number += 1) {
+                    one.invoke("shout", number).blockingAwait();
+                    Check.equal(told.next(1), List.of(number), "what all are told");
+                }
+            }
+            other.onWithResult("name", () -> Single.just("Bob"));
+            String answer = one.invoke(String.class, "ask", other.getConnectionId()).blockingGet();
+            Check.equal(answer, "Bob", "a client's result");
+            one.stop().blockingAwait();
+            other.stop().blockingAwait();
+        }
     }
 }
