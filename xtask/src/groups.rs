@@ -59,7 +59,10 @@ fn format(workspace: &Workspace) -> Result<()> {
 fn lints(workspace: &Workspace) -> Result<()> {
     let mut command = workspace.cargo();
     command.args(["clippy", "--workspace", "--all-targets", "--locked"]);
-    process::run(command.args(["--", "-D", "warnings"]))
+    process::run(command.args(["--", "-D", "warnings"]))?;
+    let mut command = workspace.cargo();
+    command.args(["clippy", "--package", "steadfast-server", "--locked"]);
+    process::run(command.args(["--no-default-features", "--", "-D", "warnings"]))
 }
 
 fn unit(workspace: &Workspace) -> Result<()> {

@@ -11,7 +11,7 @@ use steadfast_core::clock::Timestamp;
 use steadfast_core::iso;
 use steadfast_jobs::{JobAction, JobId, JobRetry, Target};
 
-use super::certificate::Pkcs12;
+use super::Pkcs12;
 use super::context::{Context, Settings};
 use super::error::SchedulerError;
 use super::seal::{SecretOwner, is_sealed};

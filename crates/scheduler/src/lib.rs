@@ -27,6 +27,8 @@ mod operations;
 pub mod outbound;
 mod pair;
 mod path;
+#[cfg(feature = "pkcs12")]
+mod pfx;
 mod query;
 mod recurrence;
 mod request;

@@ -5,6 +5,7 @@ mod bodies;
 mod codes;
 mod documents;
 mod faults;
+mod features;
 mod header;
 mod layers;
 mod leftovers;
