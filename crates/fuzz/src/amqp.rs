@@ -116,10 +116,10 @@ impl Session for Amqp {
             (false, true) => GREETED.clone(),
             (false, false) => Vec::new(),
         };
-        match has(mode::FRAMED) {
-            true => write_frames(&mut bytes, rest),
-            false if has(mode::RAW_SOCKET) => {}
-            false => bytes.extend_from_slice(rest),
+        if has(mode::FRAMED) {
+            write_frames(&mut bytes, rest);
+        } else if !has(mode::RAW_SOCKET) {
+            bytes.extend_from_slice(rest);
         }
         let manners = ClientBehavior {
             is_chopped: has(mode::CHOPPED),

@@ -231,10 +231,12 @@ impl LoadedJob<'_> {
     /// caught up.
     pub(crate) fn wait_from_now(&mut self, turn: &mut Turn<'_>) {
         let now = turn.time();
-        let next = match self.plan.is_recurring() {
-            true => self.plan.at_or_after(now),
-            false if self.status.dispatched == 0 => self.plan.first(now),
-            false => None,
+        let next = if self.plan.is_recurring() {
+            self.plan.at_or_after(now)
+        } else if self.status.dispatched == 0 {
+            self.plan.first(now)
+        } else {
+            None
         };
         self.wait_for(turn, next);
     }

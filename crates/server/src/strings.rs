@@ -31,11 +31,13 @@ pub(crate) fn strings(server: ServerContext) -> Result<(String, Vec<ConnectionSt
         primary: Secret::new(secret),
         secondary: None,
     };
-    let keys = match development {
+    let keys = if !development {
+        Some(ClientKeys::of(key))
+    } else if name == ROOT {
         // Its secret is too short for some SDKs, so the emulator keys are listed too.
-        true if name == ROOT => ClientKeys::known(&development_ring()),
-        true => Some(ClientKeys::of(key).open()),
-        false => Some(ClientKeys::of(key)),
+        ClientKeys::known(&development_ring())
+    } else {
+        Some(ClientKeys::of(key).open())
     };
     let endpoint = Endpoint::new(&url, listeners);
     let endpoint = endpoint.with_context(|| format!("{url} is no address for clients"))?;

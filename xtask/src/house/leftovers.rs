@@ -1,4 +1,4 @@
-//! No unfinished code and no test that never runs.
+//! No unfinished code, no idle test, no arm of a bool.
 
 use anyhow::Result;
 
@@ -11,6 +11,9 @@ const LEFTOVERS: [&str; 3] = [
     concat!("#[", "ignore"),
 ];
 
+/// What an arm begins with whose value is a bool: clippy finds those without a guard.
+const ARMS: [&str; 2] = [concat!("true", " if "), concat!("false", " if ")];
+
 /// The lines of Rust files that contain one.
 pub(crate) fn check(tree: &Tree) -> Result<Vec<String>> {
     let mut findings = Vec::new();
@@ -21,6 +24,10 @@ pub(crate) fn check(tree: &Tree) -> Result<Vec<String>> {
         for (number, line) in text.lines().enumerate() {
             for leftover in LEFTOVERS.iter().filter(|found| contains(line, found)) {
                 findings.push(format!("{}:{}: {leftover}", file.display(), number + 1));
+            }
+            if ARMS.iter().any(|arm| line.trim_start().starts_with(arm)) {
+                let place = format!("{}:{}", file.display(), number + 1);
+                findings.push(format!("{place}: a `match` on a bool; write `if`"));
             }
         }
     }
@@ -48,5 +55,13 @@ mod tests {
         let expected = [(1, first), (3, second), (4, third)];
         let expected = expected.map(|(line, found)| format!("a.rs:{line}: {found}"));
         assert_eq!(findings, expected);
+    }
+
+    #[test]
+    fn an_arm_of_a_bool_is_found() {
+        let text = format!("match a {{\n    {}b => 1,\n    _ => 2,\n}}\n", ARMS[0]);
+        let (_folder, tree) = planted(&[("a.rs", &text)]);
+        let expected = ["a.rs:2: a `match` on a bool; write `if`"];
+        assert_eq!(check(&tree).unwrap(), expected);
     }
 }

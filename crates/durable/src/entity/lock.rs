@@ -103,10 +103,12 @@ impl LoadedEntity<'_, '_> {
                 break;
             }
             let head = self.row.main;
-            match self.row.lock_requests.first() == Some(&head) {
-                true => self.grant(head)?,
-                false if self.row.gaps.contains(&head) => self.advance(head + 1),
-                false => self.open(),
+            if self.row.lock_requests.first() == Some(&head) {
+                self.grant(head)?;
+            } else if self.row.gaps.contains(&head) {
+                self.advance(head + 1);
+            } else {
+                self.open();
             }
         }
         Ok(())

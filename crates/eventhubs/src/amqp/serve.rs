@@ -151,11 +151,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionDriver<S> {
         if count == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        self.chunk = match count >= room {
-            true => (room * 2).min(limits::AMQP_READ_BYTES),
-            false if count * 4 < self.chunk => (self.chunk / 2).max(limits::AMQP_QUIET_BYTES),
-            false => self.chunk,
-        };
+        if count >= room {
+            self.chunk = (room * 2).min(limits::AMQP_READ_BYTES);
+        } else if count * 4 < self.chunk {
+            self.chunk = (self.chunk / 2).max(limits::AMQP_QUIET_BYTES);
+        }
         self.take_frames();
         Ok(true)
     }

@@ -117,14 +117,17 @@ fn answers(port: u16) -> bool {
 fn repair(cluster: &mut PostgresCluster) {
     for index in cluster.standbys() {
         let server = cluster.server(index);
-        let is_standby = match server.is_running() {
-            true if !answers(server.port()) => continue,
-            true => match server.sql("select pg_is_in_recovery()") {
+        let is_standby = if server.is_running() {
+            if !answers(server.port()) {
+                continue;
+            }
+            match server.sql("select pg_is_in_recovery()") {
                 Ok(answer) => answer == "t",
                 // A server too busy to answer is left alone.
                 Err(_) => continue,
-            },
-            false => false,
+            }
+        } else {
+            false
         };
         // A failed rebuild is retried in the next round.
         if !is_standby && cluster.rebuild(index).is_err() {

@@ -88,13 +88,16 @@ impl ClusterSetup {
             if self.members.is_dead(&seen) {
                 return None;
             }
-            let refused = match other.name == own.name {
-                // No other node can listen at this node's address.
-                true if other.address == own.address && !own.address.is_empty() => None,
-                true => Some(JoinRejection::Name {
+            // No other node can listen at this node's address.
+            let is_own = other.address == own.address && !own.address.is_empty();
+            let refused = if other.name != own.name {
+                JoinRejection::between(own, other)
+            } else if is_own {
+                None
+            } else {
+                Some(JoinRejection::Name {
                     name: own.name.clone(),
-                }),
-                false => JoinRejection::between(own, other),
+                })
             };
             refused.map(|refused| (seen, refused))
         })

@@ -45,26 +45,30 @@ impl Inner {
     ) -> Result<(), String> {
         let setup = &self.setup;
         let is_owner = setup.lease.epoch().is_some();
-        match to == setup.region {
-            true if is_owner => Ok(()),
-            false if is_owner => self.hand_over().await,
-            false if self.known.lock().owner == to => Ok(()),
-            false => Err(format!("{} does not own the space", setup.region)),
-            true => {
-                let limit = UNDER_WAY + TAKING + COMMANDS;
-                let given = self
-                    .send_request(RegionPeer::Pair, RegionAction::HandOver, limit)
-                    .await;
-                match given.map(|given| decode_answer(Some(given))) {
-                    // Perhaps neither region owns it; the votes decide.
-                    Some(Err(why)) if accepts_loss && setup.has_witness => {
-                        let taken = self.take_abandoned(true).await;
-                        taken.map_err(|still| format!("{why}; {still}"))
-                    }
-                    Some(given) => given,
-                    None => self.take_abandoned(accepts_loss).await,
-                }
+        if to != setup.region {
+            return if is_owner {
+                self.hand_over().await
+            } else if self.known.lock().owner == to {
+                Ok(())
+            } else {
+                Err(format!("{} does not own the space", setup.region))
+            };
+        }
+        if is_owner {
+            return Ok(());
+        }
+        let limit = UNDER_WAY + TAKING + COMMANDS;
+        let given = self
+            .send_request(RegionPeer::Pair, RegionAction::HandOver, limit)
+            .await;
+        match given.map(|given| decode_answer(Some(given))) {
+            // Perhaps neither region owns it; the votes decide.
+            Some(Err(why)) if accepts_loss && setup.has_witness => {
+                let taken = self.take_abandoned(true).await;
+                taken.map_err(|still| format!("{why}; {still}"))
             }
+            Some(given) => given,
+            None => self.take_abandoned(accepts_loss).await,
         }
     }
 

@@ -80,10 +80,12 @@ impl ValueType {
             (Self::Choice(names), Value::String(text)) => names.contains(&text.as_str()),
             _ => false,
         };
-        match fits {
-            true => Ok(()),
-            false if self == Self::Secret => Err("it must be text".to_owned()),
-            false => Err(self.wrong(value)),
+        if fits {
+            Ok(())
+        } else if self == Self::Secret {
+            Err("it must be text".to_owned())
+        } else {
+            Err(self.wrong(value))
         }
     }
 
