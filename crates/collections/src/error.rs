@@ -11,6 +11,7 @@ use std::sync::Arc;
 use steadfast_core::clock::Timestamp;
 use steadfast_core::error::Code;
 use steadfast_core::id::{Owner, Partition};
+use steadfast_macros::ErrorKind;
 use steadfast_storage::ErrorKind as Stored;
 
 /// The result of everything in this crate that can fail.
@@ -24,10 +25,15 @@ pub struct Error {
 }
 
 /// The kinds of failure; each has its own code.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, ErrorKind)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// A lock was not granted in time.
+    #[error(
+        "STF-3001",
+        "{lock} is locked by transaction {holder} since {since}; \
+         pause and try again in a new transaction"
+    )]
     LockTimeout {
         /// The locked resource.
         lock: String,
@@ -37,6 +43,12 @@ pub enum ErrorKind {
         since: Timestamp,
     },
     /// Transactions waited for one another, and this one is the youngest of them.
+    #[error(
+        "STF-3023",
+        "waiting for {lock} would never end: this transaction and {} wait for one \
+         another, and this one is the youngest; try again in a new transaction",
+        listed(with)
+    )]
     Deadlock {
         /// The lock that it waited for.
         lock: String,
@@ -44,63 +56,122 @@ pub enum ErrorKind {
         with: Vec<u64>,
     },
     /// A write on a replica that does not own its partition.
+    #[error("STF-3002", "partition {partition} is not owned here; {}", next_step(*hint))]
     NotPrimary {
         partition: Partition,
         /// The owner, if known.
         hint: Option<Owner>,
     },
     /// The replica cannot answer this read now, or not in this way.
+    #[error("STF-3003", "{what} cannot be read here now; try again later")]
     NotReadable { what: String },
     /// The transaction was ended by the system.
+    #[error(
+        "STF-3004",
+        "transaction {transaction} was ended: {why}; try again in a new one"
+    )]
     TransactionFaulted { transaction: u64, why: &'static str },
     /// The transaction was ended by its user.
+    #[error("STF-3005", "transaction {transaction} has ended; begin a new one")]
     TransactionClosed { transaction: u64 },
     /// `add` of a key that exists.
+    #[error(
+        "STF-3006",
+        "the key is already in {collection}; use `set` to replace its value"
+    )]
     KeyExists { collection: String },
     /// The collection does not exist, or was removed.
+    #[error("STF-3007", "there is no collection {collection}; create it first")]
     NotFound { collection: String },
     /// The collection has another kind, or other types.
+    #[error(
+        "STF-3008",
+        "{collection} is a {found}, not a {asked}; open it as what it is"
+    )]
     TypeMismatch {
         collection: String,
         found: String,
         asked: String,
     },
     /// A time-out below zero.
+    #[error(
+        "STF-3009",
+        "{millis} ms is no time-out; use 0 to try once, or -1 to wait without a limit"
+    )]
     InvalidTimeout { millis: i64 },
     /// The replica was closed.
+    #[error("STF-3010", "the replica is closed; open the partition again")]
     Closed,
     /// A limit is exceeded.
+    #[error(
+        "STF-3011",
+        "{what} has {bytes} bytes, the limit is {limit}; store less at a time"
+    )]
     TooLarge {
         what: &'static str,
         bytes: usize,
         limit: usize,
     },
     /// Too much is committed but not yet flushed.
+    #[error("STF-3012", "too many writes wait to be flushed; try again soon")]
     Throttled,
     /// The commit may or may not have happened.
+    #[error(
+        "STF-3013",
+        "transaction {transaction} may or may not have been committed; read again"
+    )]
     OutcomeUnknown { transaction: u64 },
     /// The collection is being created by another transaction.
+    #[error(
+        "STF-3014",
+        "{collection} is being created by another transaction; wait for its commit"
+    )]
     NotVisible { collection: String },
     /// This kind of service does not support the feature.
+    #[error("STF-3015", "{what} is not supported here")]
     Unsupported { what: String },
     /// The storage underneath failed; the cause says how.
+    #[error("STF-3016", "the storage failed; see the cause")]
     Storage,
     /// Stored bytes do not decode as their type.
+    #[error(
+        "STF-3017",
+        "the stored bytes of {what} do not decode; check its type, or restore a backup"
+    )]
     Malformed { what: String },
     /// A transaction of another partition.
+    #[error(
+        "STF-3018",
+        "transaction {transaction} belongs to another partition than {collection}; \
+         begin one there"
+    )]
     ForeignTransaction {
         transaction: u64,
         collection: String,
     },
     /// A partition scheme or service is invalid, or a key is outside its scheme.
+    #[error("STF-3019", "service {service}: {why}")]
     InvalidService { service: String, why: String },
     /// A position before the first or after the last event of a log.
+    #[error(
+        "STF-3020",
+        "position {position} is outside of log {collection}; ask for its bounds"
+    )]
     OutOfRange { collection: String, position: u64 },
     /// An invalid name of a collection.
+    #[error(
+        "STF-3021",
+        "{name:?} cannot name a collection; use a word or a URI without control characters"
+    )]
     InvalidName { name: String },
     /// A key or value does not fit its type or limit; the cause says how.
+    #[error(
+        "STF-3022",
+        "a key or value of {collection} cannot be encoded or decoded; see the cause"
+    )]
     Schema { collection: String },
     /// The receiver of a command in the transaction rejected it.
+    #[error(_, "a command was refused: {message}")]
     CommandRejected { code: Code, message: String },
 }
 
@@ -202,32 +273,10 @@ impl Error {
 
     /// The stable code, the name of its page in `docs/errors/`.
     pub fn code(&self) -> Code {
-        Code(match self.kind {
-            ErrorKind::CommandRejected { code, .. } => code.0,
-            ErrorKind::LockTimeout { .. } => "STF-3001",
-            ErrorKind::NotPrimary { .. } => "STF-3002",
-            ErrorKind::NotReadable { .. } => "STF-3003",
-            ErrorKind::TransactionFaulted { .. } => "STF-3004",
-            ErrorKind::TransactionClosed { .. } => "STF-3005",
-            ErrorKind::KeyExists { .. } => "STF-3006",
-            ErrorKind::NotFound { .. } => "STF-3007",
-            ErrorKind::TypeMismatch { .. } => "STF-3008",
-            ErrorKind::InvalidTimeout { .. } => "STF-3009",
-            ErrorKind::Closed => "STF-3010",
-            ErrorKind::TooLarge { .. } => "STF-3011",
-            ErrorKind::Throttled => "STF-3012",
-            ErrorKind::OutcomeUnknown { .. } => "STF-3013",
-            ErrorKind::NotVisible { .. } => "STF-3014",
-            ErrorKind::Unsupported { .. } => "STF-3015",
-            ErrorKind::Storage => "STF-3016",
-            ErrorKind::Malformed { .. } => "STF-3017",
-            ErrorKind::ForeignTransaction { .. } => "STF-3018",
-            ErrorKind::InvalidService { .. } => "STF-3019",
-            ErrorKind::OutOfRange { .. } => "STF-3020",
-            ErrorKind::InvalidName { .. } => "STF-3021",
-            ErrorKind::Schema { .. } => "STF-3022",
-            ErrorKind::Deadlock { .. } => "STF-3023",
-        })
+        match &self.kind {
+            ErrorKind::CommandRejected { code, .. } => *code,
+            kind => kind.own_code().expect("every other kind has a code"),
+        }
     }
 }
 
@@ -241,111 +290,16 @@ impl fmt::Display for Error {
     }
 }
 
-impl fmt::Display for ErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::LockTimeout {
-                lock,
-                holder,
-                since,
-            } => write!(
-                f,
-                "{lock} is locked by transaction {holder} since {since}; \
-                 pause and try again in a new transaction"
-            ),
-            Self::Deadlock { lock, with } => {
-                let with: Vec<_> = with.iter().map(u64::to_string).collect();
-                write!(
-                    f,
-                    "waiting for {lock} would never end: this transaction and {} wait for one \
-                     another, and this one is the youngest; try again in a new transaction",
-                    with.join(", ")
-                )
-            }
-            Self::NotPrimary { partition, hint } => {
-                write!(f, "partition {partition} is not owned here; ")?;
-                match hint {
-                    Some(owner) => write!(f, "ask node {}", owner.node),
-                    None => f.write_str("find its owner and ask there"),
-                }
-            }
-            Self::NotReadable { what } => {
-                write!(f, "{what} cannot be read here now; try again later")
-            }
-            Self::TransactionFaulted { transaction, why } => write!(
-                f,
-                "transaction {transaction} was ended: {why}; try again in a new one"
-            ),
-            Self::TransactionClosed { transaction } => {
-                write!(f, "transaction {transaction} has ended; begin a new one")
-            }
-            Self::KeyExists { collection } => write!(
-                f,
-                "the key is already in {collection}; use `set` to replace its value"
-            ),
-            Self::NotFound { collection } => {
-                write!(f, "there is no collection {collection}; create it first")
-            }
-            Self::TypeMismatch {
-                collection,
-                found,
-                asked,
-            } => write!(
-                f,
-                "{collection} is a {found}, not a {asked}; open it as what it is"
-            ),
-            Self::InvalidTimeout { millis } => write!(
-                f,
-                "{millis} ms is no time-out; use 0 to try once, or -1 to wait without a limit"
-            ),
-            Self::Closed => f.write_str("the replica is closed; open the partition again"),
-            Self::TooLarge { what, bytes, limit } => write!(
-                f,
-                "{what} has {bytes} bytes, the limit is {limit}; store less at a time"
-            ),
-            Self::Throttled => f.write_str("too many writes wait to be flushed; try again soon"),
-            Self::OutcomeUnknown { transaction } => write!(
-                f,
-                "transaction {transaction} may or may not have been committed; read again"
-            ),
-            Self::NotVisible { collection } => write!(
-                f,
-                "{collection} is being created by another transaction; wait for its commit"
-            ),
-            Self::Unsupported { what } => write!(f, "{what} is not supported here"),
-            Self::CommandRejected { message, .. } => write!(f, "a command was refused: {message}"),
-            Self::Storage => f.write_str("the storage failed; see the cause"),
-            Self::Malformed { what } => write!(
-                f,
-                "the stored bytes of {what} do not decode; check its type, or restore a backup"
-            ),
-            Self::ForeignTransaction {
-                transaction,
-                collection,
-            } => write!(
-                f,
-                "transaction {transaction} belongs to another partition than {collection}; \
-                 begin one there"
-            ),
-            Self::InvalidService { service, why } => {
-                write!(f, "service {service}: {why}")
-            }
-            Self::OutOfRange {
-                collection,
-                position,
-            } => write!(
-                f,
-                "position {position} is outside of log {collection}; ask for its bounds"
-            ),
-            Self::InvalidName { name } => write!(
-                f,
-                "{name:?} cannot name a collection; use a word or a URI without control characters"
-            ),
-            Self::Schema { collection } => write!(
-                f,
-                "a key or value of {collection} cannot be encoded or decoded; see the cause"
-            ),
-        }
+fn listed(transactions: &[u64]) -> String {
+    let texts: Vec<_> = transactions.iter().map(u64::to_string).collect();
+    texts.join(", ")
+}
+
+/// What the caller of a replica that is no primary does.
+fn next_step(owner: Option<Owner>) -> String {
+    match owner {
+        Some(owner) => format!("ask node {}", owner.node),
+        None => "find its owner and ask there".to_owned(),
     }
 }
 

@@ -7,6 +7,7 @@ use std::error::Error as StdError;
 use std::fmt;
 
 use steadfast_core::error::Code;
+use steadfast_macros::ErrorKind;
 use steadfast_partition::{
     Error as PartitionError, ErrorKind as PartitionKind, ServiceError, TurnError,
 };
@@ -23,39 +24,37 @@ pub struct Error {
 }
 
 /// The kinds of failure; each has its own code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ErrorKind)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The request cannot be carried out as it is written.
+    #[error("STF-5101")]
     Invalid,
     /// An instance with this id exists already.
+    #[error("STF-5102")]
     Exists,
     /// There is no such instance.
+    #[error("STF-5103")]
     NoInstance,
     /// The state of the instance does not allow the request.
+    #[error("STF-5104")]
     State,
     /// Too many requests wait for the entity.
+    #[error("STF-5105")]
     Crowded,
     /// A payload is too large.
+    #[error("STF-5106")]
     TooLarge,
     /// A server could not be reached, or denied access.
+    #[error("STF-5107")]
     Unreachable,
     /// There is no such task hub, and task hubs are not created on demand.
+    #[error("STF-5108")]
     NoHub,
     /// The partition of the instance failed.
+    #[error(_)]
     Partition,
 }
-
-const CODES: [(ErrorKind, &str); 8] = [
-    (ErrorKind::Invalid, "STF-5101"),
-    (ErrorKind::Exists, "STF-5102"),
-    (ErrorKind::NoInstance, "STF-5103"),
-    (ErrorKind::State, "STF-5104"),
-    (ErrorKind::Crowded, "STF-5105"),
-    (ErrorKind::TooLarge, "STF-5106"),
-    (ErrorKind::Unreachable, "STF-5107"),
-    (ErrorKind::NoHub, "STF-5108"),
-];
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
@@ -77,10 +76,9 @@ impl Error {
     /// Parses the error text of a server, `code: message`. A text with an unknown code
     /// becomes [`ErrorKind::Unreachable`].
     pub fn from_text(text: &str) -> Self {
-        let known = |(code, message)| {
-            let mut kinds = CODES.iter().filter(|(_, known)| *known == code);
-            let kind = kinds.next().map(|(kind, _)| *kind);
-            kind.map(|kind| Self::new(kind, message))
+        let known = |(code, message): (&str, &str)| {
+            let kind = ErrorKind::with_code(code)?;
+            Some(Self::new(kind, message))
         };
         let told = text.split_once(": ").and_then(known);
         told.unwrap_or_else(|| match Code::leading(text) {
@@ -96,7 +94,7 @@ impl Error {
 
     /// The stable code, which names its page in `docs/errors/`.
     pub fn code(&self) -> Code {
-        match (&self.source, code_of(self.kind)) {
+        match (&self.source, self.kind.own_code()) {
             (_, Some(code)) => code,
             (Some(source), None) => source.code(),
             (None, None) => Code("STF-4005"),
@@ -114,13 +112,9 @@ const TOO_LARGE: &str =
 
 /// Rejects a command with the code of a kind.
 pub(crate) fn refuse(kind: ErrorKind, message: impl Into<String>) -> TurnError {
-    let code = code_of(kind).expect("a service refuses with a code of its own");
+    let code = kind.own_code();
+    let code = code.expect("a service refuses with a code of its own");
     TurnError::Refused(ServiceError::new(code, message))
-}
-
-fn code_of(kind: ErrorKind) -> Option<Code> {
-    let found = CODES.iter().find(|(known, _)| *known == kind);
-    found.map(|(_, code)| Code(code))
 }
 
 impl From<PartitionError> for Error {
@@ -131,14 +125,14 @@ impl From<PartitionError> for Error {
             "STF-2009" => Code("STF-5106"),
             _ => code,
         };
-        let known = CODES.iter().find(|(_, known)| *known == code.0);
+        let known = ErrorKind::with_code(code.0);
         let message = match source.kind() {
             _ if code.0 == "STF-5106" && source.code().0 != code.0 => TOO_LARGE.to_owned(),
             PartitionKind::Refused(refusal) => refusal.message.clone(),
             _ => source.code().strip(&source.to_string()).to_owned(),
         };
         Self {
-            kind: known.map_or(ErrorKind::Partition, |(kind, _)| *kind),
+            kind: known.unwrap_or(ErrorKind::Partition),
             message,
             source: Some(Box::new(source)),
         }

@@ -7,6 +7,7 @@ use std::error::Error as StdError;
 use std::fmt;
 
 use steadfast_core::error::Code;
+use steadfast_macros::ErrorKind;
 use steadfast_partition::{Error as PartitionError, ErrorKind as PartitionErrorKind, ServiceError};
 
 /// The result of everything in this crate that can fail.
@@ -21,126 +22,105 @@ pub struct Error {
 }
 
 /// The kinds of failure; each has its own code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ErrorKind)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// There is no such event hub.
+    #[error("STF-5001")]
     HubNotFound,
     /// The event hub has no such consumer group.
+    #[error("STF-5002")]
     GroupNotFound,
     /// The event hub has no such partition.
+    #[error("STF-5003")]
     PartitionNotFound,
     /// An event hub or group of that name exists, possibly with other settings.
+    #[error("STF-5004")]
     Exists,
     /// A name, a number of partitions or the like is not permitted.
+    #[error("STF-5005")]
     BadDefinition,
     /// A publication is over the limit.
+    #[error("STF-5006")]
     TooLarge,
     /// A publication holds no events, or is inconsistent.
+    #[error("STF-5007")]
     BadPublication,
     /// A start position after the last event.
+    #[error("STF-5008")]
     PositionBeyondEnd,
     /// A reader was disconnected: another displaced it, or the partition's owner changed.
+    #[error("STF-5009")]
     Displaced,
     /// A reader with a higher epoch is attached.
+    #[error("STF-5010")]
     LowerEpoch,
     /// An epoch reader is attached, so readers without an epoch are rejected.
+    #[error("STF-5011")]
     EpochRequired,
     /// The limit of readers without an epoch is reached.
+    #[error("STF-5012")]
     TooManyReaders,
     /// A producer left out a sequence number.
+    #[error("STF-5013")]
     OutOfOrder,
     /// A producer with a newer epoch has taken over.
+    #[error("STF-5014")]
     ProducerStolen,
     /// The producer was never opened here, or has been evicted.
+    #[error("STF-5015")]
     UnknownProducer,
     /// The checkpoint is not at the expected position, or would move back.
+    #[error("STF-5016")]
     CheckpointMoved,
     /// There is no such container.
+    #[error("STF-5017")]
     ContainerNotFound,
     /// The container exists.
+    #[error("STF-5018")]
     ContainerExists,
     /// There is no such blob.
+    #[error("STF-5019")]
     BlobNotFound,
     /// The blob exists.
+    #[error("STF-5020")]
     BlobExists,
     /// The blob's version does not match the condition.
+    #[error("STF-5021")]
     ConditionFailed,
     /// A name, body or metadata of a blob is not permitted.
+    #[error("STF-5022")]
     BadBlob,
     /// The blob is leased, and the request names no lease.
+    #[error("STF-5030")]
     LeaseHeld,
     /// The blob has another lease than the request names.
+    #[error("STF-5031")]
     LeaseMismatch,
     /// The request names a lease, and the blob has none.
+    #[error("STF-5032")]
     LeaseNotPresent,
     /// The lease was broken, or has expired.
+    #[error("STF-5033")]
     LeaseBroken,
     /// A block list names unknown blocks.
+    #[error("STF-5034")]
     BadBlockList,
     /// The account of the blob has no room for it.
+    #[error("STF-5036")]
     AccountFull,
     /// The event hub has no such policy.
+    #[error("STF-5035")]
     PolicyNotFound,
     /// A handler failed, and the error handler has been called.
+    #[error("STF-5023")]
     HandlerFailed,
     /// A transient failure; retry. The source says why.
+    #[error("STF-5024")]
     Unavailable,
     /// Stored bytes of the service cannot be read.
+    #[error("STF-5025")]
     Damaged,
-}
-
-const CODES: &[(ErrorKind, &str)] = &[
-    (ErrorKind::HubNotFound, "STF-5001"),
-    (ErrorKind::GroupNotFound, "STF-5002"),
-    (ErrorKind::PartitionNotFound, "STF-5003"),
-    (ErrorKind::Exists, "STF-5004"),
-    (ErrorKind::BadDefinition, "STF-5005"),
-    (ErrorKind::TooLarge, "STF-5006"),
-    (ErrorKind::BadPublication, "STF-5007"),
-    (ErrorKind::PositionBeyondEnd, "STF-5008"),
-    (ErrorKind::Displaced, "STF-5009"),
-    (ErrorKind::LowerEpoch, "STF-5010"),
-    (ErrorKind::EpochRequired, "STF-5011"),
-    (ErrorKind::TooManyReaders, "STF-5012"),
-    (ErrorKind::OutOfOrder, "STF-5013"),
-    (ErrorKind::ProducerStolen, "STF-5014"),
-    (ErrorKind::UnknownProducer, "STF-5015"),
-    (ErrorKind::CheckpointMoved, "STF-5016"),
-    (ErrorKind::ContainerNotFound, "STF-5017"),
-    (ErrorKind::ContainerExists, "STF-5018"),
-    (ErrorKind::BlobNotFound, "STF-5019"),
-    (ErrorKind::BlobExists, "STF-5020"),
-    (ErrorKind::ConditionFailed, "STF-5021"),
-    (ErrorKind::BadBlob, "STF-5022"),
-    (ErrorKind::HandlerFailed, "STF-5023"),
-    (ErrorKind::Unavailable, "STF-5024"),
-    (ErrorKind::Damaged, "STF-5025"),
-    (ErrorKind::LeaseHeld, "STF-5030"),
-    (ErrorKind::LeaseMismatch, "STF-5031"),
-    (ErrorKind::LeaseNotPresent, "STF-5032"),
-    (ErrorKind::LeaseBroken, "STF-5033"),
-    (ErrorKind::BadBlockList, "STF-5034"),
-    (ErrorKind::PolicyNotFound, "STF-5035"),
-    (ErrorKind::AccountFull, "STF-5036"),
-];
-
-impl ErrorKind {
-    /// The stable code.
-    pub fn code(self) -> Code {
-        let found = CODES.iter().find(|(kind, _)| *kind == self);
-        Code(found.expect("every kind is in the table").1)
-    }
-
-    fn of(code: Code) -> Option<Self> {
-        Self::named(code.0)
-    }
-
-    /// The kind that has this code.
-    pub(crate) fn named(code: &str) -> Option<Self> {
-        let found = CODES.iter().find(|(_, text)| *text == code);
-        found.map(|(kind, _)| *kind)
-    }
 }
 
 impl Error {
@@ -218,7 +198,7 @@ impl Error {
 impl From<PartitionError> for Error {
     fn from(error: PartitionError) -> Self {
         if let PartitionErrorKind::Refused(refusal) = error.kind()
-            && let Some(kind) = ErrorKind::of(refusal.code)
+            && let Some(kind) = ErrorKind::with_code(refusal.code.0)
         {
             return Self::new(kind, refusal.message.clone());
         }
@@ -261,12 +241,16 @@ mod tests {
 
     #[test]
     fn a_refusal_becomes_the_same_kind_again() {
-        for (kind, code) in CODES {
-            let refusal = ServiceError::from(Error::new(*kind, "words"));
-            assert_eq!(refusal.code.0, *code);
+        let codes = (5001..=5099).map(|number| format!("STF-{number}"));
+        let mut count = 0;
+        for (kind, code) in codes.filter_map(|code| Some((ErrorKind::with_code(&code)?, code))) {
+            let refusal = ServiceError::from(Error::new(kind, "words"));
+            assert_eq!(refusal.code.0, code);
             let error = Error::from(PartitionError::new(PartitionErrorKind::Refused(refusal)));
-            assert_eq!((error.kind(), error.message()), (*kind, "words"));
+            assert_eq!((error.kind(), error.message()), (kind, "words"));
+            count += 1;
         }
+        assert_eq!(count, 32);
     }
 
     #[test]

@@ -159,7 +159,7 @@ impl From<&Error> for DisconnectReason {
 
 impl From<DisconnectReason> for Error {
     fn from(reason: DisconnectReason) -> Self {
-        let kind = ErrorKind::named(&reason.code).unwrap_or(ErrorKind::Displaced);
+        let kind = ErrorKind::with_code(&reason.code).unwrap_or(ErrorKind::Displaced);
         Self::new(kind, reason.words)
     }
 }

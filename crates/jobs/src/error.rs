@@ -8,6 +8,7 @@ use std::fmt;
 
 use steadfast_core::error::Code;
 use steadfast_core::limits;
+use steadfast_macros::ErrorKind;
 use steadfast_partition::{
     Error as PartitionError, ErrorKind as PartitionErrorKind, ServiceError, TurnError,
 };
@@ -24,48 +25,46 @@ pub struct Error {
 }
 
 /// The kinds of failure; each has its own code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ErrorKind)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// There is no such collection.
+    #[error("STF-5201")]
     NoCollection,
     /// There is no such job.
+    #[error("STF-5202")]
     NoJob,
     /// The collection has reached its limit of jobs.
+    #[error("STF-5203")]
     Full,
     /// The job has ended, and cannot be changed or run.
+    #[error("STF-5204")]
     Final,
     /// The job or collection was modified concurrently.
+    #[error("STF-5205")]
     Changed,
     /// The collection is being deleted.
+    #[error("STF-5206")]
     Leaving,
     /// Too many runs are pending.
+    #[error("STF-5207")]
     Crowded,
     /// The job would never run.
+    #[error("STF-5208")]
     NeverRuns,
     /// A job or collection is too large to be kept.
+    #[error("STF-5209")]
     TooLarge,
     /// The name of a collection belongs to the paired region.
+    #[error("STF-5210")]
     Taken,
     /// There is no occurrence in the requested period.
+    #[error("STF-5211")]
     NoOccurrence,
     /// The partition of the job returned an error.
+    #[error(_)]
     Partition,
 }
-
-const CODES: [(ErrorKind, &str); 11] = [
-    (ErrorKind::NoCollection, "STF-5201"),
-    (ErrorKind::NoJob, "STF-5202"),
-    (ErrorKind::Full, "STF-5203"),
-    (ErrorKind::Final, "STF-5204"),
-    (ErrorKind::Changed, "STF-5205"),
-    (ErrorKind::Leaving, "STF-5206"),
-    (ErrorKind::Crowded, "STF-5207"),
-    (ErrorKind::NeverRuns, "STF-5208"),
-    (ErrorKind::TooLarge, "STF-5209"),
-    (ErrorKind::Taken, "STF-5210"),
-    (ErrorKind::NoOccurrence, "STF-5211"),
-];
 
 impl Error {
     /// What kind of failure this is.
@@ -75,7 +74,7 @@ impl Error {
 
     /// The stable code, the name of its page in `docs/errors/`.
     pub fn code(&self) -> Code {
-        match (&self.source, code_of(self.kind)) {
+        match (&self.source, self.kind.own_code()) {
             (_, Some(code)) => code,
             (Some(source), None) => source.code(),
             (None, None) => Code("STF-4005"),
@@ -104,25 +103,21 @@ pub(crate) fn check_size<'a>(texts: impl IntoIterator<Item = &'a [u8]>) -> Resul
 
 /// A rejection by the service, with the code of its kind.
 pub(crate) fn refuse(kind: ErrorKind, message: impl Into<String>) -> TurnError {
-    let code = code_of(kind).expect("a service rejects with a code of its own");
+    let code = kind.own_code();
+    let code = code.expect("a service rejects with a code of its own");
     TurnError::Refused(ServiceError::new(code, message))
-}
-
-fn code_of(kind: ErrorKind) -> Option<Code> {
-    let found = CODES.iter().find(|(known, _)| *known == kind);
-    found.map(|(_, code)| Code(code))
 }
 
 impl From<PartitionError> for Error {
     fn from(source: PartitionError) -> Self {
         let code = source.code();
-        let known = CODES.iter().find(|(_, known)| *known == code.0);
+        let known = ErrorKind::with_code(code.0);
         let message = match source.kind() {
             PartitionErrorKind::Refused(refusal) => refusal.message.clone(),
             _ => source.code().strip(&source.to_string()).to_owned(),
         };
         Self {
-            kind: known.map_or(ErrorKind::Partition, |(kind, _)| *kind),
+            kind: known.unwrap_or(ErrorKind::Partition),
             message,
             source: Some(Box::new(source)),
         }

@@ -4,13 +4,15 @@
 //! methods are operations, `hub` for those whose methods clients call. Generated code
 //! names one hidden module only, `steadfast::__private`; a crate that does not depend on
 //! the facade gives its path with `#[record(crate = "..")]`. A type that cannot be stored
-//! safely is a compile error at the code that must change.
+//! safely is a compile error at the code that must change. `ErrorKind` is for our own
+//! crates, and names `steadfast_core`.
 
 use proc_macro::TokenStream;
 
 mod attributes;
 mod body;
 mod entity;
+mod error_kind;
 mod fields;
 mod hub;
 mod key;
@@ -45,6 +47,19 @@ pub fn derive_record(input: TokenStream) -> TokenStream {
 #[proc_macro_derive(Key, attributes(n, record))]
 pub fn derive_key(input: TokenStream) -> TokenStream {
     expand(input, key::derive)
+}
+
+/// Writes the codes and messages of an error's kinds, which stand beside the variants.
+///
+/// Every variant has `#[error("STF-2007")]`, or `#[error("STF-2007", "message", ..)]` with
+/// the arguments of `format!`, in which fields have their names (those without are `_0`,
+/// `_1`). Instead of a text there may be a value that displays itself. `_` stands for a
+/// code that the kind takes from its cause. The enum gets `code` (`own_code` if a kind
+/// takes that of its cause), its messages as `Display`, and `with_code` if no variant has
+/// fields.
+#[proc_macro_derive(ErrorKind, attributes(error))]
+pub fn derive_error_kind(input: TokenStream) -> TokenStream {
+    expand(input, error_kind::derive)
 }
 
 /// Makes an entity of a type: its methods are the operations.

@@ -8,6 +8,7 @@ use std::fmt;
 
 use steadfast_core::error::Code;
 use steadfast_core::id::Partition;
+use steadfast_macros::ErrorKind;
 use steadfast_storage::Error as StorageError;
 
 use crate::address::ServiceKind;
@@ -24,28 +25,58 @@ pub struct Error {
 }
 
 /// The kinds of failure; each has its own code.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, ErrorKind)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// This node does not serve the partition.
+    #[error("STF-4001", "partition {partition} is not served here; ask its owner")]
     NotOwner { partition: Partition },
     /// The partition is being handed over.
+    #[error(
+        "STF-4002",
+        "partition {partition} is being handed over; try again soon"
+    )]
     Draining { partition: Partition },
     /// Too many commands wait.
+    #[error(
+        "STF-4003",
+        "too many commands wait for partition {partition}; try again soon"
+    )]
     Busy { partition: Partition },
     /// The service refused the command; nothing has changed.
+    #[error(_, "{}", _0.message)]
     Refused(ServiceError),
     /// The service is not registered.
+    #[error(
+        "STF-4004",
+        "no service of kind {} is registered; register it before the start",
+        kind.0
+    )]
     NoService { kind: ServiceKind },
     /// The owner was lost before the outcome of the command was known.
+    #[error(
+        "STF-4005",
+        "the owner of partition {partition} went away; the command may or may not \
+         have happened, so ask before you repeat it"
+    )]
     OutcomeUnknown { partition: Partition },
     /// The bytes of a message cannot be decoded.
+    #[error("STF-4006", "{what} is malformed; send what this version understands")]
     Malformed { what: &'static str },
     /// The space was created with other settings.
+    #[error(
+        "STF-4007",
+        "space {space} does not fit: {what}; use the settings it was made with"
+    )]
     SpaceDiffers { space: String, what: String },
     /// The owner of the partition cannot be reached.
+    #[error(
+        "STF-4008",
+        "the owner of partition {partition} cannot be reached; try again soon"
+    )]
     Unreachable { partition: Partition },
     /// The storage engine failed.
+    #[error(_, "the storage engine failed")]
     Storage,
 }
 
@@ -75,21 +106,11 @@ impl Error {
 
     /// The stable code, the name of its page in `docs/errors/`.
     pub fn code(&self) -> Code {
-        Code(match &self.kind {
-            ErrorKind::NotOwner { .. } => "STF-4001",
-            ErrorKind::Draining { .. } => "STF-4002",
-            ErrorKind::Busy { .. } => "STF-4003",
-            ErrorKind::NoService { .. } => "STF-4004",
-            ErrorKind::OutcomeUnknown { .. } => "STF-4005",
-            ErrorKind::Malformed { .. } => "STF-4006",
-            ErrorKind::SpaceDiffers { .. } => "STF-4007",
-            ErrorKind::Unreachable { .. } => "STF-4008",
-            ErrorKind::Refused(refusal) => return refusal.code,
-            ErrorKind::Storage => match &self.source {
-                Some(source) => return source.code(),
-                None => "STF-4005",
-            },
-        })
+        match (&self.kind, &self.source) {
+            (ErrorKind::Refused(refusal), _) => refusal.code,
+            (ErrorKind::Storage, Some(source)) => source.code(),
+            (kind, _) => kind.own_code().unwrap_or(Code("STF-4005")),
+        }
     }
 }
 
@@ -108,47 +129,6 @@ impl fmt::Display for Error {
             (ErrorKind::Storage, Some(source)) => source.fmt(f),
             (kind, Some(source)) => write!(f, "{}: {kind} ({source})", self.code()),
             (kind, None) => write!(f, "{}: {kind}", self.code()),
-        }
-    }
-}
-
-impl fmt::Display for ErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotOwner { partition } => {
-                write!(f, "partition {partition} is not served here; ask its owner")
-            }
-            Self::Draining { partition } => write!(
-                f,
-                "partition {partition} is being handed over; try again soon"
-            ),
-            Self::Busy { partition } => write!(
-                f,
-                "too many commands wait for partition {partition}; try again soon"
-            ),
-            Self::Refused(refusal) => f.write_str(&refusal.message),
-            Self::NoService { kind } => write!(
-                f,
-                "no service of kind {} is registered; register it before the start",
-                kind.0
-            ),
-            Self::OutcomeUnknown { partition } => write!(
-                f,
-                "the owner of partition {partition} went away; the command may or may not \
-                 have happened, so ask before you repeat it"
-            ),
-            Self::Malformed { what } => {
-                write!(f, "{what} is malformed; send what this version understands")
-            }
-            Self::SpaceDiffers { space, what } => write!(
-                f,
-                "space {space} does not fit: {what}; use the settings it was made with"
-            ),
-            Self::Unreachable { partition } => write!(
-                f,
-                "the owner of partition {partition} cannot be reached; try again soon"
-            ),
-            Self::Storage => f.write_str("the storage engine failed"),
         }
     }
 }

@@ -5,6 +5,7 @@
 use std::fmt;
 
 use steadfast_core::error::Code;
+use steadfast_macros::ErrorKind;
 
 /// The result of everything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -16,29 +17,46 @@ pub struct Error {
 }
 
 /// The kinds of errors; each has its own code.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, ErrorKind)]
 pub enum ErrorKind {
     /// No hub of that name is hosted.
+    #[error("STF-5301", "no hub '{_0}' is hosted here; register it")]
     NoHub(String),
     /// No such connection exists.
+    #[error("STF-5302", "there is no connection '{_0}'; it may have ended")]
     NoConnection(String),
     /// The client has returned an error.
+    #[error("STF-5303", "the client returned an error: {_0}")]
     Client(String),
     /// The client has disconnected before it returned a result.
+    #[error(
+        "STF-5304",
+        "the client disconnected before it returned a result; call another one"
+    )]
     Gone,
     /// The client has not returned a result in time.
+    #[error("STF-5305", "the client returned no result in time; call it again")]
     Silent,
     /// A value cannot be serialized, or deserialized as the requested type.
+    #[error("STF-5306", "the value cannot be converted: {_0}; check its type")]
     Value(String),
     /// A limit is reached; the text names the resource.
+    #[error("STF-5307", "there are too many {_0}; try again later")]
     Full(&'static str),
     /// The name of a group, hub or user is empty or too long.
+    #[error("STF-5308", "the name of a {_0} is empty or too long; shorten it")]
     Name(&'static str),
     /// The service is unreachable.
+    #[error("STF-5309", "the service cannot be reached: {_0}; try again")]
     Lost(String),
     /// No such app server is connected.
+    #[error("STF-5310", "no app server '{_0}' is connected; list the app servers")]
     NoServer(String),
     /// The hub is hosted by the service itself, and not by app servers.
+    #[error(
+        "STF-5311",
+        "the hub '{_0}' is hosted by the service itself; drain the node"
+    )]
     Hosted(String),
 }
 
@@ -54,54 +72,13 @@ impl Error {
 
     /// The stable code, the name of its page in `docs/errors/`.
     pub fn code(&self) -> Code {
-        Code(match self.kind {
-            ErrorKind::NoHub(_) => "STF-5301",
-            ErrorKind::NoConnection(_) => "STF-5302",
-            ErrorKind::Client(_) => "STF-5303",
-            ErrorKind::Gone => "STF-5304",
-            ErrorKind::Silent => "STF-5305",
-            ErrorKind::Value(_) => "STF-5306",
-            ErrorKind::Full(_) => "STF-5307",
-            ErrorKind::Name(_) => "STF-5308",
-            ErrorKind::Lost(_) => "STF-5309",
-            ErrorKind::NoServer(_) => "STF-5310",
-            ErrorKind::Hosted(_) => "STF-5311",
-        })
+        self.kind.code()
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.code())?;
-        match &self.kind {
-            ErrorKind::NoHub(name) => write!(f, "no hub '{name}' is hosted here; register it"),
-            ErrorKind::NoConnection(id) => {
-                write!(f, "there is no connection '{id}'; it may have ended")
-            }
-            ErrorKind::Client(why) => write!(f, "the client returned an error: {why}"),
-            ErrorKind::Gone => {
-                f.write_str("the client disconnected before it returned a result; call another one")
-            }
-            ErrorKind::Silent => {
-                f.write_str("the client returned no result in time; call it again")
-            }
-            ErrorKind::Value(why) => {
-                write!(f, "the value cannot be converted: {why}; check its type")
-            }
-            ErrorKind::Full(what) => write!(f, "there are too many {what}; try again later"),
-            ErrorKind::Name(what) => {
-                write!(f, "the name of a {what} is empty or too long; shorten it")
-            }
-            ErrorKind::Lost(why) => write!(f, "the service cannot be reached: {why}; try again"),
-            ErrorKind::NoServer(name) => write!(
-                f,
-                "no app server '{name}' is connected; list the app servers"
-            ),
-            ErrorKind::Hosted(hub) => write!(
-                f,
-                "the hub '{hub}' is hosted by the service itself; drain the node"
-            ),
-        }
+        write!(f, "{}: {}", self.code(), self.kind)
     }
 }
 

@@ -22,7 +22,7 @@ const GRANTS: &[(&str, Grant)] = &[
     ("macros", Grant::Only(&[])),
     ("wire", Grant::Only(&["core"])),
     ("ownership", Grant::Only(&["core"])),
-    ("storage", Grant::Only(&["core"])),
+    ("storage", Grant::Only(&["core", "macros"])),
     ("collections", Grant::Only(&["core", "macros", "storage"])),
     (
         "partition",
@@ -51,7 +51,10 @@ const GRANTS: &[(&str, Grant)] = &[
         "client",
         Grant::Only(&["core", "wire", "durable", "durabletask-messages"]),
     ),
-    ("net", Grant::Only(&["core", "wire", "partition", "events"])),
+    (
+        "net",
+        Grant::Only(&["core", "macros", "wire", "partition", "events"]),
+    ),
     // The siblings: a crate per protocol, none of which uses another.
     (
         "eventhubs",

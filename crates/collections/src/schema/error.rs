@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use steadfast_core::error::Code;
+use steadfast_macros::ErrorKind;
 
 /// The result of everything here that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -23,33 +24,63 @@ struct Inner {
 }
 
 /// The kinds of failure; each has its own code.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, ErrorKind)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The bytes are not what the type expects.
+    #[error(
+        "STF-3040",
+        "stored bytes of {} cannot be read: {what}",
+        PathDisplay(path)
+    )]
     Malformed { path: String, what: String },
     /// A field that has no default is not in the bytes.
+    #[error(
+        "STF-3041",
+        "field `{field}` of {} is not in the stored bytes; a field added later must be an `Option` or have `#[record(default)]`",
+        PathDisplay(path)
+    )]
     MissingField { path: String, field: &'static str },
     /// A closed type met an unknown field or variant.
+    #[error(
+        "STF-3042",
+        "{} is closed and cannot keep {found}; run the version that wrote it, or give the type a place for what it does not know",
+        PathDisplay(path)
+    )]
     Closed { path: String, found: String },
     /// The value has a format that this version does not know.
+    #[error(
+        "STF-3043",
+        "the value has format {found}, this version knows up to {known}; run a newer version"
+    )]
     NewerFormat { found: u8, known: u8 },
     /// The value is nested more deeply than a record may be.
+    #[error("STF-3044", "the value is nested more than {limit} levels deep")]
     TooDeep { limit: usize },
     /// The key or value is over its limit.
+    #[error("STF-3045", "the {what} has {bytes} bytes, the limit is {limit}")]
     TooLarge {
         what: &'static str,
         bytes: usize,
         limit: usize,
     },
     /// Stored keys no longer sort or encode as they did when they were written.
+    #[error(
+        "STF-3046",
+        "keys of type `{type_name}` changed their meaning: {how}; restore the former `Ord` and fields of the key type"
+    )]
     KeyContractChanged { type_name: String, how: String },
     /// The serde adaptor could not encode or decode.
+    #[error("STF-3047", "`{type_name}` failed while {doing} MessagePack")]
     Adaptor {
         type_name: &'static str,
         doing: &'static str,
     },
     /// The JSON cannot be a key.
+    #[error(
+        "STF-3048",
+        "{what} cannot be a key; use a string, an integer, a truth value, or a list of these"
+    )]
     JsonKey { what: String },
 }
 
@@ -101,17 +132,7 @@ impl Error {
 
     /// The stable code, the name of its page in `docs/errors/`.
     pub fn code(&self) -> Code {
-        Code(match self.0.kind {
-            ErrorKind::Malformed { .. } => "STF-3040",
-            ErrorKind::MissingField { .. } => "STF-3041",
-            ErrorKind::Closed { .. } => "STF-3042",
-            ErrorKind::NewerFormat { .. } => "STF-3043",
-            ErrorKind::TooDeep { .. } => "STF-3044",
-            ErrorKind::TooLarge { .. } => "STF-3045",
-            ErrorKind::KeyContractChanged { .. } => "STF-3046",
-            ErrorKind::Adaptor { .. } => "STF-3047",
-            ErrorKind::JsonKey { .. } => "STF-3048",
-        })
+        self.0.kind.code()
     }
 }
 
@@ -121,51 +142,6 @@ impl fmt::Display for Error {
         match &self.0.source {
             Some(source) => write!(f, " ({source})"),
             None => Ok(()),
-        }
-    }
-}
-
-impl fmt::Display for ErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Malformed { path, what } => {
-                write!(
-                    f,
-                    "stored bytes of {} cannot be read: {what}",
-                    PathDisplay(path)
-                )
-            }
-            Self::MissingField { path, field } => write!(
-                f,
-                "field `{field}` of {} is not in the stored bytes; a field added later must be an `Option` or have `#[record(default)]`",
-                PathDisplay(path)
-            ),
-            Self::Closed { path, found } => write!(
-                f,
-                "{} is closed and cannot keep {found}; run the version that wrote it, or give the type a place for what it does not know",
-                PathDisplay(path)
-            ),
-            Self::NewerFormat { found, known } => write!(
-                f,
-                "the value has format {found}, this version knows up to {known}; run a newer version"
-            ),
-            Self::TooDeep { limit } => {
-                write!(f, "the value is nested more than {limit} levels deep")
-            }
-            Self::TooLarge { what, bytes, limit } => {
-                write!(f, "the {what} has {bytes} bytes, the limit is {limit}")
-            }
-            Self::KeyContractChanged { type_name, how } => write!(
-                f,
-                "keys of type `{type_name}` changed their meaning: {how}; restore the former `Ord` and fields of the key type"
-            ),
-            Self::Adaptor { type_name, doing } => {
-                write!(f, "`{type_name}` failed while {doing} MessagePack")
-            }
-            Self::JsonKey { what } => write!(
-                f,
-                "{what} cannot be a key; use a string, an integer, a truth value, or a list of these"
-            ),
         }
     }
 }

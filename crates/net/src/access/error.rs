@@ -3,6 +3,7 @@
 use std::fmt;
 
 use steadfast_core::error::Code;
+use steadfast_macros::ErrorKind;
 
 /// Why access is denied; the message holds no secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,17 +13,22 @@ pub struct AccessError {
 }
 
 /// The kinds of denial; each has its own code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ErrorKind)]
 pub enum AccessErrorKind {
     /// No proof was presented.
+    #[error("STF-6001")]
     Missing,
     /// The proof cannot be parsed.
+    #[error("STF-6002")]
     Malformed,
     /// The proof matches no key.
+    #[error("STF-6003")]
     Wrong,
     /// The proof has expired, or is not valid yet.
+    #[error("STF-6004")]
     Expired,
     /// The proof is valid, but its key lacks the right.
+    #[error("STF-6005")]
     Forbidden,
 }
 
@@ -37,13 +43,7 @@ impl AccessError {
 
     /// The stable code, the name of its page in `docs/errors/`.
     pub fn code(&self) -> Code {
-        Code(match self.reason {
-            AccessErrorKind::Missing => "STF-6001",
-            AccessErrorKind::Malformed => "STF-6002",
-            AccessErrorKind::Wrong => "STF-6003",
-            AccessErrorKind::Expired => "STF-6004",
-            AccessErrorKind::Forbidden => "STF-6005",
-        })
+        self.reason.code()
     }
 
     /// What happened, without the code.

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use steadfast_core::error::Code;
+use steadfast_macros::ErrorKind;
 
 use super::port_holder::PortHolder;
 
@@ -18,17 +19,20 @@ pub struct Error {
 }
 
 /// The kinds of failure; each has its own code.
-#[derive(Debug)]
+#[derive(Debug, ErrorKind)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// Another process listens on the port.
+    #[error("STF-6010")]
     PortInUse {
         address: SocketAddr,
         holder: Option<PortHolder>,
     },
     /// The address cannot be listened on.
+    #[error("STF-6011")]
     Address { address: SocketAddr },
     /// The certificate or its key cannot be used.
+    #[error("STF-6012")]
     Certificate { file: PathBuf, why: String },
 }
 
@@ -39,11 +43,7 @@ impl Error {
 
     /// The stable code, the name of its page in `docs/errors/`.
     pub fn code(&self) -> Code {
-        Code(match self.kind {
-            ErrorKind::PortInUse { .. } => "STF-6010",
-            ErrorKind::Address { .. } => "STF-6011",
-            ErrorKind::Certificate { .. } => "STF-6012",
-        })
+        self.kind.code()
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use steadfast_core::error::Code;
+use steadfast_macros::ErrorKind;
 
 /// An invalid configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,10 +13,15 @@ pub struct Error {
 }
 
 /// The kinds of configuration errors; each has its own code.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, ErrorKind)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// There is no such setting.
+    #[error(
+        "STF-7001",
+        "there is no setting '{key}' ({place}){}",
+        hint(nearest.as_deref())
+    )]
     Unknown {
         /// Which setting.
         key: String,
@@ -25,6 +31,7 @@ pub enum ErrorKind {
         nearest: Option<String>,
     },
     /// The value does not fit its setting.
+    #[error("STF-7002", "'{key}' ({place}): {why}")]
     Value {
         /// Which setting.
         key: String,
@@ -34,6 +41,7 @@ pub enum ErrorKind {
         why: String,
     },
     /// The file cannot be read.
+    #[error("STF-7003", "the configuration file {file} cannot be read: {why}")]
     File {
         /// Which file.
         file: String,
@@ -41,16 +49,19 @@ pub enum ErrorKind {
         why: String,
     },
     /// A region's pair is in another geography.
+    #[error("STF-7030", "{why}")]
     OtherGeography {
         /// Which region, and where both are.
         why: String,
     },
     /// A region cannot be used.
+    #[error("STF-7031", "{why}")]
     Region {
         /// What is wrong.
         why: String,
     },
     /// The server would be reachable without authentication or encryption.
+    #[error("STF-7004", "{why}: {cure}")]
     Exposed {
         /// What is wrong.
         why: String,
@@ -58,6 +69,7 @@ pub enum ErrorKind {
         cure: String,
     },
     /// Several errors, in the order of the layers.
+    #[error(_, lines(_0))]
     Several(Vec<Error>),
 }
 
@@ -100,50 +112,35 @@ impl Error {
 
     /// The stable code of the error, or of the first of several; the name of its page in `docs/errors/`.
     pub fn code(&self) -> Code {
-        Code(match &self.kind {
+        match &self.kind {
             // Each is printed with its own.
-            ErrorKind::Several(errors) => match errors.first() {
-                Some(first) => return first.code(),
-                None => "STF-7002",
-            },
-            ErrorKind::Unknown { .. } => "STF-7001",
-            ErrorKind::Value { .. } => "STF-7002",
-            ErrorKind::File { .. } => "STF-7003",
-            ErrorKind::Exposed { .. } => "STF-7004",
-            ErrorKind::OtherGeography { .. } => "STF-7030",
-            ErrorKind::Region { .. } => "STF-7031",
-        })
+            ErrorKind::Several(errors) => errors.first().map(Self::code),
+            kind => kind.own_code(),
+        }
+        .unwrap_or(Code("STF-7002"))
     }
 }
 
 impl fmt::Display for Error {
-    /// Several errors are printed line by line.
+    /// Several errors are printed line by line, each with its own code.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let ErrorKind::Several(errors) = &self.kind {
-            let lines: Vec<_> = errors.iter().map(Self::to_string).collect();
-            return f.write_str(&lines.join("\n"));
-        }
-        write!(f, "{}: ", self.code())?;
         match &self.kind {
-            ErrorKind::Several(_) => Ok(()),
-            ErrorKind::Unknown {
-                key,
-                place,
-                nearest,
-            } => {
-                write!(f, "there is no setting '{key}' ({place})")?;
-                match nearest {
-                    Some(nearest) => write!(f, ": did you mean '{nearest}'?"),
-                    None => write!(f, ": `steadfast config init` lists all of them"),
-                }
-            }
-            ErrorKind::Value { key, place, why } => write!(f, "'{key}' ({place}): {why}"),
-            ErrorKind::File { file, why } => {
-                write!(f, "the configuration file {file} cannot be read: {why}")
-            }
-            ErrorKind::OtherGeography { why } | ErrorKind::Region { why } => f.write_str(why),
-            ErrorKind::Exposed { why, cure } => write!(f, "{why}: {cure}"),
+            ErrorKind::Several(_) => self.kind.fmt(f),
+            kind => write!(f, "{}: {kind}", self.code()),
         }
+    }
+}
+
+fn lines(errors: &[Error]) -> String {
+    let lines: Vec<_> = errors.iter().map(Error::to_string).collect();
+    lines.join("\n")
+}
+
+/// What to do about an unknown setting.
+fn hint(nearest: Option<&str>) -> String {
+    match nearest {
+        Some(nearest) => format!(": did you mean '{nearest}'?"),
+        None => ": `steadfast config init` lists all of them".to_owned(),
     }
 }
 
