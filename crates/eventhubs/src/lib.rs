@@ -5,25 +5,24 @@
 //! One task per connection does all of it. The codecs are in `crates/wire/src/amqp`.
 //!
 //! 1. `amqp/handshake.rs`: headers, SASL, open. A client may also connect without SASL. In
-//!    both cases it has no rights before it puts a token on `$cbs` (`amqp/requests.rs`),
-//!    which `amqp/permit.rs` verifies by the server's keys or by the policies of the event
-//!    hub.
-//! 2. `amqp/serve.rs` reads into one buffer, which grows under load and is released when
-//!    the connection is quiet, and cuts frames out of it without copying
-//!    (`crates/wire/src/amqp/frame.rs`). It stops reading while too much is not durable or
-//!    not written.
+//!    both cases it has no rights before it puts a token on `$cbs` (`amqp/requests.rs`), which
+//!    `amqp/permit.rs` verifies by the server's keys or by the policies of the event hub.
+//! 2. `amqp/serve.rs` reads into one buffer, which grows under load and is released when the
+//!    connection is quiet, and cuts frames out of it without copying
+//!    (`crates/wire/src/amqp/frame.rs`). It stops reading while too much is not durable or not
+//!    written.
 //! 3. `amqp/connection.rs`: what each performative does
 //!    (`crates/wire/src/amqp/performative.rs`); missing fields at the end are null.
 //!    `amqp/attach.rs` reads and checks the request for a link and calls the service;
 //!    `amqp/attach_reply.rs` answers, and then handles what the client has sent behind its
 //!    attach. A refused link gets an attach without our terminus and a detach in one write,
 //!    and no credit.
-//! 4. `amqp/receive.rs`: messages in many frames are joined, up to the limit; a larger one
-//!    is discarded and rejected. A batch is cut at its data sections
+//! 4. `amqp/receive.rs`: messages in many frames are joined, up to the limit; a larger one is
+//!    discarded and rejected. A batch is cut at its data sections
 //!    (`crates/wire/src/amqp/batch.rs`). Each message is stored whole, section by section,
-//!    byte for byte (`event.rs` and `message.rs` beside it): sections are found, bodies
-//!    never decoded. Publications of one link are submitted one after another, so order is
-//!    kept, and many wait for durability at a time.
+//!    byte for byte (`event.rs` and `message.rs` beside it): sections are found, bodies never
+//!    decoded. Publications of one link are submitted one after another, so order is kept, and
+//!    many wait for durability at a time.
 //! 5. From here the path is that of one event, from sender to disk (documentation of
 //!    `crates/events/src/lib.rs`).
 //! 6. Durable publications are accepted together in one disposition (`amqp/session.rs`).
@@ -36,11 +35,11 @@
 //!    bytes. Links take turns.
 //! 8. `amqp/frame_buffer.rs`: many frames leave in one write.
 //!
-//! All waiting is in `amqp/work.rs`: results return to the connection as `WorkCompletion`,
-//! and the work of a link ends with the link. `amqp/condition.rs` is the one table from
-//! errors to conditions. `amqp/websocket.rs` is the same stream inside binary messages;
-//! `publish/` accepts events by plain HTTP. A small client for load, tests
-//! and commands is in `crates/client/src/amqp.rs`.
+//! All waiting is in `amqp/work.rs`: results return to the connection as `WorkCompletion`, and
+//! the work of a link ends with the link. `amqp/condition.rs` is the one table from errors to
+//! conditions. `amqp/websocket.rs` is the same stream inside binary messages; `publish/`
+//! accepts events by plain HTTP. A small client for load, tests and commands is in
+//! `crates/client/src/amqp.rs`.
 //!
 //! # One blob, from socket to row
 //!
@@ -52,18 +51,18 @@
 //!    everywhere.
 //! 3. `blob/operation.rs`: which operation it is, or that it is not supported; then whether
 //!    the signer is authorised.
-//! 4. `blob/container.rs`, `blob/object.rs`, `blob/block.rs`, `blob/lease.rs`,
-//!    `blob/list.rs`: the operation itself, by `steadfast_events::Blobs`. A body is read
-//!    within limits and with room for all of them together, uploaded part by part if it is
-//!    over 1 MiB, and sent in pieces (`blob/body.rs`).
+//! 4. `blob/container.rs`, `blob/object.rs`, `blob/block.rs`, `blob/lease.rs`, `blob/list.rs`:
+//!    the operation itself, by `steadfast_events::Blobs`. A body is read within limits and
+//!    with room for all of them together, uploaded part by part if it is over 1 MiB, and sent
+//!    in pieces (`blob/body.rs`).
 //! 5. `blob/error.rs` is the one table from errors to the codes that clients know.
 //!    `blob/routes.rs` adds the headers of every answer.
 //!
 //! # Tests
 //!
 //! - `tests/amqp_*.rs`: AMQP frame by frame: openings, links, producers, requests, bounds.
-//! - `tests/blob_*.rs`: blobs request by request: what .NET's clients send in blocks and
-//!   with leases, the rights of keys and of signatures, and the memory that 256 MiB take.
+//! - `tests/blob_*.rs`: blobs request by request: what .NET's clients send in blocks and with
+//!   leases, the rights of keys and of signatures, and the memory that 256 MiB take.
 //! - `tests/events_http.rs`: events over HTTP.
 //! - `cargo xtask mutants protocols` plants faults in sessions and budgets.
 
