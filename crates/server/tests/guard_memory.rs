@@ -71,15 +71,23 @@ fn gives_back(server: &Server, idle: u64, sent: usize, what: &str) {
 /// Sends a body with the key of `dev`, again while the disk is behind.
 async fn post(server: &Server, path: &str, body: &str) {
     let url = format!("{}{path}", server.url);
+    let mut is_lost = false;
     loop {
         let sent = server.client.post(&url).bearer_auth(KNOWN);
         let sent = sent.header("content-type", "application/json");
-        let status = sent.body(body.to_owned()).send().await.unwrap().status();
-        match status.as_u16() {
-            200..300 => return,
-            503 => tokio::time::sleep(Duration::from_millis(100)).await,
-            other => panic!("status {other}"),
+        let answer = sent.body(body.to_owned()).send().await;
+        let status = answer.map(|answer| answer.status().as_u16());
+        match status {
+            Ok(200..300) => return,
+            // The answer of the try before was lost.
+            Ok(409) if is_lost => return,
+            Ok(503) => {}
+            // Of a refused body the server reads 2 MiB, then it closes: the client may see
+            // that before the answer.
+            Err(error) if error.is_request() => is_lost = true,
+            other => panic!("{other:?}"),
         }
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 
