@@ -7,6 +7,7 @@
 mod running;
 
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use running::{Server, Start};
@@ -69,9 +70,14 @@ fn sampled(server: &Server, by: &Client, mut command: Command) -> Vec<u64> {
     samples
 }
 
+/// One scenario at a time: together they would wait for one disk, and a server whose disk is
+/// behind holds more.
+static TURN: Mutex<()> = Mutex::new(());
+
 /// One of two bodies, or those of eight slow readers, would go beyond the bound. Below it
 /// is what the store takes while it merges its tables.
 fn run(client: &Client, scenario: &str) {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let server = Start::new("dev").set("memory=32MiB").ready();
     let idle = resident(&server);
     let mut command = client.command();
