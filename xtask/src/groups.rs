@@ -91,11 +91,12 @@ fn cluster(workspace: &Workspace) -> Result<()> {
         "steadfast",
         "steadfast-server",
     ] {
-        let scope = files(workspace, package, is_of_cluster)?;
-        cargo_test(workspace, &scope, &measured)?;
+        let files = files(workspace, package, is_of_cluster)?;
+        cargo_test(workspace, &scope(&files), &measured)?;
     }
     // The tests of the engine that cover items of the cluster's list.
-    let scope = files(workspace, "steadfast-storage", needs_postgres)?;
+    let files = files(workspace, "steadfast-storage", needs_postgres)?;
+    let scope = scope(&files);
     cargo_test(workspace, &scope, &["t14_", "c63_", "c64_", "c65_"])
 }
 
@@ -114,9 +115,10 @@ fn wire(workspace: &Workspace) -> Result<()> {
 }
 
 fn fuzz(workspace: &Workspace) -> Result<()> {
-    let scope = files(workspace, "steadfast-fuzz", |_| true)?;
+    let files = files(workspace, "steadfast-fuzz", |_| true)?;
     // A panic is detected per process, so one target runs at a time.
-    cargo_test(workspace, &scope, &["--show-output", "--test-threads=1"])
+    let options = ["--show-output", ONE_AT_A_TIME];
+    cargo_test(workspace, &scope(&files), &options)
 }
 
 /// The crates with connections over sockets.
@@ -222,24 +224,40 @@ fn integration(workspace: &Workspace, package: &str) -> Result<()> {
 /// They are selected by name from the whole workspace: for a single package, cargo would
 /// unify fewer features and build the dependencies again.
 fn chosen(workspace: &Workspace, package: &str, takes: fn(&str) -> bool) -> Result<()> {
-    cargo_test(workspace, &files(workspace, package, takes)?, &[])
+    let files = files(workspace, package, takes)?;
+    let (alone, beside): (Vec<_>, Vec<_>) = files.iter().copied().partition(|name| is_alone(name));
+    let mut outcome = Ok(());
+    for (files, options) in [(beside, [].as_slice()), (alone, &[ONE_AT_A_TIME])] {
+        if !files.is_empty() {
+            outcome = outcome.and(cargo_test(workspace, &scope(&files), options));
+        }
+    }
+    outcome
 }
 
-/// The scope of these test files.
+const ONE_AT_A_TIME: &str = "--test-threads=1";
+
+/// Whether the name of a test file says that its tests measure latency or memory, which
+/// another test beside them would change.
+fn is_alone(test: &str) -> bool {
+    test.ends_with("_alone")
+}
+
+/// The names of a package's test files.
 fn files<'a>(
     workspace: &'a Workspace,
     package: &str,
     takes: fn(&str) -> bool,
 ) -> Result<Vec<&'a str>> {
-    let targets = &workspace.package(package)?.targets;
-    let tests = targets
-        .iter()
-        .filter(|target| target.is("test") && takes(&target.name));
-    let mut scope = vec!["--workspace"];
-    for test in tests {
-        scope.extend(["--test", &test.name]);
-    }
-    Ok(scope)
+    let targets = workspace.package(package)?.targets.iter();
+    let tests = targets.filter(|target| target.is("test") && takes(&target.name));
+    Ok(tests.map(|target| target.name.as_str()).collect())
+}
+
+/// What selects these test files from the whole workspace.
+fn scope<'a>(files: &[&'a str]) -> Vec<&'a str> {
+    let tests = files.iter().flat_map(|file| ["--test", file]);
+    std::iter::once("--workspace").chain(tests).collect()
 }
 
 /// Runs all tests in scope, even after a failure; `options` are passed to the tests.

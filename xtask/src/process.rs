@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -82,6 +83,23 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// CPU time of all programs that we have started and that have ended, with those that they
+/// have waited for.
+pub(crate) fn worked() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let ticks = ended_ticks(&stat).unwrap_or(0);
+    Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// The fields `cutime` and `cstime` of `/proc/<pid>/stat`. The name before them may have
+/// spaces and parentheses.
+fn ended_ticks(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace().skip(13);
+    let [user, system] = [fields.next()?, fields.next()?];
+    Some(user.parse::<u64>().ok()? + system.parse::<u64>().ok()?)
+}
+
 /// The cargo that started us, or the one on the path.
 pub(crate) fn cargo_program() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
@@ -143,6 +161,15 @@ mod tests {
         );
         assert!(folder.path().join("third").exists());
         assert_eq!(run_beside(vec![shell("echo so")], 2).unwrap(), "so\n");
+    }
+
+    #[test]
+    fn time_of_ended_programs_is_read() {
+        let stat = "7 (a) b) S 1 7 7 0 -1 4194304 1 2 3 4 11 12 130 14 20 0 1 0 99";
+        assert_eq!(ended_ticks(stat), Some(144));
+        run(Command::new("sh").args(["-c", "i=0; while [ $i -lt 99999 ]; do i=$((i+1)); done"]))
+            .unwrap();
+        assert!(worked() > Duration::ZERO);
     }
 
     #[test]

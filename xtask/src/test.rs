@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use crate::groups::{GROUPS, Group};
+use crate::process;
 use crate::workspace::Workspace;
 
 /// The groups to run.
@@ -21,6 +22,8 @@ pub(crate) struct Options {
 struct Outcome {
     group: &'static str,
     took: Duration,
+    /// CPU time of the programs that have ended.
+    worked: Duration,
     passed: bool,
 }
 
@@ -49,6 +52,7 @@ fn chosen(only: &[String]) -> Result<Vec<&'static Group>> {
 
 fn run_group(workspace: &Workspace, group: &'static Group) -> Outcome {
     println!("\n== {}: {}", group.name, group.purpose);
+    let before = process::worked();
     let (took, result) = timed(|| (group.run)(workspace));
     if let Err(error) = &result {
         println!("group {} failed: {error:#}", group.name);
@@ -56,6 +60,7 @@ fn run_group(workspace: &Workspace, group: &'static Group) -> Outcome {
     Outcome {
         group: group.name,
         took,
+        worked: process::worked().saturating_sub(before),
         passed: result.is_ok(),
     }
 }
@@ -70,13 +75,20 @@ fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
     (start.elapsed(), result)
 }
 
-/// The table of seconds, the failed groups, and the count as the last line.
+/// The table of seconds, elapsed and of CPU time, the failed groups, and the count as the last line.
 fn report(outcomes: &[Outcome]) -> String {
-    let mut lines = vec![format!("{:<12} {:>8}  result", "group", "seconds")];
+    let mut lines = vec![format!(
+        "{:<12} {:>8} {:>8}  result",
+        "group", "seconds", "CPU"
+    )];
     for outcome in outcomes {
         let result = if outcome.passed { "passed" } else { "FAILED" };
         let seconds = outcome.took.as_secs_f64();
-        lines.push(format!("{:<12} {seconds:>8.1}  {result}", outcome.group));
+        let worked = outcome.worked.as_secs_f64();
+        lines.push(format!(
+            "{:<12} {seconds:>8.1} {worked:>8.1}  {result}",
+            outcome.group
+        ));
     }
     let failed: Vec<_> = outcomes
         .iter()
@@ -99,6 +111,7 @@ mod tests {
         Outcome {
             group,
             took: Duration::from_millis(1234),
+            worked: Duration::from_millis(567),
             passed,
         }
     }
@@ -107,7 +120,7 @@ mod tests {
     fn report_ends_with_the_count() {
         let text = report(&[outcome("format", true), outcome("unit", false)]);
         let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines[1], "format            1.2  passed");
+        assert_eq!(lines[1], "format            1.2      0.6  passed");
         assert_eq!(lines[3], "failed: unit");
         assert_eq!(lines[4], "1 passed, 1 failed");
     }

@@ -60,10 +60,12 @@
 //!
 //! # Tests
 //!
-//! - `tests/amqp_*.rs`: AMQP frame by frame: openings, links, producers, requests, bounds.
-//! - `tests/blob_*.rs`: blobs request by request: what .NET's clients send in blocks and with
-//!   leases, the rights of keys and of signatures, and the memory that 256 MiB take.
-//! - `tests/events_http.rs`: events over HTTP.
+//! - `tests/eventhubs/amqp_*.rs`: AMQP frame by frame: openings, links, producers,
+//!   requests, bounds.
+//! - `tests/eventhubs/blob_*.rs`: blobs request by request: what .NET's clients send in
+//!   blocks and with leases, the rights of keys and of signatures, and the memory that
+//!   256 MiB take.
+//! - `tests/eventhubs/events_http.rs`: events over HTTP.
 //! - `cargo xtask mutants protocols` plants faults in sessions and budgets.
 
 pub mod amqp;

@@ -74,7 +74,7 @@
 //! - `crates/events/tests`: event hubs on the local engine in a folder: publishing, start
 //!   positions, epochs, retention, definitions, blobs, processors that join, leave and
 //!   fail; items of the checklist are named `events_NN_..`.
-//! - `tests/events_kill.rs`: real processes, `kill -9`: accepted events are still stored,
+//! - `tests/events/kill.rs`: real processes, `kill -9`: accepted events are still stored,
 //!   idempotent producers store no duplicates, the totals of a processor are exact.
 
 mod batch;

@@ -16,5 +16,5 @@ mod proxy;
 pub use disk::FakeDisk;
 pub use folder::copy_folder;
 pub use ports::reserve_port;
-pub use process::Process;
+pub use process::{Process, own_test};
 pub use proxy::{Direction, FaultProxy};

@@ -23,6 +23,26 @@ const MAX_LINES: usize = 10_000;
 /// The number of received lines that an error shows.
 const SHOWN_LINES: usize = 20;
 
+/// A command that runs one test of this test binary in a process of its own.
+///
+/// `module` is the `module_path!()` of the test. The test has to find out, by a variable of
+/// the environment, that it is the child.
+///
+/// # Panics
+///
+/// If the path of this process is unknown.
+pub fn own_test(module: &str, test: &str) -> Command {
+    let program = std::env::current_exe().expect("a test binary has a path");
+    let mut command = Command::new(program);
+    // libtest names a test by its path without the crate.
+    let name = match module.split_once("::") {
+        Some((_, path)) => format!("{path}::{test}"),
+        None => test.to_owned(),
+    };
+    command.args(["--exact", &name, "--nocapture"]);
+    command
+}
+
 /// A running or ended child process and the command to start it again.
 pub struct Process {
     command: Command,

@@ -43,11 +43,11 @@
 //!
 //! # Tests
 //!
-//! - `tests/recurrence_oracle.rs`: random recurrences against a filter of every minute,
-//!   also where clocks change.
-//! - `tests/job_names.rs`: names shared by a pair of regions: creations and deletions in
+//! - `tests/jobs/recurrence_oracle.rs`: random recurrences against a filter of every
+//!   minute, also where clocks change.
+//! - `tests/jobs/names.rs`: names shared by a pair of regions: creations and deletions in
 //!   any order, stopped at any step; no name is in both regions.
-//! - `tests/job_runs.rs`: runs, retries, overlaps, crashes and downtimes of jobs on a
+//! - `tests/jobs/runs.rs`: runs, retries, overlaps, crashes and downtimes of jobs on a
 //!   virtual clock; partitions that leave and return, commits in doubt.
 
 mod change;

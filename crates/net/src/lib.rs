@@ -32,8 +32,8 @@
 //!
 //! # Tests
 //!
-//! - `tests/log_ring.rs`: what the log of a node keeps, and how it is paged.
-//! - `tests/traceparent.rs`: spans continue the trace of their caller.
+//! - `tests/net/log_ring.rs`: what the log of a node keeps, and how it is paged.
+//! - `tests/net/traceparent.rs`: spans continue the trace of their caller.
 //! - `cargo xtask mutants access` plants faults in proofs and rights.
 
 pub mod access;

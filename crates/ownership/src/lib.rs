@@ -47,15 +47,15 @@
 //!
 //! # Tests
 //!
-//! - `tests/reference.rs`: the plan against a naive model of the rules: the same set of
-//!   permitted choices.
-//! - `tests/properties.rs`: small groups, any strategy, any conditions: they come to rest,
-//!   stay there, and leave nothing behind.
-//! - `tests/members.rs`: 1,000 members, 32,768 partitions, joins, crashes, leaves and a
-//!   slow store: balanced within 6 rounds (10 if slow) after the expiration, at most 10 %
-//!   surplus moves, nothing without an owner for longer than expiration and interval. A
-//!   seed decides everything.
-//! - `tests/drain.rs`: the drain under any order of events.
+//! - `tests/ownership/reference.rs`: the plan against a naive model of the rules: the
+//!   same set of permitted choices.
+//! - `tests/ownership/properties.rs`: small groups, any strategy, any conditions: they
+//!   come to rest, stay there, and leave nothing behind.
+//! - `tests/ownership/members.rs`: 1,000 members, 32,768 partitions, joins, crashes,
+//!   leaves and a slow store: balanced within 6 rounds (10 if slow) after the expiration,
+//!   at most 10 % surplus moves, nothing without an owner for longer than expiration and
+//!   interval. A seed decides everything.
+//! - `tests/ownership/drain.rs`: the drain under any order of events.
 
 pub mod balance;
 pub mod census;

@@ -107,17 +107,17 @@
 //!
 //! # Tests
 //!
-//! - `tests/runtime.rs`: commands, cold rows, timers, messages, work, transactions and
-//!   drain on one node.
+//! - `tests/partition/runtime.rs`: commands, cold rows, timers, messages, work,
+//!   transactions and drain on one node.
 //! - `tests/simulation.rs`: several nodes in one thread: crashes between any two calls of
 //!   the engine, lost, late and repeated messages, the hostile engine, jumping clocks,
 //!   owners that change. Messages once and in order, timers once, no effect before its
 //!   commit, one owner per epoch, nothing acknowledged lost. A seed decides everything.
 //!   `cargo xtask mutants partition` plants faults into the runtime, and the simulation
 //!   finds them.
-//! - `tests/region_pair.rs`: the pair around the mirror on a paused clock: takeover, the
-//!   time between stopping and following, work alone and without a witness, leaving, a loss
-//!   that is accepted, a copy that is never whole, automatic failback.
+//! - `tests/partition/region_pair.rs`: the pair around the mirror on a paused clock:
+//!   takeover, the time between stopping and following, work alone and without a witness,
+//!   leaving, a loss that is accepted, a copy that is never whole, automatic failback.
 //! - `tests/cluster_lease.rs`: a node whose renewals do not arrive is silent before others
 //!   may take over, and acquires nothing.
 

@@ -2,9 +2,9 @@
 //!
 //! # Tests
 //!
-//! - `tests/scheduler_*.rs`: the Scheduler over real sockets, killed processes, the Python
+//! - `tests/scheduler/*.rs`: the Scheduler over real sockets, killed processes, the Python
 //!   SDK, Azurite.
-//! - `tests/scheduler_pair.rs`: REST over two regions, one of which is unhealthy or
+//! - `tests/scheduler/pair.rs`: REST over two regions, one of which is unhealthy or
 //!   cannot reach the other.
 
 mod action;

@@ -5,36 +5,36 @@
 //!
 //! # Tests
 //!
-//! `crates/server/tests` runs the binary as a user does: `server_*.rs` are real servers
+//! `crates/server/tests` runs the binary as a user does: `tests/server` are real servers
 //! with real clients, signals, TLS, a collector of spans and a socket of systemd.
 //!
-//! - `tests/cluster_*.rs`: three nodes on PostgreSQL: they join, leave, are killed and
+//! - `tests/cluster_nodes`: three nodes on PostgreSQL: they join, leave, are killed and
 //!   frozen; a bank; unauthenticated peers; every service through every node; hubs, readers
 //!   and processors over all of them; workers of one node for all; real SDKs at a node that
 //!   owns nothing, and at nodes that are drained and killed.
-//! - `tests/cluster_volatile.rs`: replicated volatile partitions with processes: a node
-//!   leaves, one joins, two are killed with -9 under load, one is frozen, all are
+//! - `tests/cluster_nodes/volatile.rs`: replicated volatile partitions with processes: a
+//!   node leaves, one joins, two are killed with -9 under load, one is frozen, all are
 //!   killed.
-//! - `tests/cluster_isolated.rs`: a node that reaches the database but cannot be reached by
-//!   other nodes gives up its partitions, and later acquires its share again.
-//! - `tests/cluster_metrics.rs`: the counters of a node for stalled replay, lost responses
-//!   of the database and late entries.
-//! - `tests/cluster_shards.rs`: partitions over several databases: one of two loses its
-//!   primary under load; a move that is killed again and again; scrub and backup.
-//! - `tests/cluster_recipe.rs`: the guide's recipe with TLS; a node is reached at its
+//! - `tests/cluster_nodes/isolated.rs`: a node that reaches the database but cannot be
+//!   reached by other nodes gives up its partitions, and later acquires its share again.
+//! - `tests/cluster_nodes/metrics.rs`: the counters of a node for stalled replay, lost
+//!   responses of the database and late entries.
+//! - `tests/cluster_nodes/shards.rs`: partitions over several databases: one of two loses
+//!   its primary under load; a move that is killed again and again; scrub and backup.
+//! - `tests/cluster_nodes/recipe.rs`: the guide's recipe with TLS; a node is reached at its
 //!   advertised address.
-//! - `tests/cluster_jobs.rs`: a node that is frozen with calls in progress makes none of
-//!   them when it continues.
-//! - `tests/cluster_stalled.rs`: peers of every kind stop reading under load for 30 s and
-//!   are killed: health is answered within 100 ms, everything else continues.
-//! - `tests/cluster_regions.rs`: two regions and a witness as processes: killed with their
-//!   disks, frozen, cut off; a home for each collection, and names that both request;
-//!   `jobs_46_..` to `jobs_50_..`.
-//! - `tests/cluster_takeover.rs`: a region that takes over runs every missed occurrence, in
-//!   order, behind one that waits.
-//! - `tests/durable_bank.rs`: server and workers as processes that are killed.
-//! - `tests/guard_rights.rs`, `tests/guard_hubs.rs` and `tests/guard_links.rs`: every route
-//!   with every proof and grant.
+//! - `tests/cluster_nodes/jobs.rs`: a node that is frozen with calls in progress makes
+//!   none of them when it continues.
+//! - `tests/cluster_nodes/stalled.rs`: peers of every kind stop reading under load for 30
+//!   s and are killed: health is answered within 100 ms, everything else continues.
+//! - `tests/cluster_nodes/cluster_regions.rs`: two regions and a witness as processes:
+//!   killed with their disks, frozen, cut off; a home for each collection, and names that
+//!   both request; `jobs_46_..` to `jobs_50_..`.
+//! - `tests/cluster_nodes/takeover.rs`: a region that takes over runs every missed
+//!   occurrence, in order, behind one that waits.
+//! - `tests/server/durable_bank.rs`: server and workers as processes that are killed.
+//! - `tests/guard/guard_rights.rs`, `tests/guard/hubs.rs` and `tests/guard/links.rs`:
+//!   every route with every proof and grant.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,

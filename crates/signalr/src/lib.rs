@@ -5,7 +5,7 @@
 //!
 //! # Tests
 //!
-//! - `tests/realtime_*.rs`: SignalR over real sockets: transports byte by byte, an app
+//! - `tests/signalr/*.rs`: SignalR over real sockets: transports byte by byte, an app
 //!   server written from the specification, servers that are replaced under load, clients
 //!   without servers and their upstreams.
 

@@ -47,22 +47,22 @@
 //!
 //! # Tests
 //!
-//! - `tests/node_*.rs`: nodes in the process of their user; drains with work in progress,
+//! - `tests/node/*.rs`: nodes in the process of their user; drains with work in progress,
 //!   and `kill -9` during them.
-//! - `tests/example*.rs`: the examples as programs; the one with houses is killed while it
-//!   works.
-//! - `tests/cluster_*.rs`: three nodes on PostgreSQL, together with those of
+//! - `tests/node/example*.rs`: the examples as programs; the one with houses is killed
+//!   while it works.
+//! - `tests/cluster_members`: three nodes on PostgreSQL, together with those of
 //!   `crates/server/tests`.
-//! - `tests/cluster_secondary.rs`: a node reads consistent states of partitions that
-//!   another node owns, under load.
-//! - `tests/cluster_upgrade.rs`: nodes are replaced one by one by those of the next
+//! - `tests/cluster_members/secondary.rs`: a node reads consistent states of partitions
+//!   that another node owns, under load.
+//! - `tests/cluster_members/upgrade.rs`: nodes are replaced one by one by those of the next
 //!   version; versions further apart are refused.
-//! - `tests/cluster_tail.rs`: readers at one node follow partitions whose owners join,
-//!   leave and are killed: each acknowledged event once, in order.
+//! - `tests/cluster_members/tail.rs`: readers at one node follow partitions whose owners
+//!   join, leave and are killed: each acknowledged event once, in order.
 //! - `tests/event_hub_*.rs` and `tests/signalr_clients.rs`: SDKs of event hubs and SignalR,
 //!   scenario by scenario, at one node, or at one of three that owns nothing; processors of
 //!   theirs that join, leave and are killed.
-//! - `tests/durable_worker.rs`: worker and client in Rust over gRPC.
+//! - `tests/node/durable_worker.rs`: worker and client in Rust over gRPC.
 #![warn(missing_docs)]
 
 mod app_server;

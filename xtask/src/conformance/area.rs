@@ -52,16 +52,7 @@ const AREAS: &[Area] = &[
     Area {
         name: "durable",
         packages: &[],
-        files: &[
-            "durable",
-            "durable_bank",
-            "durable_clients",
-            "durable_entities",
-            "durable_grpc",
-            "durable_rest",
-            "durable_worker",
-            "node_bank",
-        ],
+        files: &["durable", "durable_clients", "node", "server"],
     },
     Area {
         name: "jobs",
