@@ -10,6 +10,15 @@ pub(crate) struct Group {
     pub(crate) name: &'static str,
     pub(crate) purpose: &'static str,
     pub(crate) run: fn(&Workspace) -> Result<()>,
+    /// Whether it uses what [`install`] installs.
+    pub(crate) needs_tools: bool,
+}
+
+impl Group {
+    const fn with_tools(mut self) -> Self {
+        self.needs_tools = true;
+        self
+    }
 }
 
 const fn row(
@@ -17,7 +26,12 @@ const fn row(
     purpose: &'static str,
     run: fn(&Workspace) -> Result<()>,
 ) -> Group {
-    Group { name, purpose, run }
+    Group {
+        name,
+        purpose,
+        run,
+        needs_tools: false,
+    }
 }
 
 /// All groups in the order in which they run.
@@ -36,20 +50,28 @@ pub(crate) const GROUPS: &[Group] = &[
     row("durable", "orchestrations, entities, locks, delivery to workers", durable),
     row("events", "event hubs, blobs and processors; kills", events),
     row("realtime", "hubs and their clients, without a transport", realtime),
-    row("postgres", "conformance, failover, damage and migration tests of the engine on PostgreSQL", postgres),
-    row("cluster", "three nodes on PostgreSQL that join, leave, are killed and frozen", cluster),
+    row("postgres", "conformance, failover, damage and migration tests of the engine on PostgreSQL", postgres).with_tools(),
+    row("cluster", "three nodes on PostgreSQL that join, leave, are killed and frozen", cluster).with_tools(),
     row("harness", "tests of the test harness", harness),
     row("docs", "examples in the documentation, and its links", docs),
-    row("server", "tests of the binary", server),
+    row("server", "tests of the binary", server).with_tools(),
     row("cli", "the command line: help, examples, former names, output, errors", cli),
     row("guard", "attacks on the binary: rights, budgets, origins, revocation", guard),
     row("wire", "codecs: round trips, golden bytes, mutations", wire),
     row("fuzz", "whole sessions: the kept corpus and mutations of it", fuzz),
     row("protocols", "connections over real sockets, and their bounds", protocols),
-    row("clients", "unmodified SDKs of five languages against the server, scenario by scenario", clients::check),
-    row("upstream", "the vendors' own tests: carried by packages, or shown by scenarios", upstream::check),
-    row("tools", "installs Python, Node, PostgreSQL and the browser, and tries each", tools::check),
+    row("clients", "unmodified SDKs of five languages against the server, scenario by scenario", clients::check).with_tools(),
+    row("upstream", "the vendors' own tests: carried by packages, or shown by scenarios", upstream::check).with_tools(),
+    row("tools", "installs Python, Node, PostgreSQL and the browser, and tries each", tools::check).with_tools(),
 ];
+
+/// Installs the SDKs, PostgreSQL and the browser. Each group installs what it uses by
+/// itself; this does it for all of them, beside the groups that use nothing.
+pub(crate) fn install(workspace: &Workspace) -> Result<()> {
+    tools::install_postgres(workspace)?;
+    clients::install(workspace)?;
+    upstream::install(workspace)
+}
 
 fn format(workspace: &Workspace) -> Result<()> {
     let mut command = workspace.cargo();

@@ -2,12 +2,14 @@
 //!
 //! A failing group does not stop the ones after it. The last line counts groups.
 
+use std::panic::resume_unwind;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
 
-use crate::groups::{GROUPS, Group};
+use crate::groups::{self, GROUPS, Group};
 use crate::process;
 use crate::workspace::Workspace;
 
@@ -29,12 +31,33 @@ struct Outcome {
 
 /// Whether all chosen groups passed.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {
-    let outcomes: Vec<Outcome> = chosen(&options.only)?
-        .into_iter()
-        .map(|group| run_group(workspace, group))
-        .collect();
+    let outcomes = run_groups(workspace, &chosen(&options.only)?);
     println!("\n{}", report(&outcomes));
     Ok(outcomes.iter().all(|outcome| outcome.passed))
+}
+
+/// Runs the groups. What several of them need is installed while those run that need
+/// nothing: it mostly waits for the network.
+fn run_groups(workspace: &Workspace, groups: &[&'static Group]) -> Vec<Outcome> {
+    thread::scope(|scope| {
+        let is_ahead = groups.first().is_some_and(|group| !group.needs_tools)
+            && groups.iter().any(|group| group.needs_tools);
+        let mut installing = is_ahead.then(|| scope.spawn(|| groups::install(workspace)));
+        let run = |group: &&'static Group| {
+            if group.needs_tools
+                && let Some(installing) = installing.take()
+            {
+                // The group installs what is missing, and fails with the same reason.
+                match installing.join() {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => println!("not installed: {error:#}"),
+                    Err(panic) => resume_unwind(panic),
+                }
+            }
+            run_group(workspace, group)
+        };
+        groups.iter().map(run).collect()
+    })
 }
 
 /// The groups to run, in the order of the table.

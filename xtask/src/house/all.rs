@@ -4,8 +4,8 @@ use anyhow::{Result, bail};
 
 use super::tree::Tree;
 use super::{
-    bodies, codes, documents, faults, features, header, layers, leftovers, names, paths, ring,
-    words, workflow,
+    bodies, codes, documents, faults, features, header, layers, leftovers, names, paths, profile,
+    ring, words, workflow,
 };
 use crate::clients;
 use crate::workspace::Workspace;
@@ -28,6 +28,10 @@ const RULES: &[Rule] = &[
     Rule {
         name: "a feature that is off leaves its dependencies out",
         find: |workspace, _| features::check(workspace),
+    },
+    Rule {
+        name: "our own crates are quick to build",
+        find: |workspace, _| profile::check(workspace),
     },
     Rule {
         name: "files say what they are for",

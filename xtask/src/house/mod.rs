@@ -11,6 +11,7 @@ mod layers;
 mod leftovers;
 mod names;
 mod paths;
+mod profile;
 mod ring;
 mod tree;
 mod words;

@@ -145,7 +145,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     }
 }
 
-fn install(workspace: &Workspace) -> Result<()> {
+pub(crate) fn install(workspace: &Workspace) -> Result<()> {
     let sources = workspace.root.join("interop");
     let requirements = sources.join("durable-python/requirements.txt");
     tools::install_python(workspace, "durable", &requirements)?;

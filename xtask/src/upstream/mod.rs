@@ -14,4 +14,4 @@ mod list;
 mod request;
 mod server;
 
-pub(crate) use check::check;
+pub(crate) use check::{check, install};

@@ -1,7 +1,7 @@
 //! How fast a record of eight fields is written and read.
 //!
 //! It prints; only the size is checked. For figures that mean something:
-//! `cargo test -p steadfast-collections --config profile.dev.opt-level=3 --test schema
+//! `cargo test --release -p steadfast-collections --test schema
 //! speed -- --nocapture`.
 
 use std::hint::black_box;
