@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use steadfast::Node;
-use steadfast::collections::{Dictionary, DictionaryQuery, Scheme, SlotKey};
+use steadfast::collections::{Dictionary, DictionaryQuery};
 use steadfast::config::{Config, Layers};
 use steadfast::events::{
     Blobs, Conditions, Context, EventDataBatch, EventHubDefinition, Guarantee, Handler,
@@ -87,12 +87,11 @@ async fn consumer(node: &Node) -> Outcome<Processor> {
 /// Reports for the houses of one partition. The gateway numbers its batches and resumes
 /// behind the last one in the event hub: no report is lost, and duplicates are dropped.
 async fn report(node: &Node, partition: u32) -> Outcome<()> {
-    let gateways = node.service("gateways", Scheme::Singleton).await?;
-    let slot = gateways.slot(SlotKey::Only).await?;
-    let known: Dictionary<u32, i64> = slot.state().get_or_add("producers").await?;
-    let id = slot.run(|tx| {
-        let known = known.clone();
-        Box::pin(async move { Ok(known.get(tx, &partition).await?.map(|id| *id)) })
+    let gateways = node.singleton("gateways").await?;
+    let known = gateways.dictionary::<u32, i64>("producers").await?;
+    let id = gateways.transact(async |mut tx| {
+        let id = known.get(&mut tx, partition).await?;
+        tx.commit(id.map(|id| *id)).await
     });
     let sender = node.event_hubs().sender("houses", Some(partition)).await?;
     let wish = ProducerOptions {
@@ -100,9 +99,9 @@ async fn report(node: &Node, partition: u32) -> Outcome<()> {
         ..ProducerOptions::default()
     };
     let producer = sender.producer(wish).await?;
-    let keep = slot.run(|tx| {
-        let known = known.clone();
-        Box::pin(async move { known.set(tx, partition, producer.id).await })
+    let keep = gateways.transact(async |mut tx| {
+        known.set(&mut tx, partition, producer.id).await?;
+        tx.commit(()).await
     });
     keep.await?;
     let is_here = |house: &u32| partition_of(&format!("house-{house}"), PARTITIONS) == partition;

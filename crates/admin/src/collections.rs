@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use steadfast_net::http::Problem;
 
-/// A slot of a service.
+/// A partition of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServiceSlot {
+pub struct PartitionAddress {
     pub service: String,
     /// A name or a number, by the service's scheme; `None` for the only one.
-    pub slot: Option<String>,
+    pub partition: Option<String>,
 }
 
 /// The precondition of a change.
@@ -99,32 +99,33 @@ pub struct EntryRange {
     pub prefix: Option<String>,
     /// Maximum number of entries.
     pub limit: Option<usize>,
-    /// The slot.
-    pub slot: Option<String>,
+    /// The partition; `slot` is its former name, which nodes use among each other.
+    #[serde(rename = "slot", alias = "partition")]
+    pub partition: Option<String>,
 }
 
-/// How the keys of a service are divided into slots; fixed at creation.
+/// How the keys of a service are divided into partitions; fixed at creation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum SlotScheme {
-    /// One slot for everything.
+pub enum PartitionScheme {
+    /// One partition for everything.
     Singleton,
-    /// One slot per name.
+    /// One partition per name.
     Named(Vec<String>),
     /// Whole numbers from `low` to `high` in `count` ranges.
     Range { low: i64, high: i64, count: u32 },
 }
 
-/// The definition of a service, and the state of one of its slots.
+/// The definition of a service, and the state of one of its partitions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceDescription {
-    pub scheme: SlotScheme,
+    pub scheme: PartitionScheme,
     /// In memory only.
     pub volatile: bool,
-    /// Of a volatile service: incremented whenever the state of the slot was lost.
+    /// Of a volatile service: incremented whenever the state of the partition was lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<u64>,
-    /// Of a volatile service: the number of nodes with a replica of the slot.
+    /// Of a volatile service: the number of nodes with a replica of the partition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copies: Option<usize>,
 }
@@ -133,7 +134,7 @@ pub struct ServiceDescription {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceListing {
     pub name: String,
-    pub scheme: SlotScheme,
+    pub scheme: PartitionScheme,
     pub is_volatile: bool,
 }
 
@@ -164,9 +165,9 @@ pub struct QueueEntry {
 /// Decides whether a caller may see an entity.
 pub type VisibilityFilter<'a> = &'a (dyn Fn(&str) -> bool + Send + Sync);
 
-impl SlotScheme {
-    /// The number of slots.
-    pub fn slots(&self) -> usize {
+impl PartitionScheme {
+    /// The number of partitions.
+    pub fn partitions(&self) -> usize {
         match self {
             Self::Singleton => 1,
             Self::Named(names) => names.len(),
@@ -182,7 +183,7 @@ pub trait CollectionsBackend: Send + Sync + 'static {
     async fn create_service(
         &self,
         name: &str,
-        scheme: SlotScheme,
+        scheme: PartitionScheme,
         is_volatile: bool,
     ) -> Result<(), Problem>;
 
@@ -194,21 +195,21 @@ pub trait CollectionsBackend: Send + Sync + 'static {
         is_visible: VisibilityFilter<'_>,
     ) -> Result<ServicePage, Problem>;
 
-    /// The definition of a service, and the incarnation of its slot, if one is named or there
+    /// The definition of a service, and the incarnation of its partition, if one is named or there
     /// is only one.
-    async fn describe(&self, place: ServiceSlot) -> Result<ServiceDescription, Problem>;
+    async fn describe(&self, place: PartitionAddress) -> Result<ServiceDescription, Problem>;
 
     /// Executes all steps in one transaction. A condition that does not hold rolls back.
     async fn transact(
         &self,
-        place: ServiceSlot,
+        place: PartitionAddress,
         steps: Vec<TransactionStep>,
     ) -> Result<Vec<StepResult>, Problem>;
 
     /// Reads entries of one durable state, without locks.
     async fn scan(
         &self,
-        place: ServiceSlot,
+        place: PartitionAddress,
         collection: &str,
         range: EntryRange,
     ) -> Result<EntryPage, Problem>;
@@ -216,7 +217,7 @@ pub trait CollectionsBackend: Send + Sync + 'static {
     /// Reads the first entries of a queue after a number, without locks; they stay in it.
     async fn peek(
         &self,
-        place: ServiceSlot,
+        place: PartitionAddress,
         collection: &str,
         after: Option<u64>,
         limit: usize,

@@ -25,8 +25,8 @@ mod taskhubs;
 pub use audit::audit_routes;
 pub use cluster::cluster_routes;
 pub use collections::{
-    CollectionsBackend, EntryPage, EntryRange, PageEntry, QueueEntry, QueuePage,
-    ServiceDescription, ServiceListing, ServicePage, ServiceSlot, SlotScheme, StepResult,
+    CollectionsBackend, EntryPage, EntryRange, PageEntry, PartitionAddress, PartitionScheme,
+    QueueEntry, QueuePage, ServiceDescription, ServiceListing, ServicePage, StepResult,
     TransactionStep, VisibilityFilter, WritePrecondition,
 };
 pub use event_routes::event_routes;

@@ -101,7 +101,7 @@ pub struct DrainReport {
     /// asked to reconnect.
     #[serde(default)]
     pub unanswered: u64,
-    /// Slots of volatile services whose state had no replica on another node. Acknowledged
+    /// Partitions of volatile services whose state had no replica on another node. Acknowledged
     /// changes of durable ones are in the log, also after an abort.
     pub lost: u64,
     pub took_ms: u64,

@@ -14,7 +14,7 @@ use steadfast_net::access::{Demand, EntityScope, Principal, Right, ServiceArea};
 use steadfast_net::http::Problem;
 
 use super::collections::{
-    CollectionsBackend, EntryRange, ServiceSlot, SlotScheme, StepResult, TransactionStep,
+    CollectionsBackend, EntryRange, PartitionAddress, PartitionScheme, StepResult, TransactionStep,
     WritePrecondition,
 };
 use super::events::queried;
@@ -25,8 +25,10 @@ use super::page::{PageQuery, foreign_cursor, may, page, page_limit};
 const STEPS: usize = 1000;
 
 #[derive(Deserialize)]
-struct SlotQuery {
-    slot: Option<String>,
+struct PartitionSelector {
+    /// `slot` is its former name.
+    #[serde(alias = "slot")]
+    partition: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -34,13 +36,14 @@ struct SlotQuery {
 struct PeekQuery {
     limit: Option<usize>,
     cursor: Option<String>,
-    slot: Option<String>,
+    #[serde(alias = "slot")]
+    partition: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CreateServiceRequest {
-    scheme: SlotScheme,
+    scheme: PartitionScheme,
     #[serde(default)]
     volatile: bool,
 }
@@ -48,7 +51,8 @@ struct CreateServiceRequest {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TransactionRequest {
-    slot: Option<String>,
+    #[serde(alias = "slot")]
+    partition: Option<String>,
     steps: Vec<TransactionStep>,
 }
 
@@ -80,7 +84,7 @@ fn list(interface: Interface, collections: &Arc<dyn CollectionsBackend>) -> Inte
             json!({
                 "name": service.name,
                 "scheme": service.scheme,
-                "partitions": service.scheme.slots(),
+                "partitions": service.scheme.partitions(),
                 "volatile": service.is_volatile,
             })
         });
@@ -111,8 +115,8 @@ fn peek(interface: Interface, collections: &Arc<dyn CollectionsBackend>) -> Inte
         let limit = page_limit(query.limit)?;
         let after = query.cursor.as_deref().map(str::parse).transpose();
         let after = after.map_err(|_| foreign_cursor())?;
-        let slot = query.slot;
-        let place = ServiceSlot { service, slot };
+        let partition = query.partition;
+        let place = PartitionAddress { service, partition };
         let found = own.peek(place, &collection, after, limit).await?;
         let entries = found.entries.iter().map(|entry| json!(entry)).collect();
         let next = found.next.map(|number| number.to_string());
@@ -122,7 +126,7 @@ fn peek(interface: Interface, collections: &Arc<dyn CollectionsBackend>) -> Inte
         ApiOperation {
             method: Method::GET,
             path: "/v1/state/{service}/{collection}/queue/peek",
-            summary: "The first entries of a queue, which stay in it: ?limit, ?cursor, ?slot",
+            summary: "The first entries of a queue, which stay in it: ?limit, ?cursor, ?partition",
             rights: LOOK,
             area: ServiceArea::State,
             body: None,
@@ -148,16 +152,19 @@ fn services(interface: Interface, collections: &Arc<dyn CollectionsBackend>) -> 
         "volatile": {"type": "boolean", "description": "in memory only; cannot be changed"},
     }});
     let own = Arc::clone(collections);
-    let describe = async move |Path(service): Path<String>,
-                               Query(SlotQuery { slot }): Query<SlotQuery>| {
-        let described = own.describe(ServiceSlot { service, slot }).await?;
-        Ok::<_, Problem>(Json(described))
-    };
+    let describe =
+        async move |Path(service): Path<String>,
+                    Query(PartitionSelector { partition }): Query<PartitionSelector>| {
+            let described = own
+                .describe(PartitionAddress { service, partition })
+                .await?;
+            Ok::<_, Problem>(Json(described))
+        };
     let interface = interface.with(
         ApiOperation {
             method: Method::GET,
             path: SERVICE,
-            summary: "The definition of a service, and incarnation and copies of a volatile slot",
+            summary: "The definition of a service, and incarnation and copies of a volatile partition",
             rights: LOOK,
             area: ServiceArea::State,
             body: None,
@@ -188,7 +195,7 @@ fn batches(interface: Interface, collections: &Arc<dyn CollectionsBackend>) -> I
         async move |Extension(pass): Extension<Principal>,
                     Path(service): Path<String>,
                     body: Result<Json<TransactionRequest>, JsonRejection>| {
-            let TransactionRequest { slot, steps } = read(body)?;
+            let TransactionRequest { partition, steps } = read(body)?;
             if steps.len() > STEPS {
                 return Err(Problem::bad_request(format!(
                     "a transaction has {STEPS} steps at most"
@@ -200,11 +207,13 @@ fn batches(interface: Interface, collections: &Arc<dyn CollectionsBackend>) -> I
                     pass.meets(&Demand::new(rights, ServiceArea::State, scope))?;
                 }
             }
-            let results = own.transact(ServiceSlot { service, slot }, steps).await?;
+            let results = own
+                .transact(PartitionAddress { service, partition }, steps)
+                .await?;
             Ok::<_, Problem>(Json(json!({"results": results})))
         };
     let body = json!({"type": "object", "required": ["steps"], "properties": {
-        "slot": {"type": "string"},
+        "partition": {"type": "string"},
         "steps": {"type": "array", "maxItems": STEPS, "items": {"type": "object", "required": ["op", "collection"], "properties": {
             "op": {"enum": ["get", "put", "delete", "enqueue", "dequeue"]},
             "collection": {"type": "string"},
@@ -216,9 +225,9 @@ fn batches(interface: Interface, collections: &Arc<dyn CollectionsBackend>) -> I
     let own = Arc::clone(collections);
     let scan = async move |Path((service, collection)): Path<(String, String)>,
                            Query(range): Query<EntryRange>| {
-        let place = ServiceSlot {
+        let place = PartitionAddress {
             service,
-            slot: range.slot.clone(),
+            partition: range.partition.clone(),
         };
         Ok::<_, Problem>(Json(own.scan(place, &collection, range).await?))
     };
@@ -239,7 +248,7 @@ fn batches(interface: Interface, collections: &Arc<dyn CollectionsBackend>) -> I
             ApiOperation {
                 method: Method::GET,
                 path: COLLECTION,
-                summary: "Entries of a dictionary: ?from, ?prefix, ?limit, ?slot",
+                summary: "Entries of a dictionary: ?from, ?prefix, ?limit, ?partition",
                 rights: LOOK,
                 area: ServiceArea::State,
                 body: None,
@@ -251,21 +260,22 @@ fn batches(interface: Interface, collections: &Arc<dyn CollectionsBackend>) -> I
 
 fn entries(interface: Interface, collections: &Arc<dyn CollectionsBackend>) -> Interface {
     let own = Arc::clone(collections);
-    let get = async move |Path((service, collection, key)): EntryPath,
-                          Query(SlotQuery { slot }): Query<SlotQuery>| {
-        let step = TransactionStep::Get {
-            collection,
-            key: key.clone(),
+    let get =
+        async move |Path((service, collection, key)): EntryPath,
+                    Query(PartitionSelector { partition }): Query<PartitionSelector>| {
+            let step = TransactionStep::Get {
+                collection,
+                key: key.clone(),
+            };
+            let found = one(&own, PartitionAddress { service, partition }, step).await?;
+            match found.value.clone() {
+                Some(value) => Ok(tagged(StatusCode::OK, &found, Some(value))),
+                None => Err(Problem::not_found(format!("there is no key '{key}'"))),
+            }
         };
-        let found = one(&own, ServiceSlot { service, slot }, step).await?;
-        match found.value.clone() {
-            Some(value) => Ok(tagged(StatusCode::OK, &found, Some(value))),
-            None => Err(Problem::not_found(format!("there is no key '{key}'"))),
-        }
-    };
     let own = Arc::clone(collections);
     let put = async move |Path((service, collection, key)): EntryPath,
-                          Query(SlotQuery { slot }): Query<SlotQuery>,
+                          Query(PartitionSelector { partition }): Query<PartitionSelector>,
                           headers: HeaderMap,
                           body: Result<Json<Value>, JsonRejection>| {
         let step = TransactionStep::Put {
@@ -274,7 +284,7 @@ fn entries(interface: Interface, collections: &Arc<dyn CollectionsBackend>) -> I
             value: read(body)?,
             condition: condition(&headers)?,
         };
-        let found = one(&own, ServiceSlot { service, slot }, step).await?;
+        let found = one(&own, PartitionAddress { service, partition }, step).await?;
         let status = if found.found {
             StatusCode::NO_CONTENT
         } else {
@@ -284,14 +294,17 @@ fn entries(interface: Interface, collections: &Arc<dyn CollectionsBackend>) -> I
     };
     let own = Arc::clone(collections);
     let delete = async move |Path((service, collection, key)): EntryPath,
-                             Query(SlotQuery { slot }): Query<SlotQuery>,
+                             Query(PartitionSelector { partition }): Query<PartitionSelector>,
                              headers: HeaderMap| {
         let step = TransactionStep::Delete {
             collection,
             key: key.clone(),
             condition: condition(&headers)?,
         };
-        if one(&own, ServiceSlot { service, slot }, step).await?.found {
+        if one(&own, PartitionAddress { service, partition }, step)
+            .await?
+            .found
+        {
             Ok(StatusCode::NO_CONTENT)
         } else {
             Err(Problem::not_found(format!("there is no key '{key}'")))
@@ -353,7 +366,7 @@ fn needs(step: &TransactionStep) -> &'static [&'static [Right]] {
 
 async fn one(
     collections: &Arc<dyn CollectionsBackend>,
-    place: ServiceSlot,
+    place: PartitionAddress,
     step: TransactionStep,
 ) -> Result<StepResult, Problem> {
     let mut found = collections.transact(place, vec![step]).await?;

@@ -19,6 +19,7 @@ use crate::items::ItemPosition;
 use crate::lock::mode::LockStrength;
 use crate::options::{Timeout, WaitDeadline};
 use crate::rows;
+use crate::schema::argument::IntoRecord;
 use crate::schema::envelope::encode_value;
 use crate::schema::record::Record;
 use crate::stored_value::StoredValue;
@@ -32,16 +33,16 @@ pub struct ConcurrentQueue<V> {
 
 impl<V: Record> ConcurrentQueue<V> {
     /// Adds an item; it can be taken after the commit.
-    pub async fn enqueue(&self, tx: &mut Tx<'_>, value: V) -> Result<()> {
+    pub async fn enqueue(&self, tx: &mut Tx, value: impl IntoRecord<V>) -> Result<()> {
         self.enter(tx).await?;
         let collection = &self.part.collection;
-        let bytes = encode_value(&value, tx.inner.write_version.get());
+        let bytes = encode_value(&value.into_record(), tx.inner.write_version.get());
         let bytes = bytes.map_err(|error| Error::schema(error, &collection.name))?;
         tx.writes.enqueue(collection, bytes)
     }
 
     /// Takes an item that no other transaction has taken; `None` at once if there is none.
-    pub async fn try_dequeue(&self, tx: &mut Tx<'_>) -> Result<Option<StoredValue<V>>> {
+    pub async fn try_dequeue(&self, tx: &mut Tx) -> Result<Option<StoredValue<V>>> {
         self.enter(tx).await?;
         self.load().await?;
         let collection = &self.part.collection;
@@ -77,7 +78,7 @@ impl<V: Record> ConcurrentQueue<V> {
         Ok(self.len().await? == 0)
     }
 
-    async fn enter(&self, tx: &mut Tx<'_>) -> Result<()> {
+    async fn enter(&self, tx: &mut Tx) -> Result<()> {
         self.part.check(tx)?;
         tx.check_write()?;
         let mut patience = WaitDeadline::new(Timeout::default());

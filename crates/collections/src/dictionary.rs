@@ -13,6 +13,7 @@ use crate::handle::{CollectionBinding, Handle, sealed};
 use crate::lock::mode::LockStrength;
 use crate::options::{OperationOptions, WaitDeadline};
 use crate::rows;
+use crate::schema::argument::{AsKey, IntoRecord};
 use crate::schema::key::Key;
 use crate::schema::ordered::KeyWriter;
 use crate::schema::record::Record;
@@ -42,21 +43,36 @@ impl<K: Key, V: Record> Dictionary<K, V> {
     }
 
     /// Adds a key; fails if it exists.
-    pub async fn add(&self, tx: &mut Tx<'_>, key: K, value: V) -> Result<()> {
+    pub async fn add(
+        &self,
+        tx: &mut Tx,
+        key: impl AsKey<K>,
+        value: impl IntoRecord<V>,
+    ) -> Result<()> {
         self.with(OperationOptions::default())
             .add(tx, key, value)
             .await
     }
 
     /// Adds a key unless it exists; returns whether it was added.
-    pub async fn try_add(&self, tx: &mut Tx<'_>, key: K, value: V) -> Result<bool> {
+    pub async fn try_add(
+        &self,
+        tx: &mut Tx,
+        key: impl AsKey<K>,
+        value: impl IntoRecord<V>,
+    ) -> Result<bool> {
         self.with(OperationOptions::default())
             .try_add(tx, key, value)
             .await
     }
 
     /// Sets the value of a key, new or existing.
-    pub async fn set(&self, tx: &mut Tx<'_>, key: K, value: V) -> Result<()> {
+    pub async fn set(
+        &self,
+        tx: &mut Tx,
+        key: impl AsKey<K>,
+        value: impl IntoRecord<V>,
+    ) -> Result<()> {
         self.with(OperationOptions::default())
             .set(tx, key, value)
             .await
@@ -64,17 +80,17 @@ impl<K: Key, V: Record> Dictionary<K, V> {
 
     /// Locks a key, new or existing, for a later write. Transactions that lock their keys
     /// in the same order never deadlock.
-    pub async fn lock(&self, tx: &mut Tx<'_>, key: &K) -> Result<()> {
+    pub async fn lock(&self, tx: &mut Tx, key: impl AsKey<K>) -> Result<()> {
         self.with(OperationOptions::default()).lock(tx, key).await
     }
 
     /// The value of a key.
-    pub async fn get(&self, tx: &mut Tx<'_>, key: &K) -> Result<Option<StoredValue<V>>> {
+    pub async fn get(&self, tx: &mut Tx, key: impl AsKey<K>) -> Result<Option<StoredValue<V>>> {
         self.with(OperationOptions::default()).get(tx, key).await
     }
 
     /// Whether a key exists.
-    pub async fn contains(&self, tx: &mut Tx<'_>, key: &K) -> Result<bool> {
+    pub async fn contains(&self, tx: &mut Tx, key: impl AsKey<K>) -> Result<bool> {
         self.with(OperationOptions::default())
             .contains(tx, key)
             .await
@@ -83,8 +99,8 @@ impl<K: Key, V: Record> Dictionary<K, V> {
     /// The value of a key, which is added if it does not exist.
     pub async fn get_or_add(
         &self,
-        tx: &mut Tx<'_>,
-        key: K,
+        tx: &mut Tx,
+        key: impl AsKey<K>,
         value: impl FnOnce() -> V,
     ) -> Result<StoredValue<V>> {
         self.with(OperationOptions::default())
@@ -95,8 +111,8 @@ impl<K: Key, V: Record> Dictionary<K, V> {
     /// Adds a key or changes its value; returns the new value.
     pub async fn add_or_update(
         &self,
-        tx: &mut Tx<'_>,
-        key: K,
+        tx: &mut Tx,
+        key: impl AsKey<K>,
         add: impl FnOnce() -> V,
         update: impl FnOnce(&V) -> V,
     ) -> Result<StoredValue<V>> {
@@ -107,8 +123,8 @@ impl<K: Key, V: Record> Dictionary<K, V> {
     /// Changes the value of a key; returns false if it does not exist.
     pub async fn update(
         &self,
-        tx: &mut Tx<'_>,
-        key: &K,
+        tx: &mut Tx,
+        key: impl AsKey<K>,
         update: impl FnOnce(&V) -> V,
     ) -> Result<bool> {
         self.with(OperationOptions::default())
@@ -117,7 +133,13 @@ impl<K: Key, V: Record> Dictionary<K, V> {
     }
 
     /// Replaces a value if it still is what the caller expects.
-    pub async fn try_update(&self, tx: &mut Tx<'_>, key: &K, value: V, expected: &V) -> Result<bool>
+    pub async fn try_update(
+        &self,
+        tx: &mut Tx,
+        key: impl AsKey<K>,
+        value: impl IntoRecord<V>,
+        expected: &V,
+    ) -> Result<bool>
     where
         V: PartialEq,
     {
@@ -126,7 +148,11 @@ impl<K: Key, V: Record> Dictionary<K, V> {
     }
 
     /// Removes a key; returns the value that it had.
-    pub async fn try_remove(&self, tx: &mut Tx<'_>, key: &K) -> Result<Option<StoredValue<V>>> {
+    pub async fn try_remove(
+        &self,
+        tx: &mut Tx,
+        key: impl AsKey<K>,
+    ) -> Result<Option<StoredValue<V>>> {
         self.with(OperationOptions::default())
             .try_remove(tx, key)
             .await
@@ -151,7 +177,12 @@ impl<K: Key, V: Record> Dictionary<K, V> {
 
 impl<K: Key, V: Record> DictionaryView<'_, K, V> {
     /// See [`Dictionary::add`].
-    pub async fn add(&self, tx: &mut Tx<'_>, key: K, value: V) -> Result<()> {
+    pub async fn add(
+        &self,
+        tx: &mut Tx,
+        key: impl AsKey<K>,
+        value: impl IntoRecord<V>,
+    ) -> Result<()> {
         if self.try_add(tx, key, value).await? {
             Ok(())
         } else {
@@ -162,40 +193,50 @@ impl<K: Key, V: Record> DictionaryView<'_, K, V> {
     }
 
     /// See [`Dictionary::try_add`].
-    pub async fn try_add(&self, tx: &mut Tx<'_>, key: K, value: V) -> Result<bool> {
+    pub async fn try_add(
+        &self,
+        tx: &mut Tx,
+        key: impl AsKey<K>,
+        value: impl IntoRecord<V>,
+    ) -> Result<bool> {
         let mut row = self.write(tx, &key).await?;
         if row.exists(tx, LockStrength::Exclusive).await? {
             return row.done(tx, false);
         }
-        row.put(tx, value, false)?;
+        row.put(tx, value.into_record(), false)?;
         row.done(tx, true)
     }
 
     /// See [`Dictionary::set`].
-    pub async fn set(&self, tx: &mut Tx<'_>, key: K, value: V) -> Result<()> {
+    pub async fn set(
+        &self,
+        tx: &mut Tx,
+        key: impl AsKey<K>,
+        value: impl IntoRecord<V>,
+    ) -> Result<()> {
         let mut row = self.write(tx, &key).await?;
         let existed = row.exists(tx, LockStrength::Exclusive).await?;
-        row.put(tx, value, existed)?;
+        row.put(tx, value.into_record(), existed)?;
         row.done(tx, ())
     }
 
     /// See [`Dictionary::lock`].
-    pub async fn lock(&self, tx: &mut Tx<'_>, key: &K) -> Result<()> {
-        let mut row = self.write(tx, key).await?;
+    pub async fn lock(&self, tx: &mut Tx, key: impl AsKey<K>) -> Result<()> {
+        let mut row = self.write(tx, &key).await?;
         row.exists(tx, LockStrength::Exclusive).await?;
         row.done(tx, ())
     }
 
     /// See [`Dictionary::get`].
-    pub async fn get(&self, tx: &mut Tx<'_>, key: &K) -> Result<Option<StoredValue<V>>> {
-        let mut row = self.row(tx, key).await?;
+    pub async fn get(&self, tx: &mut Tx, key: impl AsKey<K>) -> Result<Option<StoredValue<V>>> {
+        let mut row = self.row(tx, &key).await?;
         let value = row.read(tx, self.options.lock.mode()).await?;
         row.done(tx, value)
     }
 
     /// See [`Dictionary::contains`].
-    pub async fn contains(&self, tx: &mut Tx<'_>, key: &K) -> Result<bool> {
-        let mut row = self.row(tx, key).await?;
+    pub async fn contains(&self, tx: &mut Tx, key: impl AsKey<K>) -> Result<bool> {
+        let mut row = self.row(tx, &key).await?;
         let is_there = row.exists(tx, self.options.lock.mode()).await?;
         row.done(tx, is_there)
     }
@@ -203,8 +244,8 @@ impl<K: Key, V: Record> DictionaryView<'_, K, V> {
     /// See [`Dictionary::get_or_add`].
     pub async fn get_or_add(
         &self,
-        tx: &mut Tx<'_>,
-        key: K,
+        tx: &mut Tx,
+        key: impl AsKey<K>,
         value: impl FnOnce() -> V,
     ) -> Result<StoredValue<V>> {
         let mut row = self.write(tx, &key).await?;
@@ -220,8 +261,8 @@ impl<K: Key, V: Record> DictionaryView<'_, K, V> {
     /// See [`Dictionary::add_or_update`].
     pub async fn add_or_update(
         &self,
-        tx: &mut Tx<'_>,
-        key: K,
+        tx: &mut Tx,
+        key: impl AsKey<K>,
         add: impl FnOnce() -> V,
         update: impl FnOnce(&V) -> V,
     ) -> Result<StoredValue<V>> {
@@ -238,11 +279,11 @@ impl<K: Key, V: Record> DictionaryView<'_, K, V> {
     /// See [`Dictionary::update`].
     pub async fn update(
         &self,
-        tx: &mut Tx<'_>,
-        key: &K,
+        tx: &mut Tx,
+        key: impl AsKey<K>,
         update: impl FnOnce(&V) -> V,
     ) -> Result<bool> {
-        let mut row = self.write(tx, key).await?;
+        let mut row = self.write(tx, &key).await?;
         let Some(old) = row.read(tx, LockStrength::Exclusive).await? else {
             return row.done(tx, false);
         };
@@ -252,24 +293,34 @@ impl<K: Key, V: Record> DictionaryView<'_, K, V> {
     }
 
     /// See [`Dictionary::try_update`].
-    pub async fn try_update(&self, tx: &mut Tx<'_>, key: &K, value: V, expected: &V) -> Result<bool>
+    pub async fn try_update(
+        &self,
+        tx: &mut Tx,
+        key: impl AsKey<K>,
+        value: impl IntoRecord<V>,
+        expected: &V,
+    ) -> Result<bool>
     where
         V: PartialEq,
     {
-        let mut row = self.write(tx, key).await?;
+        let mut row = self.write(tx, &key).await?;
         let old = row.read::<V>(tx, LockStrength::Exclusive).await?;
         let Some(old) = old.filter(|old| **old == *expected) else {
             return row.done(tx, false);
         };
-        let mut value = value;
+        let mut value = value.into_record();
         value.inherit(&old);
         row.put(tx, value, true)?;
         row.done(tx, true)
     }
 
     /// See [`Dictionary::try_remove`].
-    pub async fn try_remove(&self, tx: &mut Tx<'_>, key: &K) -> Result<Option<StoredValue<V>>> {
-        let mut row = self.write(tx, key).await?;
+    pub async fn try_remove(
+        &self,
+        tx: &mut Tx,
+        key: impl AsKey<K>,
+    ) -> Result<Option<StoredValue<V>>> {
+        let mut row = self.write(tx, &key).await?;
         let old = row.read(tx, LockStrength::Exclusive).await?;
         if old.is_some() {
             rows::remove(tx, &row.part.collection, &row.key, true)?;
@@ -283,20 +334,20 @@ impl<K: Key, V: Record> DictionaryView<'_, K, V> {
     }
 
     /// The row of a key, for a write.
-    async fn write(&self, tx: &mut Tx<'_>, key: &K) -> Result<RowAccess<'_>> {
+    async fn write(&self, tx: &mut Tx, key: &impl AsKey<K>) -> Result<RowAccess<'_>> {
         tx.check_write()?;
         self.row(tx, key).await
     }
 
     /// The row of a key, not locked yet; enters the collection.
-    async fn row(&self, tx: &mut Tx<'_>, key: &K) -> Result<RowAccess<'_>> {
+    async fn row(&self, tx: &mut Tx, key: &impl AsKey<K>) -> Result<RowAccess<'_>> {
         let part = &self.dictionary.part;
         part.check(tx)?;
         let mut patience = WaitDeadline::new(self.options.timeout);
         tx.enter(&part.collection, LockStrength::Shared, &mut patience)
             .await?;
         let mut to = KeyWriter::reusing(std::mem::take(&mut tx.key));
-        key.write_row(&mut to);
+        key.write_key(&mut to);
         let key = to.finish();
         let key = key.map_err(|error| Error::schema(error, &part.collection.name))?;
         Ok(RowAccess {
@@ -317,32 +368,32 @@ struct RowAccess<'a> {
 impl RowAccess<'_> {
     async fn read<V: Record>(
         &mut self,
-        tx: &mut Tx<'_>,
+        tx: &mut Tx,
         mode: LockStrength,
     ) -> Result<Option<StoredValue<V>>> {
         let collection = &self.part.collection;
         rows::read(tx, collection, &self.key, mode, &mut self.patience).await
     }
 
-    async fn exists(&mut self, tx: &mut Tx<'_>, mode: LockStrength) -> Result<bool> {
+    async fn exists(&mut self, tx: &mut Tx, mode: LockStrength) -> Result<bool> {
         let collection = &self.part.collection;
         rows::exists(tx, collection, &self.key, mode, &mut self.patience).await
     }
 
-    fn put<V: Record>(&self, tx: &mut Tx<'_>, value: V, existed: bool) -> Result<StoredValue<V>> {
+    fn put<V: Record>(&self, tx: &mut Tx, value: V, existed: bool) -> Result<StoredValue<V>> {
         let collection = &self.part.collection;
         rows::write(tx, collection, &self.key, value, existed, true)
     }
 
     /// Returns the buffer for the next operation.
-    fn done<T>(self, tx: &mut Tx<'_>, answer: T) -> Result<T> {
+    fn done<T>(self, tx: &mut Tx, answer: T) -> Result<T> {
         tx.key = self.key;
         Ok(answer)
     }
 }
 
 /// The value that a closure derives from the old one, with the old one's unknown fields.
-fn changed<V: Record>(tx: &mut Tx<'_>, old: &StoredValue<V>, update: impl FnOnce(&V) -> V) -> V {
+fn changed<V: Record>(tx: &mut Tx, old: &StoredValue<V>, update: impl FnOnce(&V) -> V) -> V {
     let mut value = tx.guarded(|| update(old));
     value.inherit(old);
     value

@@ -104,7 +104,7 @@ struct PageRow<K> {
 
 impl<K: Key, V: Record> Cursor<K, V> {
     /// The next page, possibly empty; `None` at the end.
-    pub async fn next(&mut self, tx: &mut Tx<'_>) -> Result<Option<Vec<(K, StoredValue<V>)>>> {
+    pub async fn next(&mut self, tx: &mut Tx) -> Result<Option<Vec<(K, StoredValue<V>)>>> {
         let want = match self.filter {
             Some(_) => PageContent::Keys,
             None => PageContent::Rows,
@@ -134,7 +134,7 @@ impl<K: Key, V: Record> Cursor<K, V> {
     }
 
     /// The keys of the next page; values are not read.
-    pub async fn next_keys(&mut self, tx: &mut Tx<'_>) -> Result<Option<Vec<K>>> {
+    pub async fn next_keys(&mut self, tx: &mut Tx) -> Result<Option<Vec<K>>> {
         let Some(mut page) = self.page(tx, PageContent::Keys).await? else {
             return Ok(None);
         };
@@ -142,11 +142,7 @@ impl<K: Key, V: Record> Cursor<K, V> {
         Ok(Some(page.into_iter().filter_map(|item| item.key).collect()))
     }
 
-    async fn page(
-        &mut self,
-        tx: &mut Tx<'_>,
-        want: PageContent,
-    ) -> Result<Option<Vec<PageRow<K>>>> {
+    async fn page(&mut self, tx: &mut Tx, want: PageContent) -> Result<Option<Vec<PageRow<K>>>> {
         let part = &self.dictionary.part;
         part.check(tx)?;
         tx.check_visible(&part.collection)?;
@@ -166,7 +162,7 @@ impl<K: Key, V: Record> Cursor<K, V> {
 }
 
 /// Reads the values of rows that passed the filter, and no others.
-async fn read_values<K>(tx: &mut Tx<'_>, table: TableId, page: &mut [PageRow<K>]) -> Result<()> {
+async fn read_values<K>(tx: &mut Tx, table: TableId, page: &mut [PageRow<K>]) -> Result<()> {
     let wanted = |item: &PageRow<K>| item.key.is_some();
     let ranges = value_ranges(
         page.iter()
@@ -199,7 +195,7 @@ impl<K: Key, V: Record> Dictionary<K, V> {
     /// All rows of a query at once; meant for few rows.
     pub async fn entries(
         &self,
-        tx: &mut Tx<'_>,
+        tx: &mut Tx,
         query: DictionaryQuery<K>,
     ) -> Result<Vec<(K, StoredValue<V>)>> {
         let mut cursor = self.enumerate(query)?;
@@ -211,7 +207,7 @@ impl<K: Key, V: Record> Dictionary<K, V> {
     }
 
     /// The exact number of keys that the transaction sees. Reads all of them.
-    pub async fn count(&self, tx: &mut Tx<'_>) -> Result<u64> {
+    pub async fn count(&self, tx: &mut Tx) -> Result<u64> {
         let part = &self.part;
         part.check(tx)?;
         tx.check_visible(&part.collection)?;

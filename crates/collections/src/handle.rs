@@ -37,7 +37,7 @@ pub struct CollectionBinding {
 
 impl CollectionBinding {
     /// Refuses a transaction of another partition.
-    pub(crate) fn check(&self, tx: &Tx<'_>) -> Result<()> {
+    pub(crate) fn check(&self, tx: &Tx) -> Result<()> {
         if Arc::ptr_eq(&self.inner, &tx.inner) {
             return Ok(());
         }

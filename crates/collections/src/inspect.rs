@@ -34,7 +34,7 @@ pub struct Inspector {
 /// A collection and its size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectionSummary {
-    /// The service's slot that it belongs to; empty if there is none.
+    /// The service's partition that it belongs to; empty if there is none.
     pub scope: String,
     pub name: String,
     pub what: Description,

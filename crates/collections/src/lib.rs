@@ -21,18 +21,16 @@
 //! let stock: Dictionary<String, u64> = replica.state().get_or_add("stock").await?;
 //! let orders: Queue<String> = replica.state().get_or_add("orders").await?;
 //! let mut tx = replica.begin();
-//! stock.set(&mut tx, "apples".to_owned(), 12).await?;
-//! orders.enqueue(&mut tx, "apples".to_owned()).await?;
+//! stock.set(&mut tx, "apples", 12).await?;
+//! orders.enqueue(&mut tx, "apples").await?;
 //! tx.commit().await?; // both, or neither
 //!
-//! let sold = replica.run(|tx| {
-//!     let (stock, orders) = (stock.clone(), orders.clone());
-//!     Box::pin(async move {
-//!         let Some(order) = orders.try_dequeue(tx).await? else {
-//!             return Ok(false);
-//!         };
-//!         stock.update(tx, &order, |count| count - 1).await
-//!     })
+//! let sold = replica.transact(async |mut tx| {
+//!     let Some(order) = orders.try_dequeue(&mut tx).await? else {
+//!         return Ok(tx.roll_back(false));
+//!     };
+//!     let is_known = stock.update(&mut tx, &order, |count| count - 1).await?;
+//!     tx.commit(is_known).await
 //! });
 //! assert!(sold.await?);
 //! # Ok(())
@@ -65,7 +63,7 @@
 //!
 //! Names of collections are rows of a system table (`registry.rs`, `tables.rs`); creating
 //! and removing are part of a transaction. A service (`service.rs`) is a name, a scheme
-//! (`scheme.rs`) and a guarantee, durable or volatile; its slots are scopes of names.
+//! (`scheme.rs`) and a guarantee, durable or volatile; its partitions are scopes of names.
 //!
 //! By REST (`crates/admin/src/state.rs`) a request is one such transaction, over
 //! dictionaries with text keys and JSON values; `crates/steadfast/src/node/collections.rs`
@@ -104,6 +102,7 @@
 //! - `tests/postgres_collections.rs`: all of these again on PostgreSQL: the checklist, the
 //!   models, cancellations, kills, the bank, the histories.
 
+mod attempt;
 mod collection;
 mod commit_path;
 mod committer;
@@ -137,6 +136,7 @@ mod tables;
 mod transaction;
 mod writeset;
 
+pub use attempt::{Attempt, Conclusion};
 pub use collection::{Description, Shape};
 pub use commit_path::{CommitPath, CommitRejected, Outcome};
 pub use concurrent_queue::ConcurrentQueue;
@@ -150,11 +150,9 @@ pub use notice::{StateNotice, TransactionNotice};
 pub use options::{LockMode, OperationOptions, Timeout};
 pub use prepared::Prepared;
 pub use queue::Queue;
-pub use replica::{
-    Options, Replica, ReplicaRole, StateNotices, TransactionFuture, TransactionNotices,
-};
-pub use scheme::{Scheme, SlotKey, partition_of};
-pub use service::{Lifecycle, ServiceDefinition, ServiceSlotState};
+pub use replica::{Options, Replica, ReplicaRole, StateNotices, TransactionNotices};
+pub use scheme::{PartitionKey, Scheme, partition_of};
+pub use service::{Lifecycle, ServiceDefinition, ServicePartitionState};
 pub use state::State;
 pub use stored_value::StoredValue;
 pub use transaction::Tx;

@@ -46,7 +46,7 @@ fn called(collection: &Collection) -> String {
     in_scope(&collection.scope, &collection.name)
 }
 
-/// A collection's name, and the service's slot that it belongs to.
+/// A collection's name, and the service's partition that it belongs to.
 fn in_scope(scope: &str, name: &str) -> String {
     if scope.is_empty() {
         name.to_owned()

@@ -52,7 +52,7 @@ pub struct LogBounds {
 
 impl<V: Record> Log<V> {
     /// Appends an event; it gets its number with the commit.
-    pub async fn append(&self, tx: &mut Tx<'_>, value: &V) -> Result<()> {
+    pub async fn append(&self, tx: &mut Tx, value: &V) -> Result<()> {
         self.enter(tx).await?;
         let collection = &self.part.collection;
         let bytes = encode_value(value, tx.inner.write_version.get());
@@ -61,7 +61,7 @@ impl<V: Record> Log<V> {
     }
 
     /// Trims the events before `first`, with the commit.
-    pub async fn trim(&self, tx: &mut Tx<'_>, first: u64) -> Result<()> {
+    pub async fn trim(&self, tx: &mut Tx, first: u64) -> Result<()> {
         self.enter(tx).await?;
         let collection = &self.part.collection;
         let head = self.head()?;
@@ -117,7 +117,7 @@ impl<V: Record> Log<V> {
         })
     }
 
-    async fn enter(&self, tx: &mut Tx<'_>) -> Result<()> {
+    async fn enter(&self, tx: &mut Tx) -> Result<()> {
         self.part.check(tx)?;
         tx.check_write()?;
         let mut patience = WaitDeadline::new(Timeout::default());

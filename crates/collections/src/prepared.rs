@@ -43,11 +43,11 @@ pub struct Prepared {
     is_over: bool,
 }
 
-impl<'p> Tx<'p> {
+impl Tx {
     /// Commits and returns the transaction's LSN once it is durable.
     /// The commit is under way when this returns: it goes on if the future is
     /// dropped. Without changes nothing is written.
-    pub fn commit(self) -> impl Future<Output = Result<Lsn>> + Send + use<'p> {
+    pub fn commit(self) -> impl Future<Output = Result<Lsn>> + Send + use<> {
         let home = Arc::clone(&self.inner);
         let (reply, outcome) = tokio::sync::oneshot::channel();
         let id = self.id();

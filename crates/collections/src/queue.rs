@@ -18,6 +18,7 @@ use crate::lock::mode::LockStrength;
 use crate::options::{OperationOptions, WaitDeadline};
 use crate::rows;
 use crate::scan::{PageContent, ScanPosition, ScannedRow, beginning_with};
+use crate::schema::argument::IntoRecord;
 use crate::schema::record::Record;
 use crate::stored_value::StoredValue;
 use crate::transaction::Tx;
@@ -44,7 +45,7 @@ impl<V: Record> Queue<V> {
     }
 
     /// Adds an item at the end.
-    pub async fn enqueue(&self, tx: &mut Tx<'_>, value: V) -> Result<()> {
+    pub async fn enqueue(&self, tx: &mut Tx, value: impl IntoRecord<V>) -> Result<()> {
         tx.check_write()?;
         let mut patience = self.enter(tx).await?;
         let tail = self.end(tx, TAIL, &mut patience).await?;
@@ -53,13 +54,13 @@ impl<V: Record> Queue<V> {
         // Waits for a transaction that found the queue empty here.
         tx.lock_row(collection, &key, LockStrength::Exclusive, &mut patience)
             .await?;
-        rows::write(tx, collection, &key, value, false, true)?;
+        rows::write(tx, collection, &key, value.into_record(), false, true)?;
         rows::write(tx, collection, TAIL, tail + 1, true, false)?;
         Ok(())
     }
 
     /// Takes the first item; `None` if there is none.
-    pub async fn try_dequeue(&self, tx: &mut Tx<'_>) -> Result<Option<StoredValue<V>>> {
+    pub async fn try_dequeue(&self, tx: &mut Tx) -> Result<Option<StoredValue<V>>> {
         tx.check_write()?;
         let mut patience = self.enter(tx).await?;
         let head = self.end(tx, HEAD, &mut patience).await?;
@@ -75,7 +76,7 @@ impl<V: Record> Queue<V> {
     }
 
     /// The first item, which stays; `None` if there is none.
-    pub async fn try_peek(&self, tx: &mut Tx<'_>) -> Result<Option<StoredValue<V>>> {
+    pub async fn try_peek(&self, tx: &mut Tx) -> Result<Option<StoredValue<V>>> {
         let mut patience = self.enter(tx).await?;
         let mode = self.options.lock.mode();
         let collection = &self.part.collection;
@@ -85,7 +86,7 @@ impl<V: Record> Queue<V> {
     }
 
     /// The exact number of items that the transaction sees.
-    pub async fn count(&self, tx: &mut Tx<'_>) -> Result<u64> {
+    pub async fn count(&self, tx: &mut Tx) -> Result<u64> {
         self.part.check(tx)?;
         let collection = &self.part.collection;
         tx.check_visible(collection)?;
@@ -96,7 +97,7 @@ impl<V: Record> Queue<V> {
 
     /// All items in order, as the transaction's snapshot has them and with its own
     /// changes.
-    pub async fn entries(&self, tx: &mut Tx<'_>) -> Result<Vec<StoredValue<V>>> {
+    pub async fn entries(&self, tx: &mut Tx) -> Result<Vec<StoredValue<V>>> {
         self.part.check(tx)?;
         let collection = &self.part.collection;
         tx.check_visible(collection)?;
@@ -125,7 +126,7 @@ impl<V: Record> Queue<V> {
     /// and whether there are more. They stay in the queue. Takes no lock.
     pub async fn first(
         &self,
-        tx: &mut Tx<'_>,
+        tx: &mut Tx,
         after: Option<u64>,
         limit: usize,
         bytes: usize,
@@ -175,7 +176,7 @@ impl<V: Record> Queue<V> {
         clear(&self.part, self.options).await
     }
 
-    async fn enter(&self, tx: &mut Tx<'_>) -> Result<WaitDeadline> {
+    async fn enter(&self, tx: &mut Tx) -> Result<WaitDeadline> {
         self.part.check(tx)?;
         let mut patience = WaitDeadline::new(self.options.timeout);
         let collection = &self.part.collection;
@@ -186,7 +187,7 @@ impl<V: Record> Queue<V> {
 
     /// Locks head or tail for writing and reads it: first in the mode that waits
     /// for other writers without blocking readers, then exclusively.
-    async fn end(&self, tx: &mut Tx<'_>, key: &[u8], patience: &mut WaitDeadline) -> Result<u64> {
+    async fn end(&self, tx: &mut Tx, key: &[u8], patience: &mut WaitDeadline) -> Result<u64> {
         let collection = &self.part.collection;
         tx.lock_row(collection, key, LockStrength::Update, patience)
             .await?;

@@ -2,7 +2,7 @@
 //!
 //! The registry is a system table; all of its committed rows are in memory. A collection
 //! that is being created is visible to its transaction only. Names are URIs: a bare word
-//! `x` is stored as `urn:x`. A scope keeps the names of one service's slot apart from
+//! `x` is stored as `urn:x`. A scope keeps the names of one service's partition apart from
 //! those of others in the same partition.
 
 use std::collections::{BTreeMap, HashMap};

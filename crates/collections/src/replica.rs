@@ -4,7 +4,6 @@
 //! Elsewhere it is a secondary: it reads flushed state and writes nothing. A
 //! transaction can be begun on any replica, and this never fails.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use steadfast_core::id::{Lsn, Partition};
 use steadfast_core::limits;
 use steadfast_storage::{Engine, Ledger};
 
+use crate::attempt::{Attempt, Conclusion};
 use crate::commit_path::CommitPath;
 use crate::error::{ErrorKind, Result, RetryAdvice};
 use crate::lock::table::TransactionWait;
@@ -64,9 +64,6 @@ pub enum ReplicaRole {
     /// It can be read and written; there is one at most.
     Primary,
 }
-
-/// The future that [`Replica::run`] executes in a transaction.
-pub type TransactionFuture<'t, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 't>>;
 
 /// One partition's collections. Clones are the same replica.
 #[derive(Clone)]
@@ -134,68 +131,85 @@ impl Replica {
         self.scope("")
     }
 
-    /// The collections of one scope, for instance a service's slot.
+    /// The collections of one scope, for instance a service's partition.
     pub fn scope(&self, scope: &str) -> State {
         State::new(&self.inner, scope)
     }
 
     /// Begins a transaction. This never fails: on a secondary its reads see a
     /// snapshot, and its first write fails with `NotPrimary`.
-    pub fn begin(&self) -> Tx<'_> {
+    pub fn begin(&self) -> Tx {
         Tx::begin(&self.inner)
     }
 
     /// Begins another attempt of the transaction `first`, which was a deadlock victim. It
     /// is as old as that one, so only older ones can make it a victim again.
-    pub fn begin_again(&self, first: u64) -> Tx<'_> {
+    pub fn begin_again(&self, first: u64) -> Tx {
         Tx::begin_as(&self.inner, Some(first))
     }
 
     /// Pauses before another attempt of a transaction that was a deadlock victim
     /// `deadlocks` times: with jitter, and longer each time.
     pub async fn yield_to_older(deadlocks: u32) {
-        let backoff = Backoff::new(limits::RUN_FIRST_PAUSE, limits::RUN_LONGEST_YIELD);
+        let backoff = Backoff::new(limits::TRANSACT_FIRST_PAUSE, limits::TRANSACT_LONGEST_YIELD);
         let longest = backoff.after(deadlocks.saturating_add(1));
         tokio::time::sleep(longest.mul_f64(fastrand::f64())).await;
     }
 
-    /// Executes `work` in a transaction and commits it, retrying transient errors such as
-    /// lock time-outs in a new transaction after a pause.
+    /// Calls `work` with a transaction that it commits, and calls it again after transient
+    /// errors, such as lock time-outs, in a new transaction after a pause.
     ///
-    /// All attempts have the age of the first one. The victim of a deadlock is the youngest
-    /// transaction, so only older ones can make this one a victim.
+    /// `work` returns what [`Attempt::commit`] or [`Attempt::roll_back`] returns; one that
+    /// does neither does not compile. It borrows the collections that it uses:
     ///
-    /// A transaction that `work` has rolled back is not committed. The future is
-    /// boxed so that `run` can be spawned: `|tx| Box::pin(async move { .. })`.
-    pub async fn run<T, F>(&self, mut work: F) -> Result<T>
+    /// ```
+    /// # use steadfast_collections::{Dictionary, Replica, Result};
+    /// # async fn case(bank: &Replica, accounts: &Dictionary<String, i64>) -> Result<()> {
+    /// let paid = bank.transact(async |mut tx| {
+    ///     let alice = accounts.get(&mut tx, "alice").await?.map_or(0, |found| *found);
+    ///     if alice < 10 {
+    ///         return Ok(tx.roll_back(false));
+    ///     }
+    ///     accounts.set(&mut tx, "alice", alice - 10).await?;
+    ///     tx.commit(true).await
+    /// });
+    /// assert!(paid.await?); // all of it is on the disk
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// An error that `work` returns rolls back. All attempts have the age of the first one.
+    /// The victim of a deadlock is the youngest transaction, so only older ones can make
+    /// this one a victim.
+    ///
+    /// Attempts may be many, so an async closure can move nothing out of its surroundings
+    /// and change nothing there: the compiler says that it is not `FnMut`. The value carries
+    /// the result. In `tokio::spawn` the collections move into the spawned block, and the
+    /// closure borrows them from it.
+    pub async fn transact<T, F, A>(&self, mut work: F) -> Result<T>
     where
-        F: for<'t> FnMut(&'t mut Tx<'static>) -> TransactionFuture<'t, T>,
+        F: FnMut(Attempt) -> A,
+        A: Future<Output = Result<Conclusion<T>>>,
     {
-        let mut backoff = Backoff::new(limits::RUN_FIRST_PAUSE, limits::RUN_LONGEST_PAUSE);
+        let mut backoff =
+            Backoff::new(limits::TRANSACT_FIRST_PAUSE, limits::TRANSACT_LONGEST_PAUSE);
         let (mut attempt, mut deadlocks) = (1, 0);
         let mut rank = None;
         loop {
-            let mut tx = Tx::begin_as(&self.inner, rank);
+            let tx = Tx::begin_as(&self.inner, rank);
             rank.get_or_insert(tx.id());
-            let error = match work(&mut tx).await {
-                Ok(answer) if tx.is_closed() => return Ok(answer),
-                Ok(answer) => match tx.commit().await {
-                    Ok(_) => return Ok(answer),
-                    Err(error) => error,
-                },
-                Err(error) => {
-                    tx.abort();
-                    error
-                }
+            let error = match work(Attempt::new(tx)).await {
+                Ok(conclusion) => return Ok(conclusion.into_value()),
+                Err(error) => error,
             };
             if matches!(error.kind(), ErrorKind::Deadlock { .. })
-                && deadlocks < limits::RUN_DEADLOCKS
+                && deadlocks < limits::TRANSACT_DEADLOCKS
             {
                 Self::yield_to_older(deadlocks).await;
                 deadlocks += 1;
                 continue;
             }
-            if attempt >= limits::RUN_ATTEMPTS || error.retry() == RetryAdvice::No {
+            if attempt >= limits::TRANSACT_ATTEMPTS || error.retry() == RetryAdvice::No {
                 return Err(error);
             }
             attempt += 1;

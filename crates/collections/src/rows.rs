@@ -20,7 +20,7 @@ use crate::writeset::{RowWrite, WrittenValue};
 
 /// Locks a row and reads it, own changes included.
 pub(crate) async fn read<V: Record>(
-    tx: &mut Tx<'_>,
+    tx: &mut Tx,
     collection: &Arc<Collection>,
     key: &[u8],
     mode: LockStrength,
@@ -54,7 +54,7 @@ pub(crate) async fn read<V: Record>(
 
 /// Locks a row and returns whether it exists, own changes included.
 pub(crate) async fn exists(
-    tx: &mut Tx<'_>,
+    tx: &mut Tx,
     collection: &Arc<Collection>,
     key: &[u8],
     mode: LockStrength,
@@ -83,7 +83,7 @@ pub(crate) async fn exists(
 
 /// Writes a row that is locked; returns the value as it is stored.
 pub(crate) fn write<V: Record>(
-    tx: &mut Tx<'_>,
+    tx: &mut Tx,
     collection: &Arc<Collection>,
     key: &[u8],
     value: V,
@@ -110,7 +110,7 @@ pub(crate) fn write<V: Record>(
 
 /// Removes an existing row that is locked.
 pub(crate) fn remove(
-    tx: &mut Tx<'_>,
+    tx: &mut Tx,
     collection: &Arc<Collection>,
     key: &[u8],
     counts: bool,
@@ -162,7 +162,7 @@ pub(crate) fn typed<V: Record>(
 
 /// Reads on a secondary: without locks, from the pinned state.
 async fn read_snapshot<V: Record>(
-    tx: &mut Tx<'_>,
+    tx: &mut Tx,
     collection: &Arc<Collection>,
     key: &[u8],
     mode: LockStrength,

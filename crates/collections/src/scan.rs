@@ -66,7 +66,7 @@ impl ScanPosition {
     /// A page may be empty.
     pub(crate) async fn next(
         &mut self,
-        tx: &mut Tx<'_>,
+        tx: &mut Tx,
         table: TableId,
         want: PageContent,
     ) -> Result<Option<BTreeMap<Bytes, ScannedRow>>> {
@@ -104,7 +104,7 @@ impl ScanPosition {
     }
 
     /// How many rows there are from here to the end.
-    pub(crate) async fn count(&mut self, tx: &mut Tx<'_>, table: TableId) -> Result<u64> {
+    pub(crate) async fn count(&mut self, tx: &mut Tx, table: TableId) -> Result<u64> {
         let mut count = 0;
         while let Some(page) = self.next(tx, table, PageContent::Keys).await? {
             count += page.values().filter(|found| !found.is_deleted()).count() as u64;

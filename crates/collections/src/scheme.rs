@@ -1,9 +1,8 @@
-//! How the keys of a service are split into slots.
+//! How the keys of a service are split into partitions.
 //!
-//! Chosen when the service is created and never changed. A slot is what users call
-//! a partition of their service; slot i of service x lives in partition
-//! (hash(x) + i) mod P, so that the slots of one service are spread and those of
-//! many services do not pile up.
+//! Chosen when the service is created and never changed. Partition i of service x lives
+//! in store partition (hash(x) + i) mod P, so that the partitions of one service are
+//! spread and those of many services do not pile up.
 
 use steadfast_core::codec::{ByteReader, DecodeError, put_bytes, put_varint};
 use steadfast_core::limits;
@@ -17,21 +16,33 @@ pub enum Scheme {
     /// Whole numbers from `low` to `high`, both included, in `count` ranges of about
     /// the same size.
     Int64Range { low: i64, high: i64, count: u32 },
-    /// One slot per name.
+    /// One partition per name.
     Named(Vec<String>),
-    /// One slot for everything.
+    /// One partition for everything.
     Singleton,
 }
 
-/// The requested slot.
+/// What names a partition of a service: `7`, `"north"`, or `Only`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SlotKey<'a> {
+pub enum PartitionKey<'a> {
     /// The one that holds this number.
     Number(i64),
     /// The one with this name.
     Name(&'a str),
     /// The only one.
     Only,
+}
+
+impl From<i64> for PartitionKey<'_> {
+    fn from(number: i64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl<'a> From<&'a str> for PartitionKey<'a> {
+    fn from(name: &'a str) -> Self {
+        Self::Name(name)
+    }
 }
 
 impl Scheme {
@@ -50,9 +61,11 @@ impl Scheme {
             Self::Int64Range { low, high, count } => {
                 let keys = (i128::from(*high) - i128::from(*low) + 1).unsigned_abs();
                 match *count {
-                    0 => refuse("it has no slot; ask for one at least"),
-                    n if u128::from(n) > keys => refuse("it has more slots than keys"),
-                    n if n > limits::SERVICE_SLOTS => refuse("it has more than 65536 slots"),
+                    0 => refuse("it has no partition; ask for one at least"),
+                    n if u128::from(n) > keys => refuse("it has more partitions than keys"),
+                    n if n > limits::SERVICE_PARTITIONS => {
+                        refuse("it has more than 65536 partitions")
+                    }
                     _ => Ok(()),
                 }
             }
@@ -61,11 +74,11 @@ impl Scheme {
                 sorted.sort_unstable();
                 sorted.dedup();
                 match names.len() {
-                    0 => refuse("it has no slot; name one at least"),
-                    n if n > limits::SERVICE_SLOTS as usize => {
-                        refuse("it has more than 65536 slots")
+                    0 => refuse("it has no partition; name one at least"),
+                    n if n > limits::SERVICE_PARTITIONS as usize => {
+                        refuse("it has more than 65536 partitions")
                     }
-                    n if n > sorted.len() => refuse("a slot is named twice"),
+                    n if n > sorted.len() => refuse("a partition is named twice"),
                     _ => Ok(()),
                 }
             }
@@ -73,8 +86,8 @@ impl Scheme {
         }
     }
 
-    /// How many slots there are.
-    pub fn slots(&self) -> u32 {
+    /// How many partitions there are.
+    pub fn partitions(&self) -> u32 {
         match self {
             Self::Int64Range { count, .. } => *count,
             Self::Named(names) => names.len() as u32,
@@ -82,45 +95,46 @@ impl Scheme {
         }
     }
 
-    /// The slot of a key; `None` if the scheme has no such key.
-    pub fn slot(&self, key: SlotKey<'_>) -> Option<u32> {
+    /// The partition of a key; `None` if the scheme has no such key.
+    pub fn partition(&self, key: PartitionKey<'_>) -> Option<u32> {
         match (self, key) {
-            (Self::Int64Range { low, high, count }, SlotKey::Number(number)) => {
+            (Self::Int64Range { low, high, count }, PartitionKey::Number(number)) => {
                 let is_inside = (*low..=*high).contains(&number);
                 is_inside.then(|| {
                     let (size, larger) = split(*low, *high, *count);
                     let place = (i128::from(number) - i128::from(*low)).unsigned_abs();
                     let in_larger = larger * (size + 1);
-                    let slot = if place < in_larger {
+                    let partition = if place < in_larger {
                         place / (size + 1)
                     } else {
                         larger + (place - in_larger) / size
                     };
-                    slot as u32
+                    partition as u32
                 })
             }
-            (Self::Named(names), SlotKey::Name(name)) => {
+            (Self::Named(names), PartitionKey::Name(name)) => {
                 let place = names.iter().position(|known| known == name)?;
                 u32::try_from(place).ok()
             }
-            (Self::Singleton, SlotKey::Only) => Some(0),
+            (Self::Singleton, PartitionKey::Only) => Some(0),
             _ => None,
         }
     }
 
-    /// First and last key of a slot of a range.
-    pub fn range(&self, slot: u32) -> Option<(i64, i64)> {
+    /// First and last key of a partition of a range.
+    pub fn range(&self, partition: u32) -> Option<(i64, i64)> {
         let Self::Int64Range { low, high, count } = self else {
             return None;
         };
-        if slot >= *count {
+        if partition >= *count {
             return None;
         }
         let (size, larger) = split(*low, *high, *count);
-        let start = |slot: u128| i128::from(*low) + (slot * size + slot.min(larger)) as i128;
-        let slot = u128::from(slot);
-        let first = i64::try_from(start(slot)).ok()?;
-        let last = i64::try_from(start(slot + 1) - 1).ok()?;
+        let start =
+            |partition: u128| i128::from(*low) + (partition * size + partition.min(larger)) as i128;
+        let partition = u128::from(partition);
+        let first = i64::try_from(start(partition)).ok()?;
+        let last = i64::try_from(start(partition + 1) - 1).ok()?;
         Some((first, last))
     }
 
@@ -172,14 +186,14 @@ impl Scheme {
     }
 }
 
-/// The index of the partition, of `partitions`, in which a slot lives.
-pub fn partition_of(service: &str, slot: u32, partitions: u16) -> u16 {
-    let count = u64::from(partitions.max(1));
+/// The index of the store partition, of `stores`, in which a partition of a service lives.
+pub fn partition_of(service: &str, partition: u32, stores: u16) -> u16 {
+    let count = u64::from(stores.max(1));
     let first = xxh3_64(service.as_bytes()) % count;
-    ((first + u64::from(slot)) % count) as u16
+    ((first + u64::from(partition)) % count) as u16
 }
 
-/// The size of the smaller slots, and how many have one key more.
+/// The size of the smaller partitions, and how many have one key more.
 fn split(low: i64, high: i64, count: u32) -> (u128, u128) {
     let keys = (i128::from(high) - i128::from(low) + 1).unsigned_abs();
     let count = u128::from(count);
@@ -192,22 +206,24 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_hundred_keys_in_four_slots() {
+    fn a_hundred_keys_in_four_partitions() {
         let scheme = Scheme::Int64Range {
             low: 0,
             high: 99,
             count: 4,
         };
-        let ranges: Vec<_> = (0..4).map(|slot| scheme.range(slot).unwrap()).collect();
+        let ranges: Vec<_> = (0..4)
+            .map(|partition| scheme.range(partition).unwrap())
+            .collect();
         assert_eq!(ranges, [(0, 24), (25, 49), (50, 74), (75, 99)]);
-        assert_eq!(scheme.slot(SlotKey::Number(24)), Some(0));
-        assert_eq!(scheme.slot(SlotKey::Number(25)), Some(1));
-        assert_eq!(scheme.slot(SlotKey::Number(100)), None);
-        assert_eq!(scheme.slot(SlotKey::Name("a")), None);
+        assert_eq!(scheme.partition(PartitionKey::Number(24)), Some(0));
+        assert_eq!(scheme.partition(PartitionKey::Number(25)), Some(1));
+        assert_eq!(scheme.partition(PartitionKey::Number(100)), None);
+        assert_eq!(scheme.partition(PartitionKey::Name("a")), None);
     }
 
     #[test]
-    fn slots_of_a_service_follow_one_another() {
+    fn partitions_of_a_service_follow_one_another() {
         let first = partition_of("orders", 0, 64);
         assert_eq!(partition_of("orders", 1, 64), (first + 1) % 64);
         assert_eq!(partition_of("orders", 64, 64), first);
@@ -217,7 +233,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_key_is_in_the_range_of_its_slot(
+        fn every_key_is_in_the_range_of_its_partition(
             low in any::<i64>(), span in 0u64..1 << 62, count in 1u32..500, at in any::<u64>(),
         ) {
             let high = low.saturating_add(span as i64);
@@ -225,8 +241,8 @@ mod tests {
             prop_assume!(scheme.check("s").is_ok());
             let keys = (i128::from(high) - i128::from(low) + 1) as u128;
             let key = (i128::from(low) + (u128::from(at) % keys) as i128) as i64;
-            let slot = scheme.slot(SlotKey::Number(key)).unwrap();
-            let (first, last) = scheme.range(slot).unwrap();
+            let partition = scheme.partition(PartitionKey::Number(key)).unwrap();
+            let (first, last) = scheme.range(partition).unwrap();
             prop_assert!((first..=last).contains(&key));
             prop_assert_eq!(scheme.range(0).unwrap().0, low);
             prop_assert_eq!(scheme.range(count - 1).unwrap().1, high);

@@ -1,11 +1,12 @@
 //! Services: a name, a scheme, durable or volatile.
 //!
-//! The definition is a durable row in the first slot's partition of the main space, also
-//! for a volatile service, and never changes. A slot of a volatile service keeps, in its
-//! volatile partition, the number of its incarnation; the main partition of the same
-//! index keeps the same number durably, and has the same owner. If they differ, the state
-//! is lost: the slot gets a new incarnation, and its owner's `on_data_loss` runs before
-//! it sees the slot empty. The last number that was reported to an owner is stored with
+//! The definition is a durable row in the store partition of the first partition, in the
+//! main space also for a volatile service, and never changes. A partition of a volatile
+//! service keeps, in its store partition of the volatile space, the number of its
+//! incarnation; the store partition of the same index in the main space keeps the same
+//! number durably, and has the same owner. If they differ, the state is lost: the partition
+//! gets a new incarnation, and its owner's `on_data_loss` runs before it sees the partition
+//! empty. The last number that was reported to an owner is stored with
 //! it, so a loss that a reader detects first is still reported to the next owner.
 
 use std::ops::Bound;
@@ -19,7 +20,7 @@ use steadfast_storage::{Ledger, Visibility, Writes};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::replica::{Replica, ReplicaRole};
-use crate::scheme::{Scheme, SlotKey, partition_of};
+use crate::scheme::{PartitionKey, Scheme, partition_of};
 use crate::state::State;
 use crate::tables;
 
@@ -32,11 +33,11 @@ pub struct ServiceDefinition {
     pub is_volatile: bool,
 }
 
-/// Callbacks to the owner of a slot.
+/// Callbacks to the owner of a partition.
 ///
 /// The order is `open`, any number of `change_role`, then `close` or `abort`.
 pub trait Lifecycle: Send + Sync {
-    /// The slot is about to be used.
+    /// The partition is about to be used.
     fn open(&self, _state: &State) -> impl Future<Output = Result<()>> + Send {
         std::future::ready(Ok(()))
     }
@@ -46,7 +47,7 @@ pub trait Lifecycle: Send + Sync {
         std::future::ready(Ok(()))
     }
 
-    /// All state of the slot is lost; this is its new incarnation. Returns whether the
+    /// All state of the partition is lost; this is its new incarnation. Returns whether the
     /// state was restored.
     fn on_data_loss(
         &self,
@@ -56,21 +57,21 @@ pub trait Lifecycle: Send + Sync {
         std::future::ready(Ok(false))
     }
 
-    /// The slot is released in order.
+    /// The partition is released in order.
     fn close(&self) -> impl Future<Output = Result<()>> + Send {
         std::future::ready(Ok(()))
     }
 
-    /// The slot is released at once, without waiting.
+    /// The partition is released at once, without waiting.
     fn abort(&self) {}
 }
 
-/// A slot that is open here.
-pub struct ServiceSlotState {
+/// A partition that is open here.
+pub struct ServicePartitionState {
     pub state: State,
-    /// Changes whenever the slot's state was lost.
+    /// Changes whenever the partition's state was lost.
     pub incarnation: u64,
-    /// Whether the state was lost since the slot was last open.
+    /// Whether the state was lost since the partition was last open.
     pub was_lost: bool,
 }
 
@@ -79,7 +80,7 @@ const FORMAT: u8 = 1;
 
 impl ServiceDefinition {
     /// Creates the service, or finds it as it was created. `home` is the ledger of
-    /// the main partition of slot 0.
+    /// the store partition of partition 0 in the main space.
     pub async fn create(home: &Ledger, service: ServiceDefinition) -> Result<ServiceDefinition> {
         let name = &service.name;
         let is_bad = name.is_empty() || name.contains(char::is_control);
@@ -138,36 +139,36 @@ impl ServiceDefinition {
         })
     }
 
-    /// The slot that holds a key.
-    pub fn slot(&self, key: SlotKey<'_>) -> Result<u32> {
-        let slot = self.scheme.slot(key);
-        slot.ok_or_else(|| {
+    /// The partition that holds a key.
+    pub fn partition(&self, key: PartitionKey<'_>) -> Result<u32> {
+        let partition = self.scheme.partition(key);
+        partition.ok_or_else(|| {
             Error::new(ErrorKind::InvalidService {
                 service: self.name.clone(),
-                why: format!("it has no slot for {key:?}; see its scheme"),
+                why: format!("it has no partition for {key:?}; see its scheme"),
             })
         })
     }
 
-    /// The index of the partition, of `partitions`, in which a slot lives.
-    pub fn partition(&self, slot: u32, partitions: u16) -> u16 {
-        partition_of(&self.name, slot, partitions)
+    /// The index of the store partition, of `stores`, in which a partition of it lives.
+    pub fn store_partition(&self, partition: u32, stores: u16) -> u16 {
+        partition_of(&self.name, partition, stores)
     }
 
-    /// Opens a slot for its owner: `replica` is that of the slot's partition, in the
-    /// volatile space if the service is volatile, and `home` the main partition of the
-    /// same index. Returns whether state was lost, after `on_data_loss` has run; that
+    /// Opens a partition for its owner: `replica` is that of its store partition, in the
+    /// volatile space if the service is volatile, and `home` the one of the same index in
+    /// the main space. Returns whether state was lost, after `on_data_loss` has run; that
     /// callback runs again if it fails or the process dies during it.
     pub async fn open(
         &self,
         home: &Ledger,
         replica: &Replica,
-        slot: u32,
+        partition: u32,
         life: &impl Lifecycle,
-    ) -> Result<ServiceSlotState> {
-        let mut opened = self.begin(replica, slot)?;
+    ) -> Result<ServicePartitionState> {
+        let mut opened = self.begin(replica, partition)?;
         if self.is_volatile {
-            let (key, here) = (self.scope(slot), replica.ledger()?);
+            let (key, here) = (self.scope(partition), replica.ledger()?);
             let found = number(here, &key).await?;
             let mut now = incarnation(home, &key, found).await?;
             if now.told != now.number {
@@ -190,11 +191,11 @@ impl ServiceDefinition {
         &self,
         home: &Ledger,
         replica: &Replica,
-        slot: u32,
-    ) -> Result<ServiceSlotState> {
-        let mut opened = self.begin(replica, slot)?;
+        partition: u32,
+    ) -> Result<ServicePartitionState> {
+        let mut opened = self.begin(replica, partition)?;
         if self.is_volatile {
-            let (key, here) = (self.scope(slot), replica.ledger()?);
+            let (key, here) = (self.scope(partition), replica.ledger()?);
             let found = number(here, &key).await?;
             let now = incarnation(home, &key, found).await?;
             opened.was_lost = now.number > 1 && now.number != found;
@@ -204,27 +205,27 @@ impl ServiceDefinition {
         Ok(opened)
     }
 
-    fn begin(&self, replica: &Replica, slot: u32) -> Result<ServiceSlotState> {
-        Ok(ServiceSlotState {
-            state: self.state(replica, slot)?,
+    fn begin(&self, replica: &Replica, partition: u32) -> Result<ServicePartitionState> {
+        Ok(ServicePartitionState {
+            state: self.state(replica, partition)?,
             incarnation: 0,
             was_lost: false,
         })
     }
 
-    /// The collections of a slot, without callbacks: for reading on another node.
-    pub fn state(&self, replica: &Replica, slot: u32) -> Result<State> {
-        if slot >= self.scheme.slots() {
-            return refuse(&self.name, "it has no such slot");
+    /// The collections of a partition, without callbacks: for reading on another node.
+    pub fn state(&self, replica: &Replica, partition: u32) -> Result<State> {
+        if partition >= self.scheme.partitions() {
+            return refuse(&self.name, "it has no such partition");
         }
         if self.is_volatile != replica.is_volatile() {
             return refuse(&self.name, "the replica is of the wrong space");
         }
-        Ok(replica.scope(&self.scope(slot)))
+        Ok(replica.scope(&self.scope(partition)))
     }
 
-    fn scope(&self, slot: u32) -> String {
-        format!("{}#{slot}", self.name)
+    fn scope(&self, partition: u32) -> String {
+        format!("{}#{partition}", self.name)
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -245,14 +246,14 @@ impl ServiceDefinition {
     }
 }
 
-/// The incarnation of a slot, as recorded durably.
+/// The incarnation of a partition, as recorded durably.
 struct Incarnation {
     number: u64,
     /// The last one that was reported to an owner, or that it began with.
     told: u64,
 }
 
-/// The incarnation of a slot whose volatile partition has `found`: a new one if there was
+/// The incarnation of a partition whose volatile store partition has `found`: a new one if there was
 /// none, or if `found` is not the last one.
 async fn incarnation(home: &Ledger, key: &str, found: u64) -> Result<Incarnation> {
     let known = numbers(home, key).await?;

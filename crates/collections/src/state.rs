@@ -43,7 +43,7 @@ impl State {
     }
 
     /// The collection of this name; created with the transaction if there is none.
-    pub async fn get_or_add_in<H: Handle>(&self, tx: &mut Tx<'_>, name: &str) -> Result<H> {
+    pub async fn get_or_add_in<H: Handle>(&self, tx: &mut Tx, name: &str) -> Result<H> {
         let name = registry::normal(name)?;
         self.check(tx, &name)?;
         if let Some(found) = self.visible(tx, &name) {
@@ -88,7 +88,7 @@ impl State {
 
     /// Removes a collection and all it holds, with the transaction. Waits for every
     /// transaction that has used it.
-    pub async fn remove(&self, tx: &mut Tx<'_>, name: &str) -> Result<()> {
+    pub async fn remove(&self, tx: &mut Tx, name: &str) -> Result<()> {
         let name = registry::normal(name)?;
         self.check(tx, &name)?;
         tx.check_write()?;
@@ -110,7 +110,7 @@ impl State {
     }
 
     /// What the transaction sees under a name.
-    fn visible(&self, tx: &Tx<'_>, name: &str) -> Option<Arc<Collection>> {
+    fn visible(&self, tx: &Tx, name: &str) -> Option<Arc<Collection>> {
         let is_it = |c: &&Arc<Collection>| c.scope == self.scope && c.name == name;
         let is_gone = |c: &Arc<Collection>| tx.writes.removed.iter().any(|r| Arc::ptr_eq(r, c));
         let created = tx.writes.created.iter().rev().find(is_it);
@@ -121,7 +121,7 @@ impl State {
         })
     }
 
-    async fn lock(&self, tx: &mut Tx<'_>, name: &str) -> Result<()> {
+    async fn lock(&self, tx: &mut Tx, name: &str) -> Result<()> {
         let key = registry::key(&self.scope, name);
         let mut patience = WaitDeadline::new(OperationOptions::default().timeout);
         tx.lock_name(&key, LockStrength::Exclusive, &mut patience)
@@ -146,7 +146,7 @@ impl State {
         Ok(H::attach(part))
     }
 
-    fn check(&self, tx: &Tx<'_>, name: &str) -> Result<()> {
+    fn check(&self, tx: &Tx, name: &str) -> Result<()> {
         tx.check()?;
         if Arc::ptr_eq(&self.inner, &tx.inner) {
             return Ok(());

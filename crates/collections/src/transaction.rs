@@ -9,7 +9,6 @@
 //! background reaper: the next waiter on one of its locks, or its own next operation,
 //! detects that it has expired.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,7 +34,7 @@ use crate::writeset::WriteSet;
 
 /// A transaction. Dropping it without a commit aborts it.
 #[must_use = "a transaction that is not committed changes nothing"]
-pub struct Tx<'p> {
+pub struct Tx {
     pub(crate) inner: Arc<ReplicaInner>,
     pub(crate) owner: Arc<LockOwner<ParkingLatch>>,
     pub(crate) writes: WriteSet,
@@ -49,7 +48,6 @@ pub struct Tx<'p> {
     /// Buffer for lock names and keys, so that a read allocates nothing.
     name: Vec<u8>,
     pub(crate) key: Vec<u8>,
-    of: PhantomData<&'p ()>,
 }
 
 /// Why a transaction is ended by the system.
@@ -62,7 +60,7 @@ const RANGES_AT_ONCE: usize = 16;
 /// Interval at which a waiter checks whether a holder has expired.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-impl Tx<'_> {
+impl Tx {
     /// Begins a transaction; this never fails.
     pub(crate) fn begin(home: &Arc<ReplicaInner>) -> Self {
         Self::begin_as(home, None)
@@ -82,7 +80,6 @@ impl Tx<'_> {
             is_primary: home.may_write(),
             name: Vec::new(),
             key: Vec::new(),
-            of: PhantomData,
         }
     }
 
@@ -134,11 +131,6 @@ impl Tx<'_> {
     /// `TransactionClosed`.
     pub fn roll_back(&mut self) {
         self.end(TransactionPhase::Closed);
-    }
-
-    /// Whether its user has ended it.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.owner.phase() == TransactionPhase::Closed
     }
 
     /// Whether it reads without locks, because its replica was no primary.
@@ -489,15 +481,15 @@ impl Tx<'_> {
     }
 }
 
-impl Drop for Tx<'_> {
+impl Drop for Tx {
     fn drop(&mut self) {
         self.end(TransactionPhase::Closed);
     }
 }
 
-struct PanicGuard<'a, 'p>(Option<&'a mut Tx<'p>>);
+struct PanicGuard<'a>(Option<&'a mut Tx>);
 
-impl Drop for PanicGuard<'_, '_> {
+impl Drop for PanicGuard<'_> {
     fn drop(&mut self) {
         if let Some(tx) = self.0.take() {
             tx.end(TransactionPhase::Faulted(PANICKED));

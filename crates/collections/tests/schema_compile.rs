@@ -16,6 +16,8 @@ mod cell_field_twin;
 mod change_after_add_twin;
 #[path = "compile/collection/change_after_get_twin.rs"]
 mod change_after_get_twin;
+#[path = "compile/collection/forgotten_commit_twin.rs"]
+mod forgotten_commit_twin;
 #[path = "compile/record/keys_twin.rs"]
 mod keys_twin;
 #[path = "compile/record/later_field_twin.rs"]
@@ -30,6 +32,10 @@ mod no_place_twin;
 mod numbers_twin;
 #[path = "compile/record/serde_field_twin.rs"]
 mod serde_field_twin;
+#[path = "compile/collection/transact_after_commit_twin.rs"]
+mod transact_after_commit_twin;
+#[path = "compile/collection/transact_two_at_once_twin.rs"]
+mod transact_two_at_once_twin;
 #[path = "compile/collection/two_at_once_twin.rs"]
 mod two_at_once_twin;
 #[path = "compile/collection/use_after_commit_twin.rs"]
@@ -48,9 +54,12 @@ const RECORD: [&str; 8] = [
 ];
 
 /// Cases about transactions and the values in them, and the code that each fails with.
-const COLLECTION: [(&str, &str); 5] = [
+const COLLECTION: [(&str, &str); 8] = [
     ("change_after_add", "E0382"),
     ("change_after_get", "E0594"),
+    ("forgotten_commit", "E0308"),
+    ("transact_after_commit", "E0382"),
+    ("transact_two_at_once", "E0499"),
     ("two_at_once", "E0499"),
     ("use_after_commit", "E0382"),
     ("mutex_value", "E0277"),

@@ -117,15 +117,15 @@ pub const NAME_BYTES: usize = 1024;
 /// Notifications that a subscriber may be behind before it must rebuild.
 pub const NOTICES: usize = 4096;
 
-/// How often `run` tries a transaction, and its first and longest pause.
-pub const RUN_ATTEMPTS: u32 = 12;
-pub const RUN_FIRST_PAUSE: Duration = Duration::from_millis(2);
-pub const RUN_LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// How often `transact` tries a transaction, and its first and longest pause.
+pub const TRANSACT_ATTEMPTS: u32 = 12;
+pub const TRANSACT_FIRST_PAUSE: Duration = Duration::from_millis(2);
+pub const TRANSACT_LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How often `run` yields to older transactions that wait for it, and its longest pause
+/// How often `transact` yields to older transactions that wait for it, and its longest pause
 /// then. It keeps its age, so it is the oldest one long before that.
-pub const RUN_DEADLOCKS: u32 = 1000;
-pub const RUN_LONGEST_YIELD: Duration = Duration::from_millis(50);
+pub const TRANSACT_DEADLOCKS: u32 = 1000;
+pub const TRANSACT_LONGEST_YIELD: Duration = Duration::from_millis(50);
 
 /// Transactions that a search for a cycle of waits looks at, and cycles that one new
 /// wait may close. What is not found ends with its time-out.
@@ -136,8 +136,8 @@ pub const DEADLOCK_PASSES: usize = 64;
 /// another transaction waits for one of them.
 pub const DEADLOCK_HELD: usize = 64;
 
-/// Slots that a service may have.
-pub const SERVICE_SLOTS: u32 = 65_536;
+/// Partitions that a service may have.
+pub const SERVICE_PARTITIONS: u32 = 65_536;
 
 /// Bytes that a block of a backup's file holds before the next one is begun.
 pub const BACKUP_BLOCK_BYTES: usize = 256 * 1024;

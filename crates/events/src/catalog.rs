@@ -16,7 +16,7 @@ use crate::definition::{
 use crate::error::{Error, ErrorKind};
 use crate::hash::partition_of;
 use crate::hub_partition_command::{HubPartitionCommand, PublishCommand};
-use crate::keys::{self, CATALOG, HUBS, INDEX, SLOT, TURNS, folded, message};
+use crate::keys::{self, CATALOG, HUB_PARTITION, HUBS, INDEX, TURNS, folded, message};
 use crate::ownership::OwnershipCommand;
 use crate::sealer::{KeyVault, OpenedHub};
 
@@ -349,7 +349,7 @@ fn forget_claims(turn: &mut Turn<'_>, hub: &EventHub, group: &str) {
 fn tell_slots(turn: &mut Turn<'_>, hub: &EventHub, command: &HubPartitionCommand) {
     let (name, body) = (folded(&hub.name), Message::encode(command));
     for slot in 0..hub.partitions {
-        let partition = turn.slot(SLOT, &name, slot);
+        let partition = turn.partition_of(HUB_PARTITION, &name, slot);
         turn.send_to(
             partition,
             Envelope::new(keys::hub_partition_address(&name, slot), body.clone()),
@@ -377,7 +377,7 @@ fn pass_on(
         stamp: None,
     });
     let name = folded(&hub.name);
-    let partition = turn.slot(SLOT, &name, slot);
+    let partition = turn.partition_of(HUB_PARTITION, &name, slot);
     let envelope = Envelope::new(
         keys::hub_partition_address(&name, slot),
         Message::encode(&publish),

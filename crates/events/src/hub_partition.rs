@@ -21,7 +21,7 @@ use crate::hub_partition_command::{
     HubPartitionCommand, HubPartitionResponse, PublishCommand, PublishReceipt,
 };
 use crate::hub_partition_groups::{checkpoint, forget_group, move_checkpoint, park, unpark};
-use crate::keys::{self, SLOT, SLOTS, STREAMS, hub_partition_key, hub_partition_number};
+use crate::keys::{self, HUB_PARTITION, SLOTS, STREAMS, hub_partition_key, hub_partition_number};
 use crate::producer::{self, DuplicateCheck, ProducerSequence, ProducerWindow};
 use crate::retention::{self, RetentionMark, TrimPoint};
 
@@ -66,7 +66,7 @@ impl HubPartitionRecord {
 
 /// The stream of a hub partition.
 pub(crate) fn stream_of(index: u32) -> Option<StreamId> {
-    service_stream(SLOT, index)
+    service_stream(HUB_PARTITION, index)
 }
 
 /// A hub partition loaded for one turn.
@@ -84,7 +84,7 @@ impl Service for HubPartitions {
     type Response = HubPartitionResponse;
 
     fn kind(&self) -> ServiceKind {
-        SLOT
+        HUB_PARTITION
     }
 
     fn handle(

@@ -21,7 +21,7 @@ use crate::definition::{EventHub, EventHubDefinition, EventHubTerms};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hub_partition::{HubPartitions, stream_of};
 use crate::hub_partition_command::{HubPartitionCommand, HubPartitionResponse};
-use crate::keys::{self, SLOT, folded};
+use crate::keys::{self, HUB_PARTITION, folded};
 use crate::local_processors::LocalProcessors;
 use crate::ownership::OwnershipService;
 use crate::position::{self, EventPosition};
@@ -147,7 +147,7 @@ impl EventHubs {
         };
         let live = Arc::clone(&inner.live);
         let chairs = ReaderLeases::new(live, &inner.router, runtime.changes());
-        inner.router.register(SLOT, chairs);
+        inner.router.register(HUB_PARTITION, chairs);
         Self {
             inner: Arc::new(inner),
         }
@@ -218,7 +218,7 @@ impl EventHubs {
         let partitions = (0..hub.partitions).map(|slot| {
             let usher = ReaderLeaseClient {
                 router: Arc::clone(&self.inner.router),
-                place: self.inner.space.slot(SLOT, &name, slot),
+                place: self.inner.space.partition_of(HUB_PARTITION, &name, slot),
             };
             async move { usher.disconnect_all(hub.id, group, why).await }
         });
@@ -465,7 +465,9 @@ impl EventHubs {
 
     /// The store partition that hosts a hub partition.
     pub(crate) fn hosting_partition(&self, known: &CachedHub, partition: u32) -> Partition {
-        self.inner.space.slot(SLOT, &known.name, partition)
+        self.inner
+            .space
+            .partition_of(HUB_PARTITION, &known.name, partition)
     }
 
     /// The client for reader leases at a partition's owner.

@@ -11,7 +11,7 @@ use steadfast_partition::{Address, ServiceKind, service_table};
 /// Definitions of event hubs, all in one instance.
 pub const CATALOG: ServiceKind = ServiceKind(16);
 /// Partitions of event hubs.
-pub const SLOT: ServiceKind = ServiceKind(17);
+pub const HUB_PARTITION: ServiceKind = ServiceKind(17);
 /// Ownerships of consumer groups.
 pub const CLAIM: ServiceKind = ServiceKind(18);
 /// Containers of blobs.
@@ -26,19 +26,19 @@ pub(crate) const INDEX: TableId = service_table(CATALOG, 1);
 pub(crate) const TURNS: TableId = service_table(CATALOG, 2);
 
 /// Hub and partition to the row of the hub partition.
-pub(crate) const SLOTS: TableId = service_table(SLOT, 0);
+pub(crate) const SLOTS: TableId = service_table(HUB_PARTITION, 0);
 /// One row: how many streams the store partition has created for hub partitions.
-pub(crate) const STREAMS: TableId = service_table(SLOT, 1);
+pub(crate) const STREAMS: TableId = service_table(HUB_PARTITION, 1);
 /// Hub, partition and producer to its epoch and last number.
-pub(crate) const PRODUCERS: TableId = service_table(SLOT, 2);
+pub(crate) const PRODUCERS: TableId = service_table(HUB_PARTITION, 2);
 /// Hub, partition and rank in the order of opening to producer.
-pub(crate) const PRODUCER_ORDER: TableId = service_table(SLOT, 3);
+pub(crate) const PRODUCER_ORDER: TableId = service_table(HUB_PARTITION, 3);
 /// Hub, partition and group to checkpoint.
-pub(crate) const CHECKPOINTS: TableId = service_table(SLOT, 4);
+pub(crate) const CHECKPOINTS: TableId = service_table(HUB_PARTITION, 4);
 /// Hub, partition, group and sequence number to dead letter.
-pub(crate) const PARKED: TableId = service_table(SLOT, 5);
+pub(crate) const PARKED: TableId = service_table(HUB_PARTITION, 5);
 /// Hub, partition and group to the sequence numbers of its dead letters.
-pub(crate) const PARKED_LIST: TableId = service_table(SLOT, 6);
+pub(crate) const PARKED_LIST: TableId = service_table(HUB_PARTITION, 6);
 
 /// Hub, group and partition to ownership.
 pub(crate) const OWNERSHIPS: TableId = service_table(CLAIM, 0);
@@ -74,7 +74,7 @@ pub(crate) fn account_address(account: &str) -> Address {
 
 /// The address of a hub partition, by the hub's lower-case name.
 pub(crate) fn hub_partition_address(name: &str, slot: u32) -> Address {
-    Address::new(SLOT, name.to_owned(), slot.to_be_bytes().to_vec())
+    Address::new(HUB_PARTITION, name.to_owned(), slot.to_be_bytes().to_vec())
 }
 
 /// The number of the hub partition at an address.

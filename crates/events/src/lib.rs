@@ -128,7 +128,7 @@ pub use groups::{ClaimOutcome, GroupPartitionStatus};
 pub use hash::partition_of;
 pub use hub_partition_command::PublishReceipt;
 pub use hubs::{EventHubs, limit_blob_accounts, register, register_sealed};
-pub use keys::{BLOB, CATALOG, CLAIM, SLOT};
+pub use keys::{BLOB, CATALOG, CLAIM, HUB_PARTITION};
 pub use ownership::Ownership;
 pub use position::EventPosition;
 pub use processor::{

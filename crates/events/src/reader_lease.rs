@@ -27,7 +27,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::keys::{self, SLOT};
+use crate::keys::{self, HUB_PARTITION};
 use crate::position::EventPosition;
 use crate::reader_options::ReaderOptions;
 use crate::reader_registry::{DisconnectSignal, ReaderGuard, ReaderKey, ReaderRegistry};
@@ -328,7 +328,7 @@ pub(crate) struct ReaderLeaseClient {
 impl ReaderLeaseClient {
     async fn ask(&self, asked: &ReaderRequest) -> Result<ReaderResponse> {
         let inquiry = OwnerRequest {
-            kind: SLOT,
+            kind: HUB_PARTITION,
             body: keys::encode(asked),
             // All requests are idempotent.
             is_repeatable: true,

@@ -64,7 +64,7 @@ impl CollectionReplicas {
     pub async fn commit(
         &self,
         partition: Partition,
-        tx: Tx<'_>,
+        tx: Tx,
         commands: Vec<Envelope>,
     ) -> Result<Lsn> {
         let door = self.door(partition)?;

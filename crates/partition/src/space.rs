@@ -1,8 +1,8 @@
 //! Spaces and their partitions.
 //!
-//! A space is a fixed number of partitions on one engine. What users call a partition
-//! of an event hub or a service is a *slot*: the slots of one thing lie in neighbouring
-//! partitions. The number of partitions and the incarnation are written once, when the
+//! A space is a fixed number of partitions on one engine. The partitions of an event hub or
+//! a service are parts of them: those of one thing lie in neighbouring partitions of the
+//! space, its *store partitions*. The number of partitions and the incarnation are written once, when the
 //! space is created; a space that was restored or lost gets another incarnation, so
 //! that receivers do not mistake its messages for the old ones.
 
@@ -67,10 +67,10 @@ impl Space {
         Partition::new(self.number, index as u16)
     }
 
-    /// The partition of slot `slot` of a named thing.
-    pub fn slot(&self, kind: ServiceKind, name: &str, slot: u32) -> Partition {
+    /// The store partition of partition `number` of a named thing.
+    pub fn partition_of(&self, kind: ServiceKind, name: &str, number: u32) -> Partition {
         let first = Address::new(kind, name.to_string(), "").spread();
-        let index = first.wrapping_add(u64::from(slot)) % u64::from(self.partitions);
+        let index = first.wrapping_add(u64::from(number)) % u64::from(self.partitions);
         Partition::new(self.number, index as u16)
     }
 
@@ -117,17 +117,17 @@ mod tests {
     }
 
     #[test]
-    fn slots_of_one_thing_lie_in_neighbouring_partitions() {
+    fn partitions_of_one_thing_lie_side_by_side() {
         let space = space(64);
-        let first = space.slot(ServiceKind(5), "telemetry", 0);
-        for slot in 0..200u32 {
-            let expected = (u32::from(first.index()) + slot) % 64;
-            let found = space.slot(ServiceKind(5), "telemetry", slot);
+        let first = space.partition_of(ServiceKind(5), "telemetry", 0);
+        for number in 0..200u32 {
+            let expected = (u32::from(first.index()) + number) % 64;
+            let found = space.partition_of(ServiceKind(5), "telemetry", number);
             assert_eq!(found, Partition::new(3, expected as u16));
         }
         // Stored state depends on these numbers.
         assert_eq!(first.index(), 13);
-        assert_ne!(space.slot(ServiceKind(5), "other", 0), first);
+        assert_ne!(space.partition_of(ServiceKind(5), "other", 0), first);
     }
 
     #[test]

@@ -89,9 +89,9 @@ impl<'a> Turn<'a> {
         self.ledger.partition()
     }
 
-    /// The partition of slot `slot` of a named thing.
-    pub fn slot(&self, kind: ServiceKind, name: &str, slot: u32) -> Partition {
-        self.space.slot(kind, name, slot)
+    /// The store partition of partition `number` of a named thing.
+    pub fn partition_of(&self, kind: ServiceKind, name: &str, number: u32) -> Partition {
+        self.space.partition_of(kind, name, number)
     }
 
     /// The performer's helper for this service, if it is of this type.
@@ -226,7 +226,7 @@ impl<'a> Turn<'a> {
     }
 
     /// Sends a message to an instance in a given partition, not in that of its hash: a
-    /// slot, or another space.
+    /// partition of a named thing, or another space.
     pub fn send_to(&mut self, partition: Partition, envelope: Envelope) {
         self.draft.sends.push((partition, envelope));
     }

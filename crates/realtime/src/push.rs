@@ -79,7 +79,7 @@ pub trait PushExt {
     fn push(&mut self, push: &PushCommand) -> Staged<()>;
 }
 
-impl PushExt for Tx<'_> {
+impl PushExt for Tx {
     fn push(&mut self, push: &PushCommand) -> Staged<()> {
         self.stage(push.envelope().encode())
     }

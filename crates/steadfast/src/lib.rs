@@ -4,22 +4,18 @@
 //! committed state survives any crash.
 //!
 //! ```
-//! use steadfast::collections::{Dictionary, Scheme, SlotKey};
-//!
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let temporary = tempfile::tempdir()?;
 //! # let folder = temporary.path().join("data");
 //! let node = steadfast::Node::builder().data(&folder).start().await?;
-//! let houses = node.service("houses", Scheme::Singleton).await?;
-//! let houses = houses.slot(SlotKey::Only).await?;
-//! let warmth: Dictionary<String, i64> = houses.state().get_or_add("warmth").await?;
-//! houses
-//!     .run(|tx| {
-//!         let warmth = warmth.clone();
-//!         Box::pin(async move { warmth.set(tx, "house 7".into(), 21).await })
-//!     })
-//!     .await?;
+//! let houses = node.singleton("houses").await?;
+//! let warmth = houses.dictionary::<String, i64>("warmth").await?;
+//! let set = houses.transact(async |mut tx| {
+//!     warmth.set(&mut tx, "house 7", 21).await?;
+//!     tx.commit(()).await
+//! });
+//! set.await?;
 //! # Ok(())
 //! # }
 //! ```
@@ -27,7 +23,8 @@
 //! - [`Node::builder`] sets where state is kept ([`Builder::data`],
 //!   [`Builder::memory`], [`Builder::postgres`]), what runs in it
 //!   ([`Builder::service`], [`Builder::processor`]) and whether ports are opened ([`Builder::serve`]).
-//! - [`Node::service`] opens partitioned services of [`collections`].
+//! - [`Node::singleton`] opens a service of [`collections`], [`Node::partitioned`] one with
+//!   several partitions; [`ServicePartition::transact`] runs transactions over them.
 //! - [`durable`] has orchestrations and entities.
 //! - [`Node::drain`] shuts a node down in order and reports the outcome.
 //! - [`Builder::hub`] hosts hubs for SignalR clients, [`AppServer`] links hubs of other
@@ -68,12 +65,14 @@
 mod app_server;
 pub mod config;
 pub mod durable;
+#[cfg(doctest)]
+mod guide;
 pub mod inspect;
 mod node;
 
 pub use app_server::{AppServer, AppServerBuilder};
 pub use bytes::Bytes;
-pub use node::{Builder, Error, ListenAddress, Node, Result, Slot, StatefulService};
+pub use node::{Builder, Error, ListenAddress, Node, Result, ServicePartition, StatefulService};
 pub use steadfast_admin as admin;
 pub use steadfast_client as client;
 pub use steadfast_collections as collections;

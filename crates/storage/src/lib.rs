@@ -154,9 +154,10 @@
 //! The engine is in `replicated_memory/`; `crates/partition/src/volatile` opens its
 //! partitions. `docs/decisions/0015-volatile-copies.md` gives the reasons.
 //!
-//! 1. `crates/steadfast/src/node/volatile_services.rs` opens a slot: it requests the ledger
-//!    of the partition from `crates/partition/src/volatile/space.rs`, and compares the
-//!    incarnation there with the one in the main partition of the same index
+//! 1. `crates/steadfast/src/node/volatile_services.rs` opens a partition of a service: it
+//!    requests the ledger of its store partition from
+//!    `crates/partition/src/volatile/space.rs`, and compares the incarnation there with the
+//!    one in the store partition of the same index in the main space
 //!    (`crates/collections/src/service.rs`). If they differ, the owner is informed first.
 //! 2. From `commit.rs` on, where each partition has a committer of its own, an entry goes
 //!    to `replicated_memory/engine.rs`. It is written to the memory of this node and, in

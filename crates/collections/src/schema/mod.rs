@@ -45,6 +45,7 @@
 //! # Ok::<(), steadfast_collections::schema::Error>(())
 //! ```
 
+pub mod argument;
 mod calendar;
 pub mod cbor;
 mod container;
@@ -63,6 +64,7 @@ mod scalar;
 pub mod unknown;
 pub mod version;
 
+pub use argument::{AsKey, IntoRecord};
 pub use contract::check_keys;
 pub use envelope::{decode_value, encode_value, store_value};
 pub use error::{Error, ErrorKind};

@@ -16,7 +16,7 @@ use steadfast_core::id::TableId;
 use crate::site::{Locks, Site, Words, key};
 
 /// Sets a key; a transaction that fails gives its locks back.
-async fn set(words: &Words, tx: &mut Tx<'_>, name: &str) -> Result<()> {
+async fn set(words: &Words, tx: &mut Tx, name: &str) -> Result<()> {
     let set = words.set(tx, key(name), 2).await;
     if set.is_err() {
         tx.roll_back();
@@ -207,15 +207,14 @@ async fn a_wait_behind_a_waiter_is_a_wait_too() {
 
 /// Moves one from one account to another, and locks them in this order.
 async fn transfer(replica: &Replica, words: &Words, from: &str, to: &str) {
-    let done = replica.run(|tx| {
-        let (words, from, to) = (words.clone(), key(from), key(to));
-        Box::pin(async move {
-            words.update(tx, &from, |old| old.wrapping_sub(1)).await?;
-            // The other one has its first lock by then.
-            tokio::task::yield_now().await;
-            words.update(tx, &to, |old| old.wrapping_add(1)).await?;
-            Ok(())
-        })
+    let done = replica.transact(async |mut tx| {
+        words
+            .update(&mut tx, from, |old| old.wrapping_sub(1))
+            .await?;
+        // The other one has its first lock by then.
+        tokio::task::yield_now().await;
+        words.update(&mut tx, to, |old| old.wrapping_add(1)).await?;
+        tx.commit(()).await
     });
     done.await.unwrap();
 }

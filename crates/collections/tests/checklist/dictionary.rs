@@ -11,7 +11,7 @@ use steadfast_collections::{Dictionary, DictionaryQuery, Tx};
 use crate::counted::Counted;
 use crate::site::{Site, Words, at_once, code, key, timed_out};
 
-async fn all(words: &Words, tx: &mut Tx<'_>) -> Vec<(String, u64)> {
+async fn all(words: &Words, tx: &mut Tx) -> Vec<(String, u64)> {
     let found = words.entries(tx, DictionaryQuery::all()).await.unwrap();
     found
         .into_iter()

@@ -135,17 +135,15 @@ async fn c61_a_stale_owner_acknowledges_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn run_tries_again_and_gives_up() {
+async fn transact_tries_again_and_gives_up() {
     let site = Site::new().await;
     let words = site.words_with(&[("k", 1)]).await;
     let mut holder = site.replica.begin();
     words.set(&mut holder, key("k"), 2).await.unwrap();
-    let adding = site.replica.run(|tx| {
-        let words = words.clone();
-        Box::pin(async move {
-            let soon = OperationOptions::default().timeout(Duration::from_millis(10));
-            words.with(soon).update(tx, &key("k"), |v| v + 10).await
-        })
+    let adding = site.replica.transact(async |mut tx| {
+        let soon = OperationOptions::default().timeout(Duration::from_millis(10));
+        let is_there = words.with(soon).update(&mut tx, "k", |v| v + 10).await?;
+        tx.commit(is_there).await
     });
     let (done, ()) = tokio::join!(adding, async {
         tokio::time::sleep(Duration::from_millis(300)).await;
@@ -155,16 +153,55 @@ async fn run_tries_again_and_gives_up() {
     assert_eq!(site.committed(&words, "k").await, Some(12));
     // What cannot get better is not tried again.
     let mut tries = 0;
-    let failed: steadfast_collections::Result<()> = site
-        .replica
-        .run(|tx| {
-            tries += 1;
-            let words = words.clone();
-            Box::pin(async move { words.add(tx, key("k"), 0).await })
-        })
-        .await;
-    let error = failed.unwrap_err();
+    let failed = site.replica.transact(|mut tx| {
+        tries += 1;
+        let words = &words;
+        async move {
+            words.add(&mut tx, "k", 0).await?;
+            tx.commit(()).await
+        }
+    });
+    let error = failed.await.unwrap_err();
     assert_eq!((error.retry(), tries), (RetryAdvice::No, 1));
+}
+
+#[tokio::test]
+async fn transact_that_rolls_back_returns_its_value_and_changes_nothing() {
+    let site = Site::new().await;
+    let words = site.words_with(&[("k", 1)]).await;
+    let mut tries = 0;
+    let rolled_back = site.replica.transact(|mut tx| {
+        tries += 1;
+        let words = &words;
+        async move {
+            words.set(&mut tx, "k", 2).await?;
+            let seen = words.get(&mut tx, "k").await?;
+            Ok(tx.roll_back(seen.map(|value| *value)))
+        }
+    });
+    assert_eq!(rolled_back.await.unwrap(), Some(2));
+    assert_eq!(tries, 1);
+    assert_eq!(site.committed(&words, "k").await, Some(1));
+    assert_eq!(site.replica.locks(), 0);
+}
+
+#[tokio::test]
+async fn transact_borrows_its_collections_in_a_spawned_task() {
+    let site = Site::new().await;
+    let words = site.words_with(&[("k", 1)]).await;
+    let (replica, known) = (site.replica.clone(), words.clone());
+    let task = tokio::spawn(async move {
+        let amount = 41;
+        let name = "k".to_owned();
+        let changed = replica.transact(async |mut tx| {
+            known.update(&mut tx, &name, |value| value + amount).await?;
+            let value = known.get(&mut tx, &name).await?;
+            tx.commit(value.map(|value| *value)).await
+        });
+        changed.await
+    });
+    assert_eq!(task.await.unwrap().unwrap(), Some(42));
+    assert_eq!(site.committed(&words, "k").await, Some(42));
 }
 
 #[tokio::test]

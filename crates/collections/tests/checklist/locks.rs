@@ -104,7 +104,7 @@ async fn c22_two_readers_that_both_upgrade_do_not_hang() {
     let (mut a, mut b) = (site.replica.begin(), site.replica.begin());
     words.get(&mut a, &key("k")).await.unwrap();
     words.get(&mut b, &key("k")).await.unwrap();
-    let upgrade = async |tx: &mut steadfast_collections::Tx<'_>| {
+    let upgrade = async |tx: &mut steadfast_collections::Tx| {
         let set = words.set(tx, key("k"), 2).await;
         if timed_out(&set) {
             tx.roll_back();

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use steadfast_collections::{
-    Dictionary, DictionaryQuery, Lifecycle, Options, Replica, ReplicaRole, Result, Scheme,
-    ServiceDefinition, SlotKey, State,
+    Dictionary, DictionaryQuery, Lifecycle, Options, PartitionKey, Replica, ReplicaRole, Result,
+    Scheme, ServiceDefinition, State,
 };
 use steadfast_core::id::{Owner, Partition, TableId};
 use steadfast_storage::engine::Engine;
@@ -80,10 +80,10 @@ async fn c66_lost_volatile_state_is_told_and_has_a_new_incarnation() {
         .unwrap();
     let first = volatile().await;
     let diary = Diary::default();
-    let slot = service.open(&site.ledger, &first.replica, 0, &diary);
-    let slot = slot.await.unwrap();
-    assert_eq!((slot.incarnation, slot.was_lost), (1, false));
-    let words: Words = slot.state.get_or_add("words").await.unwrap();
+    let partition = service.open(&site.ledger, &first.replica, 0, &diary);
+    let partition = partition.await.unwrap();
+    assert_eq!((partition.incarnation, partition.was_lost), (1, false));
+    let words: Words = partition.state.get_or_add("words").await.unwrap();
     let mut tx = first.replica.begin();
     words.set(&mut tx, key("k"), 1).await.unwrap();
     tx.commit().await.unwrap();
@@ -107,9 +107,9 @@ async fn c66_lost_volatile_state_is_told_and_has_a_new_incarnation() {
         .await
         .unwrap()
         .unwrap();
-    let slot = service.open(&site.ledger, &second.replica, 0, &diary);
-    let slot = slot.await.unwrap();
-    assert_eq!((slot.incarnation, slot.was_lost), (2, true));
+    let partition = service.open(&site.ledger, &second.replica, 0, &diary);
+    let partition = partition.await.unwrap();
+    assert_eq!((partition.incarnation, partition.was_lost), (2, true));
     let told = diary.0.into_inner();
     let expected = [
         "open []",
@@ -123,7 +123,7 @@ async fn c66_lost_volatile_state_is_told_and_has_a_new_incarnation() {
     assert_eq!(told, expected, "told before it was opened");
 }
 
-/// A node reads the slot before its owner opens it, and is gone by then.
+/// A node reads the partition before its owner opens it, and is gone by then.
 #[tokio::test]
 async fn c66_a_loss_that_others_saw_first_is_told_to_the_next_owner() {
     let site = Site::new().await;
@@ -199,7 +199,7 @@ async fn a_service_is_never_converted() {
 }
 
 #[tokio::test]
-async fn slots_keep_their_names_apart() {
+async fn partitions_keep_their_names_apart() {
     let site = Site::new().await;
     let service = ServiceDefinition {
         name: key("houses"),
@@ -213,11 +213,14 @@ async fn slots_keep_their_names_apart() {
     let service = ServiceDefinition::create(&site.ledger, service)
         .await
         .unwrap();
-    let slot = service.slot(SlotKey::Number(30)).unwrap();
-    assert_eq!(slot, 1);
-    assert_eq!(code(service.slot(SlotKey::Number(100))), "STF-3019");
+    let partition = service.partition(PartitionKey::Number(30)).unwrap();
+    assert_eq!(partition, 1);
+    assert_eq!(
+        code(service.partition(PartitionKey::Number(100))),
+        "STF-3019"
+    );
     assert_eq!(code(service.state(&site.replica, 4)), "STF-3019");
-    // Slots 0 and 1 would share a partition if there were only one.
+    // Partitions 0 and 1 would share their names if there were only one.
     let left: Words = service
         .state(&site.replica, 0)
         .unwrap()

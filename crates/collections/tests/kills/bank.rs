@@ -71,7 +71,7 @@ async fn bank(replica: &Replica) -> [Accounts; 2] {
     [left, right]
 }
 
-async fn sum(bank: &[Accounts; 2], tx: &mut Tx<'_>) -> u64 {
+async fn sum(bank: &[Accounts; 2], tx: &mut Tx) -> u64 {
     let mut total = 0;
     for accounts in bank {
         let rows = accounts.entries(tx, DictionaryQuery::all()).await.unwrap();
@@ -136,20 +136,24 @@ async fn transfer_for_ever(replica: Replica, bank: Arc<[Accounts; 2]>, seed: u64
 }
 
 async fn transfer(replica: &Replica, bank: &Arc<[Accounts; 2]>, from: u64, to: u64, amount: u64) {
-    let moved = replica.run(|tx| {
-        let bank = Arc::clone(bank);
-        Box::pin(async move { transfer_in(tx, &bank, from, to, amount).await })
+    let moved = replica.transact(async |mut tx| {
+        if transfer_in(&mut tx, bank, from, to, amount).await? {
+            tx.commit(()).await
+        } else {
+            Ok(tx.roll_back(()))
+        }
     });
     moved.await.unwrap();
 }
 
+/// Whether there was enough to give.
 async fn transfer_in(
-    tx: &mut Tx<'_>,
+    tx: &mut Tx,
     bank: &[Accounts; 2],
     from: u64,
     to: u64,
     amount: u64,
-) -> Result<()> {
+) -> Result<bool> {
     // In one order, so that two transfers never block each other.
     for account in [from.min(to), from.max(to)] {
         let accounts = &bank[account as usize % 2];
@@ -159,11 +163,10 @@ async fn transfer_in(
     let giver = &bank[from as usize % 2];
     let has = giver.get(tx, &from).await?.map_or(0, |money| *money);
     if has < amount {
-        tx.roll_back();
-        return Ok(());
+        return Ok(false);
     }
     giver.set(tx, from, has - amount).await?;
     let taker = &bank[to as usize % 2];
-    taker.update(tx, &to, |money| money + amount).await?;
-    Ok(())
+    taker.update(tx, to, |money| money + amount).await?;
+    Ok(true)
 }

@@ -101,13 +101,13 @@ fn c58_the_log_stays_bounded_under_load() {
             writers.push(tokio::spawn(async move {
                 for number in 0..150 {
                     let set = || {
-                        replica.run(|tx| {
-                            let words = words.clone();
+                        replica.transact(async |mut tx| {
                             let key = format!("{writer} {}", number % 20);
-                            Box::pin(async move { words.set(tx, key, "x".repeat(8_000)).await })
+                            words.set(&mut tx, key, "x".repeat(8_000)).await?;
+                            tx.commit(()).await
                         })
                     };
-                    // On a busy machine the flusher may need longer than `run` waits.
+                    // On a busy machine the flusher may need longer than `transact` waits.
                     while let Err(error) = set().await {
                         assert_eq!(error.code().0, "STF-3012", "{error}");
                     }

@@ -124,9 +124,9 @@ async fn run(replica: Replica, lists: Lists, clock: Arc<AtomicU64>, mut rng: Rng
             .map(|_| (newest - rng.u64(0..LISTS), rng.bool()))
             .collect();
         let fresh = (life << 40) + began * 8;
-        let done = replica.run(|tx| {
-            let (lists, plan) = (lists.clone(), plan.clone());
-            Box::pin(async move { perform(tx, &lists, &plan, fresh).await })
+        let done = replica.transact(async |mut tx| {
+            let steps = perform(&mut tx, &lists, &plan, fresh).await?;
+            tx.commit(steps).await
         });
         // A lock that was not granted in time, again and again: nothing happened.
         let Ok(steps) = done.await else {
@@ -138,7 +138,7 @@ async fn run(replica: Replica, lists: Lists, clock: Arc<AtomicU64>, mut rng: Rng
 }
 
 async fn perform(
-    tx: &mut Tx<'_>,
+    tx: &mut Tx,
     lists: &Lists,
     plan: &[(u64, bool)],
     fresh: u64,

@@ -137,10 +137,7 @@ fn commit_for_ever(path: &Path) {
 /// False if the log was full and nothing was written.
 async fn commit(folder: &Folder, all: &Collections, count: u64) -> bool {
     let mut tx = folder.replica.begin();
-    all.rows
-        .set(&mut tx, "count".to_owned(), count)
-        .await
-        .unwrap();
+    all.rows.set(&mut tx, "count", count).await.unwrap();
     all.rows
         .add(&mut tx, format!("row {count:010}"), count)
         .await
@@ -168,7 +165,7 @@ async fn commit(folder: &Folder, all: &Collections, count: u64) -> bool {
 pub(crate) async fn check(folder: &Folder, acked: u64) -> u64 {
     let all = collections(folder).await;
     let mut tx = folder.replica.begin();
-    let count = all.rows.get(&mut tx, &"count".to_owned()).await.unwrap();
+    let count = all.rows.get(&mut tx, "count").await.unwrap();
     let count = count.map_or(0, |count| *count);
     assert!(count >= acked, "{count} of {acked} commits");
     let kept = count.min(WINDOW);

@@ -9,7 +9,7 @@ use crate::ground::{Site, block_on};
 
 const KEYS: u64 = 100;
 
-fn read(words: &Dictionary<String, u64>, tx: &mut Tx<'_>, keys: &[String]) {
+fn read(words: &Dictionary<String, u64>, tx: &mut Tx, keys: &[String]) {
     for key in keys {
         let found = words.get(tx, key).now_or_never();
         let found = found.expect("it is in memory").unwrap();

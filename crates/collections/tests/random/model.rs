@@ -154,7 +154,7 @@ async fn run(steps: Vec<Step>) {
     }
 }
 
-async fn apply(step: &Step, real: &Real, tx: &mut Tx<'_>, own: &mut Model, items: &mut Items) {
+async fn apply(step: &Step, real: &Real, tx: &mut Tx, own: &mut Model, items: &mut Items) {
     match *step {
         Step::Set(k, v) => {
             real.map.set(tx, k, v).await.unwrap();

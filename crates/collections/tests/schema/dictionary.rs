@@ -226,7 +226,7 @@ async fn c71_a_replica_switches_its_write_version_while_it_runs() {
     for (name, number) in [("one", 1), ("two", 2)] {
         version.set(number);
         let mut tx = first.replica.begin();
-        houses.add(&mut tx, name.into(), house()).await.unwrap();
+        houses.add(&mut tx, name, house()).await.unwrap();
         tx.commit().await.unwrap();
     }
     first.stop().await;
@@ -235,9 +235,9 @@ async fn c71_a_replica_switches_its_write_version_while_it_runs() {
     let houses: Dictionary<String, v2::House> =
         second.replica.state().get_or_add("houses").await.unwrap();
     let mut tx = second.replica.begin();
-    let one = houses.get(&mut tx, &"one".into()).await.unwrap().unwrap();
+    let one = houses.get(&mut tx, "one").await.unwrap().unwrap();
     assert_eq!((&one.street, &one.boiler.maker), (&None, &None));
-    let two = houses.get(&mut tx, &"two".into()).await.unwrap().unwrap();
+    let two = houses.get(&mut tx, "two").await.unwrap().unwrap();
     assert_eq!(*two, house());
 
     // Back to version 1: what is stored stays, also through a change.
@@ -246,7 +246,7 @@ async fn c71_a_replica_switches_its_write_version_while_it_runs() {
         name: "renamed".into(),
         ..old.evolve()
     };
-    assert!(houses.update(&mut tx, &"two".into(), rename).await.unwrap());
+    assert!(houses.update(&mut tx, "two", rename).await.unwrap());
     tx.commit().await.unwrap();
     second.stop().await;
 
@@ -255,7 +255,7 @@ async fn c71_a_replica_switches_its_write_version_while_it_runs() {
         third.replica.state().get_or_add("houses").await.unwrap();
     assert_eq!(third.replica.write_version().get(), WriteVersion::LATEST);
     let mut tx = third.replica.begin();
-    let two = houses.get(&mut tx, &"two".into()).await.unwrap().unwrap();
+    let two = houses.get(&mut tx, "two").await.unwrap().unwrap();
     assert_eq!(*two, rename(&house()));
 }
 
@@ -350,15 +350,15 @@ async fn c71_memory_and_storage_agree_about_fields_that_wait() {
     // Held back: a field that is not stored is not visible.
     version.set(1);
     let mut tx = first.replica.begin();
-    houses.add(&mut tx, "one".into(), house()).await.unwrap();
+    houses.add(&mut tx, "one", house()).await.unwrap();
     tx.commit().await.unwrap();
     let mut tx = first.replica.begin();
-    let one = houses.get(&mut tx, &"one".into()).await.unwrap().unwrap();
+    let one = houses.get(&mut tx, "one").await.unwrap().unwrap();
     assert_eq!((&one.street, &one.boiler.maker), (&None, &None));
 
     // Written, then the version goes back: a change keeps what is stored.
     version.set(2);
-    houses.set(&mut tx, "two".into(), house()).await.unwrap();
+    houses.set(&mut tx, "two", house()).await.unwrap();
     tx.commit().await.unwrap();
     version.set(1);
     let mut tx = first.replica.begin();
@@ -366,7 +366,7 @@ async fn c71_memory_and_storage_agree_about_fields_that_wait() {
         name: "renamed".into(),
         ..old.evolve()
     };
-    assert!(houses.update(&mut tx, &"two".into(), rename).await.unwrap());
+    assert!(houses.update(&mut tx, "two", rename).await.unwrap());
     tx.commit().await.unwrap();
     first.stop().await;
 
@@ -374,6 +374,6 @@ async fn c71_memory_and_storage_agree_about_fields_that_wait() {
     let houses: Dictionary<String, v2::House> =
         second.replica.state().get_or_add("houses").await.unwrap();
     let mut tx = second.replica.begin();
-    let two = houses.get(&mut tx, &"two".into()).await.unwrap().unwrap();
+    let two = houses.get(&mut tx, "two").await.unwrap().unwrap();
     assert_eq!(*two, rename(&house()));
 }

@@ -142,7 +142,7 @@ impl<H: Handler> PartitionPump<H> {
             let Some((_, tx)) = context.state.filter(|_| is_deadlock(&failure)) else {
                 return AttemptOutcome::Failed(failure.to_string());
             };
-            if self.ended.borrow().is_some() || deadlocks >= limits::RUN_DEADLOCKS {
+            if self.ended.borrow().is_some() || deadlocks >= limits::TRANSACT_DEADLOCKS {
                 return AttemptOutcome::Unavailable(Error::new(
                     ErrorKind::Unavailable,
                     failure.to_string(),

@@ -123,7 +123,7 @@ pub struct Context<'a> {
     pub(crate) partition: u32,
     pub(crate) scope: &'a str,
     /// With exactly-once: the replica of its state, and the transaction.
-    pub(crate) state: Option<(&'a Replica, Tx<'a>)>,
+    pub(crate) state: Option<(&'a Replica, Tx)>,
     /// A checkpoint requested by the handler.
     pub(crate) wanted: Option<(i64, i64)>,
 }
@@ -152,7 +152,7 @@ impl<'a> Context<'a> {
     }
 
     /// The transaction that is committed together with the checkpoint.
-    pub fn transaction(&mut self) -> Result<&mut Tx<'a>> {
+    pub fn transaction(&mut self) -> Result<&mut Tx> {
         let (_, tx) = self.state.as_mut().ok_or_else(not_transactional)?;
         Ok(tx)
     }

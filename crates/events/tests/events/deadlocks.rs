@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use steadfast_collections::Dictionary;
 use steadfast_events::{
-    Context, EventHubDefinition, Guarantee, Handler, HandlerResult, ProcessorOptions,
-    ReceivedEvent, SLOT,
+    Context, EventHubDefinition, Guarantee, HUB_PARTITION, Handler, HandlerResult,
+    ProcessorOptions, ReceivedEvent,
 };
 use tokio::sync::Notify;
 
@@ -29,9 +29,9 @@ impl Handler for Writer {
         let words: Words = context.state()?.get_or_add("words").await?;
         let tx = context.transaction()?;
         self.calls.fetch_add(1, Ordering::Relaxed);
-        words.set(tx, "first".to_owned(), 1).await?;
+        words.set(tx, "first", 1).await?;
         self.has_first.notify_one();
-        words.set(tx, "second".to_owned(), 1).await?;
+        words.set(tx, "second", 1).await?;
         Ok(())
     }
 }
@@ -46,12 +46,12 @@ async fn an_event_whose_handler_is_given_up_in_a_deadlock_is_handled_again_and_n
         .create(EventHubDefinition::new("a", 1))
         .await
         .unwrap();
-    let place = node.runtime.space().slot(SLOT, "a", 0);
+    let place = node.runtime.space().partition_of(HUB_PARTITION, "a", 0);
     let replica = node.replicas.of(place).await.unwrap();
     let scope = replica.scope(&format!("events/{}/$default/0", hub.id));
     let words: Words = scope.get_or_add("words").await.unwrap();
     let mut older = replica.begin();
-    words.set(&mut older, "second".to_owned(), 7).await.unwrap();
+    words.set(&mut older, "second", 7).await.unwrap();
 
     node.send("a", 0, &["event"]).await;
     let options = ProcessorOptions {
@@ -66,7 +66,7 @@ async fn an_event_whose_handler_is_given_up_in_a_deadlock_is_handled_again_and_n
     let processor = started.await.unwrap();
     let meeting = async {
         writer.has_first.notified().await;
-        words.set(&mut older, "first".to_owned(), 7).await.unwrap();
+        words.set(&mut older, "first", 7).await.unwrap();
         older.commit().await.unwrap();
         while node
             .hubs

@@ -258,10 +258,10 @@ async fn check_totals(path: &Path) -> u64 {
             .await
             .unwrap();
         let count = checkpoint.map_or(0, |found| found.sequence + 1) as u64;
-        let place = node
-            .runtime
-            .space()
-            .slot(steadfast_events::SLOT, "a", partition);
+        let place =
+            node.runtime
+                .space()
+                .partition_of(steadfast_events::HUB_PARTITION, "a", partition);
         let replica = node.replicas.of(place).await.unwrap();
         let state = replica.scope(&format!("events/{}/$default/{partition}", hub.id));
         let totals: Dictionary<String, u64> = state.get_or_add("totals").await.unwrap();

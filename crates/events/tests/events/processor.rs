@@ -601,8 +601,8 @@ impl Handler for Sum {
         let tx = context.transaction()?;
         for event in events {
             let number: u64 = std::str::from_utf8(&event.body)?.parse()?;
-            let sum = sums.get(tx, &"sum".to_owned()).await?.map_or(0, |sum| *sum);
-            sums.set(tx, "sum".to_owned(), sum + number).await?;
+            let sum = sums.get(tx, "sum").await?.map_or(0, |sum| *sum);
+            sums.set(tx, "sum", sum + number).await?;
         }
         Ok(())
     }
@@ -610,13 +610,13 @@ impl Handler for Sum {
 
 async fn sum(node: &Node, partition: u32) -> u64 {
     let hub = node.hubs.get("a").await.unwrap();
-    let slot = steadfast_events::SLOT;
-    let place = node.runtime.space().slot(slot, "a", partition);
+    let kind = steadfast_events::HUB_PARTITION;
+    let place = node.runtime.space().partition_of(kind, "a", partition);
     let replica = node.replicas.of(place).await.unwrap();
     let scope = format!("events/{}/$default/{partition}", hub.id);
     let sums: Dictionary<String, u64> = replica.scope(&scope).get_or_add("sums").await.unwrap();
     let mut tx = replica.begin();
-    sums.get(&mut tx, &"sum".to_owned())
+    sums.get(&mut tx, "sum")
         .await
         .unwrap()
         .map_or(0, |sum| *sum)

@@ -339,8 +339,8 @@ async fn readers_learn_that_an_event_hub_went_also_if_nobody_waits() {
 async fn a_reader_learns_that_its_partition_went_and_can_come_back() {
     let (node, _) = letters().await;
     let mut reader = node.read("letters", 0, EventPosition::Latest).await;
-    let slot = steadfast_events::SLOT;
-    let place = node.runtime.space().slot(slot, "letters", 0);
+    let kind = steadfast_events::HUB_PARTITION;
+    let place = node.runtime.space().partition_of(kind, "letters", 0);
     let second = Duration::from_secs(1);
     let (next, handed_over) = tokio::join!(reader.next(), node.runtime.hand_over(place, second));
     handed_over.unwrap();

@@ -151,17 +151,17 @@ async fn collections_and_commands_are_one_commit() {
     let end = || door.stream(stream).unwrap().map_or(0, |head| head.next.0);
 
     let mut tx = replica.begin();
-    counts.set(&mut tx, "a".to_owned(), 1).await.unwrap();
+    counts.set(&mut tx, "a", 1).await.unwrap();
     let command = Envelope::new(lines(), Bytes::from_static(b"x"));
     replicas.commit(partition, tx, vec![command]).await.unwrap();
     let mut tx = replica.begin();
-    let found = counts.get(&mut tx, &"a".to_owned()).await.unwrap();
+    let found = counts.get(&mut tx, "a").await.unwrap();
     assert_eq!((found.map(|count| *count), end()), (Some(1), 2));
     drop(tx);
 
     // A service that refuses takes the transaction along.
     let mut tx = replica.begin();
-    counts.set(&mut tx, "a".to_owned(), 2).await.unwrap();
+    counts.set(&mut tx, "a", 2).await.unwrap();
     let command = Envelope::new(lines(), Bytes::from_static(b"x\nno"));
     let refused = replicas
         .commit(partition, tx, vec![command])
@@ -169,10 +169,10 @@ async fn collections_and_commands_are_one_commit() {
         .unwrap_err();
     assert_eq!(refused.code().0, "STF-9999");
     let mut tx = replica.begin();
-    let found = counts.get(&mut tx, &"a".to_owned()).await.unwrap();
+    let found = counts.get(&mut tx, "a").await.unwrap();
     assert_eq!((found.map(|count| *count), end()), (Some(1), 2));
     // And its locks are free.
-    counts.set(&mut tx, "a".to_owned(), 3).await.unwrap();
+    counts.set(&mut tx, "a", 3).await.unwrap();
     tx.commit().await.unwrap();
     assert_eq!(replica.locks(), 0);
 }
@@ -193,7 +193,7 @@ async fn a_partition_that_comes_back_has_another_replica() {
     let replica = replicas.of(partition).await.unwrap();
     let counts: Dictionary<String, u64> = replica.state().get_or_add("counts").await.unwrap();
     let mut tx = replica.begin();
-    counts.set(&mut tx, "a".to_owned(), 1).await.unwrap();
+    counts.set(&mut tx, "a", 1).await.unwrap();
     tx.commit().await.unwrap();
     let second = std::time::Duration::from_secs(1);
     runtime.hand_over(partition, second).await.unwrap();
@@ -202,7 +202,7 @@ async fn a_partition_that_comes_back_has_another_replica() {
     let again = replicas.of(partition).await.unwrap();
     let counts: Dictionary<String, u64> = again.state().get_or_add("counts").await.unwrap();
     let mut tx = again.begin();
-    let found = counts.get(&mut tx, &"a".to_owned()).await.unwrap();
+    let found = counts.get(&mut tx, "a").await.unwrap();
     assert_eq!(found.map(|count| *count), Some(1));
     assert_eq!(replica.role(), steadfast_collections::ReplicaRole::None);
 }

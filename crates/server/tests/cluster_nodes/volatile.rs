@@ -8,7 +8,7 @@ use std::time::Duration;
 use reqwest::{Method, StatusCode};
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use steadfast::collections::{Lifecycle, Result, Scheme, SlotKey, State};
+use steadfast::collections::{Lifecycle, PartitionKey, Result, Scheme, State};
 use steadfast::config::{Config, Layers};
 
 use crate::nodes::{
@@ -313,8 +313,11 @@ fn c66_the_loss_of_all_holders_is_told_once() {
         let gone = gone.await.unwrap();
         for round in 1..=2 {
             for name in &names {
-                let slot = gone.slot_with(SlotKey::Name(name), &diary).await.unwrap();
-                assert_eq!(slot.incarnation(), 2, "round {round}");
+                let partition = gone
+                    .partition_with(PartitionKey::Name(name), &diary)
+                    .await
+                    .unwrap();
+                assert_eq!(partition.incarnation(), 2, "round {round}");
             }
             // Once per slot, and never again.
             assert_eq!(*diary.0.lock().unwrap(), vec![2; PARTITIONS]);

@@ -8,7 +8,7 @@ use serde_json::Value;
 use steadfast::clock::Timestamp;
 use steadfast::collections::schema::Msgpack;
 use steadfast::collections::{
-    ConcurrentQueue, Dictionary, DictionaryQuery, Log, Queue, Scheme, SlotKey,
+    ConcurrentQueue, Dictionary, DictionaryQuery, Log, PartitionKey, Queue, Scheme,
 };
 use steadfast::config::{Config, Layers};
 use steadfast::durable::FailureDetails;
@@ -16,7 +16,7 @@ use steadfast::events::{
     BlockChoice, CheckpointCondition, ClaimOutcome, Conditions, EventDataBatch, EventHubs,
     LeaseState, ProducerOptions, ProducerSequence, PutBlobRequest,
 };
-use steadfast::{Node, Record, Slot};
+use steadfast::{Node, Record, ServicePartition};
 
 /// The same types as in the program that wrote the fixture.
 #[derive(Record, Clone, Debug, PartialEq)]
@@ -70,23 +70,24 @@ pub(super) async fn goes_on(sets: &[String], producer: &Value) {
     let config = Config::new(&layers).unwrap();
     let node = Node::builder().config(config).start().await.unwrap();
     let scheme = Scheme::Named(vec!["one".into()]);
-    let service = node.service("typed", scheme).await.unwrap();
-    let slot = service.slot(SlotKey::Name("one")).await.unwrap();
-    dictionaries(&slot).await;
-    queues(&slot).await;
+    let service = node.partitioned("typed", scheme).await.unwrap();
+    let partition = service.partition(PartitionKey::Name("one")).await.unwrap();
+    dictionaries(&partition).await;
+    queues(&partition).await;
     groups(node.event_hubs()).await;
     numbers(node.event_hubs(), producer).await;
     blobs(&node).await;
     node.drain(Duration::from_secs(20)).await;
 }
 
-async fn dictionaries(slot: &Slot) {
-    let houses: Dictionary<(u32, String), House> = slot.state().get_or_add("houses").await.unwrap();
+async fn dictionaries(partition: &ServicePartition) {
+    let houses: Dictionary<(u32, String), House> =
+        partition.state().get_or_add("houses").await.unwrap();
     let failures: Dictionary<String, FailureDetails> =
-        slot.state().get_or_add("failures").await.unwrap();
+        partition.state().get_or_add("failures").await.unwrap();
     let packed: Dictionary<i64, Msgpack<Vec<(String, u8)>>> =
-        slot.state().get_or_add("packed").await.unwrap();
-    let mut tx = slot.replica().begin();
+        partition.state().get_or_add("packed").await.unwrap();
+    let mut tx = partition.replica().begin();
     let entries = houses
         .entries(&mut tx, DictionaryQuery::all())
         .await
@@ -106,17 +107,17 @@ async fn dictionaries(slot: &Slot) {
     let key = (6, "k6".to_owned());
     houses.add(&mut tx, key.clone(), house(6)).await.unwrap();
     tx.commit().await.unwrap();
-    let mut tx = slot.replica().begin();
+    let mut tx = partition.replica().begin();
     let found = houses.get(&mut tx, &key).await.unwrap().unwrap();
     assert_eq!(*found, house(6));
     tx.commit().await.unwrap();
 }
 
-async fn queues(slot: &Slot) {
-    let waiting: Queue<Vec<u8>> = slot.state().get_or_add("waiting").await.unwrap();
-    let shared: ConcurrentQueue<String> = slot.state().get_or_add("shared").await.unwrap();
-    let log: Log<House> = slot.state().get_or_add("log").await.unwrap();
-    let mut tx = slot.replica().begin();
+async fn queues(partition: &ServicePartition) {
+    let waiting: Queue<Vec<u8>> = partition.state().get_or_add("waiting").await.unwrap();
+    let shared: ConcurrentQueue<String> = partition.state().get_or_add("shared").await.unwrap();
+    let log: Log<House> = partition.state().get_or_add("log").await.unwrap();
+    let mut tx = partition.replica().begin();
     let mut items = Vec::new();
     for number in 0..6u8 {
         let found = waiting.try_dequeue(&mut tx).await.unwrap().unwrap();

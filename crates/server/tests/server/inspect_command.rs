@@ -83,7 +83,7 @@ fn write(data: &Path) {
         for order in ["sold", "apples", "pears"] {
             orders.enqueue(&mut tx, order.to_owned()).await.unwrap();
         }
-        mail.enqueue(&mut tx, "letter".to_owned()).await.unwrap();
+        mail.enqueue(&mut tx, "letter").await.unwrap();
         for warmth in [1.5, 2.5] {
             audit
                 .append(&mut tx, &house("nine", Some(warmth)))

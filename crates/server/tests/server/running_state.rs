@@ -186,7 +186,7 @@ fn a_scan_has_pages_ranges_and_prefixes() {
 }
 
 #[test]
-fn slots_are_apart_and_a_scheme_stays() {
+fn partitions_are_apart_and_a_scheme_stays() {
     let server = Start::new("dev").ready();
     let scheme = json!({"scheme": {"named": ["north", "south"]}});
     assert_eq!(
@@ -203,16 +203,26 @@ fn slots_are_apart_and_a_scheme_stays() {
         StatusCode::BAD_REQUEST
     );
     assert_eq!(
-        put(&server, "/v1/state/houses/h/7?slot=north", json!(1)),
+        put(&server, "/v1/state/houses/h/7?partition=north", json!(1)),
         StatusCode::CREATED
     );
-    assert_eq!(server.get("/v1/state/houses/h/7?slot=north").1, json!(1));
+    // The former name of the parameter means the same.
+    for name in ["partition", "slot"] {
+        let found = server.get(&format!("/v1/state/houses/h/7?{name}=north"));
+        assert_eq!(found.1, json!(1));
+        let missing = server.get(&format!("/v1/state/houses/h/7?{name}=south"));
+        assert_eq!(missing.0, StatusCode::NOT_FOUND);
+        let page = server.get(&format!("/v1/state/houses/h?{name}=north"));
+        assert_eq!(page.1["entries"][0]["value"], 1);
+        let body = json!({(name): "north", "steps": [
+            {"op": "get", "collection": "h", "key": "7"},
+        ]});
+        let key = format!("Bearer {KNOWN}");
+        let read = server.ask(Method::POST, "/v1/state/houses", &key, Some(body));
+        assert_eq!(read.1["results"][0]["value"], 1);
+    }
     assert_eq!(
-        server.get("/v1/state/houses/h/7?slot=south").0,
-        StatusCode::NOT_FOUND
-    );
-    assert_eq!(
-        server.get("/v1/state/houses/h/7?slot=west").0,
+        server.get("/v1/state/houses/h/7?partition=west").0,
         StatusCode::BAD_REQUEST
     );
 }

@@ -337,7 +337,7 @@ impl Builder {
     ///         let counts: Dictionary<String, i64> = context.state()?.get_or_add("counts").await?;
     ///         let more = events.len() as i64;
     ///         let tx = context.transaction()?;
-    ///         let count = counts.add_or_update(tx, "all".into(), || more, |n| n + more).await?;
+    ///         let count = counts.add_or_update(tx, "all", || more, |n| n + more).await?;
     ///         self.0.send(*count)?;
     ///         Ok(())
     ///     }

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use steadfast_admin::{
-    CollectionsBackend, EntryPage, EntryRange, QueuePage, ServiceDescription, ServiceListing,
-    ServicePage, ServiceSlot, SlotScheme, StepResult, TransactionStep, VisibilityFilter,
+    CollectionsBackend, EntryPage, EntryRange, PartitionAddress, PartitionScheme, QueuePage,
+    ServiceDescription, ServiceListing, ServicePage, StepResult, TransactionStep, VisibilityFilter,
 };
-use steadfast_collections::{Scheme, ServiceDefinition, SlotKey};
+use steadfast_collections::{PartitionKey, Scheme, ServiceDefinition};
 use steadfast_core::task::name_task;
 use steadfast_net::http::Problem;
 use tokio::task::JoinSet;
 
 use super::inner::Inner;
-use super::owner_rpc::{CollectionsRequest, CollectionsResponse, service, to_slot_scheme};
+use super::owner_rpc::{CollectionsRequest, CollectionsResponse, service, to_partition_scheme};
 
 /// Routes REST requests for collections to their owner.
 pub(super) struct RestCollections(pub(super) Arc<Inner>);
@@ -23,7 +23,7 @@ impl CollectionsBackend for RestCollections {
     async fn create_service(
         &self,
         name: &str,
-        scheme: SlotScheme,
+        scheme: PartitionScheme,
         is_volatile: bool,
     ) -> Result<(), Problem> {
         let name = name.to_owned();
@@ -53,7 +53,7 @@ impl CollectionsBackend for RestCollections {
                     return Ok(page);
                 }
                 page.services.push(ServiceListing {
-                    scheme: to_slot_scheme(&service.scheme),
+                    scheme: to_partition_scheme(&service.scheme),
                     name: service.name,
                     is_volatile: service.is_volatile,
                 });
@@ -64,27 +64,27 @@ impl CollectionsBackend for RestCollections {
         }
     }
 
-    async fn describe(&self, place: ServiceSlot) -> Result<ServiceDescription, Problem> {
+    async fn describe(&self, place: PartitionAddress) -> Result<ServiceDescription, Problem> {
         let found = self.find(&place.service).await?;
         let service = found.ok_or_else(|| missing(&place))?;
         let mut described = ServiceDescription {
-            scheme: to_slot_scheme(&service.scheme),
+            scheme: to_partition_scheme(&service.scheme),
             volatile: service.is_volatile,
             incarnation: None,
             copies: None,
         };
-        let is_one = place.slot.is_some() || service.scheme == Scheme::Singleton;
+        let is_one = place.partition.is_some() || service.scheme == Scheme::Singleton;
         if service.is_volatile && is_one {
-            let slot = slot_of(&service, place.slot.as_deref())?;
+            let number = partition_number(&service, place.partition.as_deref())?;
             let errand = CollectionsRequest::Life {
                 name: service.name.clone(),
                 scheme: described.scheme.clone(),
-                slot,
+                number,
             };
             let CollectionsResponse::Life {
                 incarnation,
                 copies,
-            } = self.run(&service, slot, errand).await?
+            } = self.run(&service, number, errand).await?
             else {
                 return Err(unexpected_response());
             };
@@ -96,7 +96,7 @@ impl CollectionsBackend for RestCollections {
 
     async fn transact(
         &self,
-        place: ServiceSlot,
+        place: PartitionAddress,
         steps: Vec<TransactionStep>,
     ) -> Result<Vec<StepResult>, Problem> {
         let writes = steps
@@ -104,23 +104,23 @@ impl CollectionsBackend for RestCollections {
             .any(|step| !matches!(step, TransactionStep::Get { .. }));
         let service = match self.find(&place.service).await? {
             Some(service) => service,
-            // The first write creates a service with one slot, if no slot is named.
-            None if writes && place.slot.is_none() => {
-                self.create_service(&place.service, SlotScheme::Singleton, false)
+            // The first write creates a service with one partition, if none is named.
+            None if writes && place.partition.is_none() => {
+                self.create_service(&place.service, PartitionScheme::Singleton, false)
                     .await?;
                 let found = self.find(&place.service).await?;
                 found.ok_or_else(|| missing(&place))?
             }
             None => return Err(missing(&place)),
         };
-        let slot = slot_of(&service, place.slot.as_deref())?;
+        let number = partition_number(&service, place.partition.as_deref())?;
         let errand = CollectionsRequest::Transact {
-            scheme: to_slot_scheme(&service.scheme),
+            scheme: to_partition_scheme(&service.scheme),
             name: service.name.clone(),
-            slot,
+            number,
             steps,
         };
-        match self.run(&service, slot, errand).await? {
+        match self.run(&service, number, errand).await? {
             CollectionsResponse::Steps(found) => Ok(found),
             _ => Err(unexpected_response()),
         }
@@ -128,23 +128,23 @@ impl CollectionsBackend for RestCollections {
 
     async fn peek(
         &self,
-        place: ServiceSlot,
+        place: PartitionAddress,
         collection: &str,
         after: Option<u64>,
         limit: usize,
     ) -> Result<QueuePage, Problem> {
         let found = self.find(&place.service).await?;
         let service = found.ok_or_else(|| missing(&place))?;
-        let slot = slot_of(&service, place.slot.as_deref())?;
+        let number = partition_number(&service, place.partition.as_deref())?;
         let request = CollectionsRequest::Peek {
-            scheme: to_slot_scheme(&service.scheme),
+            scheme: to_partition_scheme(&service.scheme),
             name: service.name.clone(),
-            slot,
+            number,
             collection: collection.to_owned(),
             after,
             limit,
         };
-        match self.run(&service, slot, request).await? {
+        match self.run(&service, number, request).await? {
             CollectionsResponse::Queue(page) => Ok(page),
             _ => Err(unexpected_response()),
         }
@@ -152,21 +152,21 @@ impl CollectionsBackend for RestCollections {
 
     async fn scan(
         &self,
-        place: ServiceSlot,
+        place: PartitionAddress,
         collection: &str,
         range: EntryRange,
     ) -> Result<EntryPage, Problem> {
         let found = self.find(&place.service).await?;
         let service = found.ok_or_else(|| missing(&place))?;
-        let slot = slot_of(&service, place.slot.as_deref())?;
+        let number = partition_number(&service, place.partition.as_deref())?;
         let errand = CollectionsRequest::Scan {
-            scheme: to_slot_scheme(&service.scheme),
+            scheme: to_partition_scheme(&service.scheme),
             name: service.name.clone(),
-            slot,
+            number,
             collection: collection.to_owned(),
             range,
         };
-        match self.run(&service, slot, errand).await? {
+        match self.run(&service, number, errand).await? {
             CollectionsResponse::Page(page) => Ok(page),
             _ => Err(unexpected_response()),
         }
@@ -223,28 +223,28 @@ impl RestCollections {
     async fn run(
         &self,
         service: &ServiceDefinition,
-        slot: u32,
+        number: u32,
         errand: CollectionsRequest,
     ) -> Result<CollectionsResponse, Problem> {
-        let partition = service.partition(slot, self.0.partitions());
+        let store = service.store_partition(number, self.0.partitions());
         let errand = errand.of(service.is_volatile);
-        self.0.run_at_owner(partition, errand).await
+        self.0.run_at_owner(store, errand).await
     }
 }
 
-/// Resolves a slot name according to the scheme of its service.
-fn slot_of(service: &ServiceDefinition, text: Option<&str>) -> Result<u32, Problem> {
+/// Resolves the name of a partition according to the scheme of its service.
+fn partition_number(service: &ServiceDefinition, text: Option<&str>) -> Result<u32, Problem> {
     let number = text.and_then(|text| text.parse().ok());
     let key = match (&service.scheme, text, number) {
-        (Scheme::Int64Range { .. }, _, Some(number)) => SlotKey::Number(number),
-        (_, Some(name), _) => SlotKey::Name(name),
-        (_, None, _) => SlotKey::Only,
+        (Scheme::Int64Range { .. }, _, Some(number)) => PartitionKey::Number(number),
+        (_, Some(name), _) => PartitionKey::Name(name),
+        (_, None, _) => PartitionKey::Only,
     };
-    let slot = service.slot(key);
-    slot.map_err(|error| Problem::new(error.code(), error.to_string()))
+    let number = service.partition(key);
+    number.map_err(|error| Problem::new(error.code(), error.to_string()))
 }
 
-fn missing(place: &ServiceSlot) -> Problem {
+fn missing(place: &PartitionAddress) -> Problem {
     Problem::not_found(format!("there is no service '{}'", place.service))
 }
 

@@ -6,7 +6,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use steadfast_admin::{EntryPage, EntryRange, QueuePage, SlotScheme, StepResult, TransactionStep};
+use steadfast_admin::{
+    EntryPage, EntryRange, PartitionScheme, QueuePage, StepResult, TransactionStep,
+};
 use steadfast_collections::{Scheme, ServiceDefinition, partition_of};
 use steadfast_core::id::Partition;
 use steadfast_net::http::Problem;
@@ -22,46 +24,54 @@ use crate::inspect::{InspectRequest, InspectTable};
 /// The kind of the owner handler of collections; no service has it.
 pub(super) const CLERK: ServiceKind = ServiceKind(96);
 
-/// A request to the owner of a partition.
+/// A request to the owner of a partition. On the wire the number of a service's partition
+/// has its former name, `slot`.
 #[derive(Serialize, Deserialize)]
 pub(super) enum CollectionsRequest {
-    /// Create a service, or return the existing one. Its first slot is on the owner.
-    Create { name: String, scheme: SlotScheme },
-    /// Return the scheme of a service, if it exists. Its first slot is on the owner.
+    /// Create a service, or return the existing one. Its first partition is on the owner.
+    Create {
+        name: String,
+        scheme: PartitionScheme,
+    },
+    /// Return the scheme of a service, if it exists. Its first partition is on the owner.
     Describe { name: String },
-    /// Run all steps in one transaction in a slot of the owner.
+    /// Run all steps in one transaction in a partition of the owner.
     Transact {
         name: String,
-        scheme: SlotScheme,
-        slot: u32,
+        scheme: PartitionScheme,
+        #[serde(rename = "slot")]
+        number: u32,
         steps: Vec<TransactionStep>,
     },
-    /// Read a page of a slot of the owner.
+    /// Read a page of a partition of the owner.
     Scan {
         name: String,
-        scheme: SlotScheme,
-        slot: u32,
+        scheme: PartitionScheme,
+        #[serde(rename = "slot")]
+        number: u32,
         collection: String,
         range: EntryRange,
     },
-    /// Read the first entries of a queue in a slot of the owner.
+    /// Read the first entries of a queue in a partition of the owner.
     Peek {
         name: String,
-        scheme: SlotScheme,
-        slot: u32,
+        scheme: PartitionScheme,
+        #[serde(rename = "slot")]
+        number: u32,
         collection: String,
         after: Option<u64>,
         limit: usize,
     },
-    /// Return the incarnation of a slot of a volatile service.
+    /// Return the incarnation of a partition of a volatile service.
     Life {
         name: String,
-        scheme: SlotScheme,
-        slot: u32,
+        scheme: PartitionScheme,
+        #[serde(rename = "slot")]
+        number: u32,
     },
     /// Run the request for a volatile service. A node without volatile services rejects it.
     Volatile(Box<CollectionsRequest>),
-    /// Inspect a partition of the owner.
+    /// Inspect a store partition of the owner.
     Look {
         partition: u16,
         question: InspectRequest,
@@ -95,9 +105,9 @@ impl CollectionsRequest {
 /// The response to a [`CollectionsRequest`].
 #[derive(Serialize, Deserialize)]
 pub(super) enum CollectionsResponse {
-    Service(Option<SlotScheme>),
+    Service(Option<PartitionScheme>),
     /// The service is volatile.
-    Volatile(SlotScheme),
+    Volatile(PartitionScheme),
     Life {
         incarnation: u64,
         copies: usize,
@@ -109,25 +119,29 @@ pub(super) enum CollectionsResponse {
 }
 
 /// Converts a scheme to its wire form.
-pub(super) fn to_slot_scheme(scheme: &Scheme) -> SlotScheme {
+pub(super) fn to_partition_scheme(scheme: &Scheme) -> PartitionScheme {
     match scheme.clone() {
-        Scheme::Singleton => SlotScheme::Singleton,
-        Scheme::Named(names) => SlotScheme::Named(names),
-        Scheme::Int64Range { low, high, count } => SlotScheme::Range { low, high, count },
+        Scheme::Singleton => PartitionScheme::Singleton,
+        Scheme::Named(names) => PartitionScheme::Named(names),
+        Scheme::Int64Range { low, high, count } => PartitionScheme::Range { low, high, count },
     }
 }
 
 /// Converts a scheme from its wire form.
-pub(super) fn to_scheme(scheme: SlotScheme) -> Scheme {
+pub(super) fn to_scheme(scheme: PartitionScheme) -> Scheme {
     match scheme {
-        SlotScheme::Singleton => Scheme::Singleton,
-        SlotScheme::Named(names) => Scheme::Named(names),
-        SlotScheme::Range { low, high, count } => Scheme::Int64Range { low, high, count },
+        PartitionScheme::Singleton => Scheme::Singleton,
+        PartitionScheme::Named(names) => Scheme::Named(names),
+        PartitionScheme::Range { low, high, count } => Scheme::Int64Range { low, high, count },
     }
 }
 
 /// The definition of a service from its wire form.
-pub(super) fn service(name: String, scheme: SlotScheme, is_volatile: bool) -> ServiceDefinition {
+pub(super) fn service(
+    name: String,
+    scheme: PartitionScheme,
+    is_volatile: bool,
+) -> ServiceDefinition {
     ServiceDefinition {
         name,
         scheme: to_scheme(scheme),
@@ -139,9 +153,11 @@ pub(super) fn service(name: String, scheme: SlotScheme, is_volatile: bool) -> Se
 fn described(service: Option<&ServiceDefinition>) -> CollectionsResponse {
     match service {
         Some(service) if service.is_volatile => {
-            CollectionsResponse::Volatile(to_slot_scheme(&service.scheme))
+            CollectionsResponse::Volatile(to_partition_scheme(&service.scheme))
         }
-        found => CollectionsResponse::Service(found.map(|service| to_slot_scheme(&service.scheme))),
+        found => {
+            CollectionsResponse::Service(found.map(|service| to_partition_scheme(&service.scheme)))
+        }
     }
 }
 
@@ -171,7 +187,7 @@ impl Inner {
             .ok_or_else(|| Problem::internal("the owner sent a response that cannot be read"))
     }
 
-    /// The partition of the first slot of a service, which holds its definition.
+    /// The store partition of a service's first partition, which holds its definition.
     pub(super) fn definition_partition(&self, name: &str) -> u16 {
         partition_of(name, 0, self.partitions())
     }
@@ -198,11 +214,11 @@ impl Inner {
             CollectionsRequest::Transact {
                 name,
                 scheme,
-                slot,
+                number,
                 steps,
             } => {
                 let service = service(name, scheme, is_volatile);
-                let state = rest_collections::slot(self, &service, slot).await?;
+                let state = rest_collections::partition(self, &service, number).await?;
                 rest_collections::transact(&state, steps)
                     .await
                     .map(CollectionsResponse::Steps)
@@ -210,12 +226,12 @@ impl Inner {
             CollectionsRequest::Scan {
                 name,
                 scheme,
-                slot,
+                number,
                 collection,
                 range,
             } => {
                 let service = service(name, scheme, is_volatile);
-                let state = rest_collections::slot(self, &service, slot).await?;
+                let state = rest_collections::partition(self, &service, number).await?;
                 rest_collections::scan(&state, &collection, range)
                     .await
                     .map(CollectionsResponse::Page)
@@ -223,23 +239,27 @@ impl Inner {
             CollectionsRequest::Peek {
                 name,
                 scheme,
-                slot,
+                number,
                 collection,
                 after,
                 limit,
             } => {
                 let service = service(name, scheme, is_volatile);
-                let state = rest_collections::slot(self, &service, slot).await?;
+                let state = rest_collections::partition(self, &service, number).await?;
                 rest_collections::peek(&state, &collection, after, limit)
                     .await
                     .map(CollectionsResponse::Queue)
             }
-            CollectionsRequest::Life { name, scheme, slot } => {
+            CollectionsRequest::Life {
+                name,
+                scheme,
+                number,
+            } => {
                 let service = service(name, scheme, is_volatile);
-                let index = service.partition(slot, self.partitions());
-                let slot = rest_collections::slot(self, &service, slot).await?;
+                let index = service.store_partition(number, self.partitions());
+                let partition = rest_collections::partition(self, &service, number).await?;
                 Ok(CollectionsResponse::Life {
-                    incarnation: slot.incarnation(),
+                    incarnation: partition.incarnation(),
                     copies: self.volatile.replica_count(index),
                 })
             }

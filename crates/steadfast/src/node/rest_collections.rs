@@ -3,7 +3,6 @@
 //! Keys are strings, values are JSON.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use ring::digest::{SHA256, digest};
 use serde_json::Value;
@@ -22,7 +21,7 @@ use steadfast_net::http::Problem;
 
 use super::error::Error;
 use super::inner::Inner;
-use super::slot::Slot;
+use super::service_partition::ServicePartition;
 
 /// A precondition of a transaction does not hold.
 const CONDITION: Code = Code("STF-6030");
@@ -33,7 +32,7 @@ const LARGEST_PAGE: usize = 1000;
 
 type JsonDictionary = Dictionary<String, Json>;
 
-/// Creates a service whose first slot is local, or returns the existing one.
+/// Creates a service whose first partition is local, or returns the existing one.
 pub(super) async fn create(
     inner: &Inner,
     service: ServiceDefinition,
@@ -47,7 +46,7 @@ pub(super) async fn create(
     made.map_err(|error| problem(error.into()))
 }
 
-/// The service of this name, whose first slot is local.
+/// The service of this name, whose first partition is local.
 pub(super) async fn find(inner: &Inner, name: &str) -> Result<Option<ServiceDefinition>, Problem> {
     let home = inner
         .replica(inner.definition_partition(name))
@@ -58,66 +57,82 @@ pub(super) async fn find(inner: &Inner, name: &str) -> Result<Option<ServiceDefi
     found.map_err(|error| problem(error.into()))
 }
 
-/// A local slot.
-pub(super) async fn slot(
+/// A local partition of a service.
+pub(super) async fn partition(
     inner: &Inner,
     service: &ServiceDefinition,
-    slot: u32,
-) -> Result<Slot, Problem> {
-    inner.slot(service, slot).await.map_err(problem)
+    number: u32,
+) -> Result<ServicePartition, Problem> {
+    let found = inner.service_partition(service, number).await;
+    found.map_err(problem)
 }
 
 /// Runs all steps in one transaction.
 pub(super) async fn transact(
-    slot: &Slot,
+    partition: &ServicePartition,
     steps: Vec<TransactionStep>,
 ) -> Result<Vec<StepResult>, Problem> {
-    let (state, steps) = (slot.state().clone(), Arc::new(steps));
-    let done = slot.run(|tx| {
-        let (state, steps) = (state.clone(), Arc::clone(&steps));
-        Box::pin(async move { all(&state, tx, &steps).await })
+    let state = partition.state();
+    let done = partition.transact(async |mut tx| {
+        lock_in_order(state, &mut tx, &steps).await?;
+        let mut found = Vec::with_capacity(steps.len());
+        for (index, step) in steps.iter().enumerate() {
+            match one(state, &mut tx, step).await? {
+                Some(result) => found.push(result),
+                // This also undoes the steps before it.
+                None => return Ok(tx.roll_back(Err(index))),
+            }
+        }
+        tx.commit(Ok(found)).await
     });
-    done.await.map_err(|error| problem(error.into()))?
+    let done = done.await.map_err(|error| problem(error.into()))?;
+    done.map_err(|index| {
+        let message = format!("the condition of step {index} does not hold");
+        Problem::new(CONDITION, message)
+    })
 }
 
 /// Reads entries of one durable state.
 pub(super) async fn scan(
-    slot: &Slot,
+    partition: &ServicePartition,
     collection: &str,
     range: EntryRange,
 ) -> Result<EntryPage, Problem> {
-    let found = slot.state().try_get::<JsonDictionary>(collection).await;
+    let found = partition
+        .state()
+        .try_get::<JsonDictionary>(collection)
+        .await;
     let found = found.map_err(|error| problem(error.into()))?;
     let Some(texts) = found else {
         return Err(Problem::not_found(format!(
             "there is no collection '{collection}'"
         )));
     };
-    let range = Arc::new(range);
-    let page = slot.run(|tx| {
-        let (texts, range) = (texts.clone(), Arc::clone(&range));
-        Box::pin(async move { page(&texts, tx, &range).await })
+    let page = partition.transact(async |mut tx| {
+        let page = page(&texts, &mut tx, &range).await?;
+        tx.commit(page).await
     });
     page.await.map_err(|error| problem(error.into()))
 }
 
 /// Reads the first entries of a queue, as the durable state has them.
 pub(super) async fn peek(
-    slot: &Slot,
+    partition: &ServicePartition,
     collection: &str,
     after: Option<u64>,
     limit: usize,
 ) -> Result<QueuePage, Problem> {
-    let found = slot.state().try_get::<Queue<Json>>(collection).await;
+    let found = partition.state().try_get::<Queue<Json>>(collection).await;
     let found = found.map_err(|error| problem(error.into()))?;
     let Some(queue) = found else {
         return Err(Problem::not_found(format!(
             "there is no collection '{collection}'"
         )));
     };
-    let items = slot.run(|tx| {
-        let queue = queue.clone();
-        Box::pin(async move { queue.first(tx, after, limit, limits::TAIL_BYTES).await })
+    let items = partition.transact(async |mut tx| {
+        let first = queue.first(&mut tx, after, limit, limits::TAIL_BYTES);
+        let first = first.await?;
+        tx.commit(first).await
     });
     let (items, has_more) = items.await.map_err(|error| problem(error.into()))?;
     let entries = items.into_iter().map(|(number, value)| QueueEntry {
@@ -134,7 +149,7 @@ pub(super) async fn peek(
 
 /// Locks all keys of a request in one order, each in the strongest mode that a step needs,
 /// so that requests cannot deadlock, whatever the order of their steps.
-async fn lock_in_order(state: &State, tx: &mut Tx<'static>, steps: &[TransactionStep]) -> Done<()> {
+async fn lock_in_order(state: &State, tx: &mut Tx, steps: &[TransactionStep]) -> Done<()> {
     let mut wanted: BTreeMap<(&str, &String), StepAccess> = BTreeMap::new();
     for step in steps {
         let (collection, key, access) = match step {
@@ -173,33 +188,8 @@ enum StepAccess {
     Write,
 }
 
-async fn all(
-    state: &State,
-    tx: &mut Tx<'static>,
-    steps: &[TransactionStep],
-) -> Done<Result<Vec<StepResult>, Problem>> {
-    lock_in_order(state, tx, steps).await?;
-    let mut found = Vec::with_capacity(steps.len());
-    for (index, step) in steps.iter().enumerate() {
-        match one(state, tx, step).await? {
-            Some(result) => found.push(result),
-            None => {
-                // This also undoes the steps before it.
-                tx.roll_back();
-                let message = format!("the condition of step {index} does not hold");
-                return Ok(Err(Problem::new(CONDITION, message)));
-            }
-        }
-    }
-    Ok(Ok(found))
-}
-
 /// Runs one step; `None` if its precondition does not hold.
-async fn one(
-    state: &State,
-    tx: &mut Tx<'static>,
-    step: &TransactionStep,
-) -> Done<Option<StepResult>> {
+async fn one(state: &State, tx: &mut Tx, step: &TransactionStep) -> Done<Option<StepResult>> {
     Ok(Some(match step {
         TransactionStep::Get { collection, key } => {
             let Some(texts) = state.try_get::<JsonDictionary>(collection).await? else {
@@ -221,7 +211,7 @@ async fn one(
                 return Ok(None);
             }
             let found = current.is_some();
-            texts.set(tx, key.clone(), Json(value.clone())).await?;
+            texts.set(tx, key, Json(value.clone())).await?;
             StepResult {
                 found,
                 value: None,
@@ -267,7 +257,7 @@ async fn one(
     }))
 }
 
-async fn page(texts: &JsonDictionary, tx: &mut Tx<'static>, range: &EntryRange) -> Done<EntryPage> {
+async fn page(texts: &JsonDictionary, tx: &mut Tx, range: &EntryRange) -> Done<EntryPage> {
     let limit = range.limit.unwrap_or(PAGE).clamp(1, LARGEST_PAGE);
     let prefix = range.prefix.as_deref().unwrap_or_default();
     let query = match &range.from {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use steadfast_admin::{DrainReport, NodeAdmin, NodeStatus, RestoreOutcome};
-use steadfast_collections::{Replica, Scheme};
+use steadfast_collections::{PartitionKey, Replica, Scheme};
 use steadfast_durable::TaskHubs;
 use steadfast_events::{Blobs, EventHubs};
 use steadfast_jobs::JobClient;
@@ -21,6 +21,7 @@ use super::connection_drain::ConnectionDrain;
 use super::error::Result;
 use super::inner::Inner;
 use super::listen_address::ListenAddress;
+use super::service_partition::ServicePartition;
 use super::stateful_service::StatefulService;
 use crate::config::Config;
 
@@ -77,39 +78,41 @@ impl Node {
         self.inner.runtime.handle()
     }
 
-    /// Opens a service of collections, or creates it; its scheme is fixed from then on.
+    /// Opens a service of collections with one partition, or creates it: the common case.
     ///
     /// ```
-    /// use steadfast::collections::{Dictionary, Scheme, SlotKey};
-    ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let node = steadfast::Node::builder().memory().start().await?;
-    /// let bank = node.service("bank", Scheme::Singleton).await?;
-    /// let slot = bank.slot(SlotKey::Only).await?;
-    /// let accounts: Dictionary<String, i64> = slot.state().get_or_add("accounts").await?;
-    /// let balance = slot
-    ///     .run(|tx| {
-    ///         let accounts = accounts.clone();
-    ///         Box::pin(async move { accounts.add_or_update(tx, "alice".into(), || 100, |n| n + 1).await })
-    ///     })
-    ///     .await?;
-    /// assert_eq!(*balance, 100);
+    /// let bank = node.singleton("bank").await?;
+    /// let accounts = bank.dictionary::<String, i64>("accounts").await?;
+    /// let balance = bank.transact(async |mut tx| {
+    ///     let balance = accounts.add_or_update(&mut tx, "alice", || 100, |n| n + 1).await?;
+    ///     tx.commit(*balance).await
+    /// });
+    /// assert_eq!(balance.await?, 100);
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn service(&self, name: &str, scheme: Scheme) -> Result<StatefulService> {
+    pub async fn singleton(&self, name: &str) -> Result<ServicePartition> {
+        let service = self.partitioned(name, Scheme::Singleton).await?;
+        service.partition(PartitionKey::Only).await
+    }
+
+    /// Opens a partitioned service of collections, or creates it; its scheme is fixed from
+    /// then on.
+    pub async fn partitioned(&self, name: &str, scheme: Scheme) -> Result<StatefulService> {
         StatefulService::open(Arc::clone(&self.inner), name, scheme, false).await
     }
 
     /// Opens or creates a service that is kept in memory only, without durability. In a
     /// cluster up to three nodes replicate it, and it survives the loss of any minority of
-    /// them. [`StatefulService::slot_with`] reports a loss.
+    /// them. [`StatefulService::partition_with`] reports a loss.
     pub async fn volatile_service(&self, name: &str, scheme: Scheme) -> Result<StatefulService> {
         StatefulService::open(Arc::clone(&self.inner), name, scheme, true).await
     }
 
-    /// The collections of one partition, beneath all services.
+    /// The collections of one store partition, beneath all services.
     pub async fn replica(&self, partition: u16) -> Result<Replica> {
         self.inner.replica(partition).await
     }
@@ -328,7 +331,7 @@ impl Inner {
         {
             tracing::warn!(event = "region.leave_cut_off");
         }
-        let lost = self.volatile.unreplicated_slots();
+        let lost = self.volatile.unreplicated_partitions();
         // From now on the other nodes take over the partitions that this one releases.
         if let Some(cluster) = &self.cluster {
             cluster.leave().await;

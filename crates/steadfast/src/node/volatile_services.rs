@@ -15,7 +15,7 @@ use steadfast_storage::{Engine, NodeLease, Options as StoreOptions, Store};
 use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
 
 use super::error::Result;
-use super::slot::Slot;
+use super::service_partition::ServicePartition;
 use crate::config::Config;
 
 /// The share of the log budget for the volatile space, whose log is flushed to memory.
@@ -28,16 +28,16 @@ const ROW_CACHE: u64 = 1024 * 1024;
 pub(super) struct VolatileServices {
     space: VolatileSpace,
     clock: Arc<dyn Clock>,
-    /// By partition; locked while a slot is opened, so that no caller uses the slot before
-    /// the lifecycle callbacks have run.
+    /// By store partition; locked while a partition of a service is opened, so that no
+    /// caller uses it before the lifecycle callbacks have run.
     known: Vec<Mutex<Option<VolatilePartition>>>,
 }
 
-/// A partition with open slots.
+/// A store partition with open partitions of services.
 struct VolatilePartition {
     replica: Replica,
-    /// The incarnation of each slot.
-    slots: BTreeMap<(String, u32), u64>,
+    /// The incarnation of each of them.
+    open: BTreeMap<(String, u32), u64>,
 }
 
 /// Starts the volatile space. In a cluster it is replicated to other nodes; `durable` and
@@ -99,12 +99,12 @@ impl VolatileServices {
         charter.map_or(1, |charter| charter.holders.len())
     }
 
-    /// The number of slots without a replica on another node. Skips partitions that are
+    /// The number of partitions of services without a replica on another node. Skips store partitions that are
     /// being opened.
-    pub(super) fn unreplicated_slots(&self) -> u64 {
-        let mut slots = 0;
+    pub(super) fn unreplicated_partitions(&self) -> u64 {
+        let mut count = 0;
         for (index, known) in self.known.iter().enumerate() {
-            // Opening a slot may take long.
+            // Opening a partition may take long.
             let Ok(known) = known.try_lock() else {
                 continue;
             };
@@ -114,59 +114,68 @@ impl VolatileServices {
             let ledger = known.replica.ledger();
             let is_ours = ledger.is_ok_and(|ledger| ledger.failure().is_none());
             if is_ours && self.replica_count(index as u16) <= 1 {
-                slots += known.slots.len() as u64;
+                count += known.open.len() as u64;
             }
         }
-        slots
+        count
     }
 
-    /// Opens a slot of a local partition. `home` is the main partition of the same index.
-    pub(super) async fn slot(
+    /// Opens a local partition of a service. `home` is the store partition of the same index
+    /// in the main space.
+    pub(super) async fn partition(
         &self,
         home: &Replica,
         index: u16,
         service: &ServiceDefinition,
-        slot: u32,
-    ) -> Result<Slot> {
+        number: u32,
+    ) -> Result<ServicePartition> {
         let mut known = self.known(index).await?;
-        let (replica, key) = (known.replica.clone(), (service.name.clone(), slot));
-        if let Some(incarnation) = known.slots.get(&key) {
-            let state = service.state(&replica, slot)?;
-            return Ok(Slot::new(replica, state, *incarnation));
+        let (replica, key) = (known.replica.clone(), (service.name.clone(), number));
+        if let Some(incarnation) = known.open.get(&key) {
+            let state = service.state(&replica, number)?;
+            return Ok(ServicePartition::new(replica, state, *incarnation));
         }
         let entered = service
-            .open_without_lifecycle(home.ledger()?, &replica, slot)
+            .open_without_lifecycle(home.ledger()?, &replica, number)
             .await?;
         if entered.was_lost {
             tracing::warn!(
                 event = "volatile.state_lost",
                 service = service.name,
-                slot,
+                partition = number,
                 incarnation = entered.incarnation,
-                "the state of a slot of a volatile service was lost; the slot starts empty"
+                "the state of a partition of a volatile service was lost; it starts empty"
             );
         }
-        known.slots.insert(key, entered.incarnation);
-        Ok(Slot::new(replica, entered.state, entered.incarnation))
+        known.open.insert(key, entered.incarnation);
+        Ok(ServicePartition::new(
+            replica,
+            entered.state,
+            entered.incarnation,
+        ))
     }
 
-    /// Opens a slot and calls its lifecycle callbacks.
-    pub(super) async fn slot_with(
+    /// Opens a partition and calls its lifecycle callbacks.
+    pub(super) async fn partition_with(
         &self,
         home: &Replica,
         index: u16,
         service: &ServiceDefinition,
-        slot: u32,
+        number: u32,
         life: &impl Lifecycle,
-    ) -> Result<Slot> {
+    ) -> Result<ServicePartition> {
         let mut known = self.known(index).await?;
-        let (replica, key) = (known.replica.clone(), (service.name.clone(), slot));
-        let opened = service.open(home.ledger()?, &replica, slot, life).await?;
-        known.slots.insert(key, opened.incarnation);
-        Ok(Slot::new(replica, opened.state, opened.incarnation))
+        let (replica, key) = (known.replica.clone(), (service.name.clone(), number));
+        let opened = service.open(home.ledger()?, &replica, number, life).await?;
+        known.open.insert(key, opened.incarnation);
+        Ok(ServicePartition::new(
+            replica,
+            opened.state,
+            opened.incarnation,
+        ))
     }
 
-    /// Locks the open slots of a partition.
+    /// Locks a store partition.
     async fn known(&self, index: u16) -> Result<MappedMutexGuard<'_, VolatilePartition>> {
         let ledger = self.space.ledger(index).await?;
         let mut known = self.known[usize::from(index)].lock().await;
@@ -186,7 +195,7 @@ impl VolatileServices {
             };
             *known = Some(VolatilePartition {
                 replica: Replica::primary(ledger, options).await?,
-                slots: BTreeMap::new(),
+                open: BTreeMap::new(),
             });
         }
         let known = MutexGuard::map(known, |known| known.as_mut().expect("it was set"));

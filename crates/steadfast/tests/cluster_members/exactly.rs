@@ -137,7 +137,7 @@ async fn caught_up(node: &Node) -> u64 {
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
         let space = node.runtime().space();
-        let place = space.slot(steadfast_events::SLOT, "houses", slot);
+        let place = space.partition_of(steadfast_events::HUB_PARTITION, "houses", slot);
         let replica = node.replicas().of(place).await.unwrap();
         let state = replica.scope(&format!("events/{}/$default/{slot}", hub.id));
         let totals: Dictionary<String, u64> = state.get_or_add("totals").await.unwrap();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use steadfast::Node;
-use steadfast::collections::{Dictionary, DictionaryQuery, ReplicaRole, Scheme, SlotKey};
+use steadfast::collections::{Dictionary, DictionaryQuery, PartitionKey, ReplicaRole, Scheme};
 use steadfast_harness::postgres::PostgresCluster;
 
 use crate::members::{PATIENCE, config_with, serves};
@@ -16,20 +16,20 @@ async fn start(name: &str, url: &str) -> Node {
     node.start().await.unwrap()
 }
 
-const SLOTS: [&str; 4] = ["n", "e", "s", "w"];
+const NAMES: [&str; 4] = ["n", "e", "s", "w"];
 
 fn scheme() -> Scheme {
-    Scheme::Named(SLOTS.iter().map(|&name| name.to_owned()).collect())
+    Scheme::Named(NAMES.iter().map(|&name| name.to_owned()).collect())
 }
 
 /// Sets all keys to the next number, again and again.
-async fn write(slot: steadfast::Slot, last: Arc<AtomicU64>) {
-    let numbers: Dictionary<String, u64> = slot.state().get_or_add("numbers").await.unwrap();
+async fn write(partition: steadfast::ServicePartition, last: Arc<AtomicU64>) {
+    let numbers: Dictionary<String, u64> = partition.state().get_or_add("numbers").await.unwrap();
     loop {
         let next = last.load(Ordering::SeqCst) + 1;
         // No reader may see a number before it is written.
         last.store(next, Ordering::SeqCst);
-        let mut tx = slot.replica().begin();
+        let mut tx = partition.replica().begin();
         for key in 0..KEYS {
             numbers
                 .set(&mut tx, format!("key {key}"), next)
@@ -41,7 +41,7 @@ async fn write(slot: steadfast::Slot, last: Arc<AtomicU64>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_node_that_does_not_own_a_slot_reads_whole_states_of_it() {
+async fn a_node_that_does_not_own_a_partition_reads_whole_states_of_it() {
     let database = PostgresCluster::start().unwrap();
     let url = database.url();
     let nodes = [start("a", &url).await, start("b", &url).await];
@@ -49,20 +49,20 @@ async fn a_node_that_does_not_own_a_slot_reads_whole_states_of_it() {
         serves(node, 2).await;
     }
     let [owner, other] = &nodes;
-    let there = owner.service("state", scheme()).await.unwrap();
-    let here = other.service("state", scheme()).await.unwrap();
+    let there = owner.partitioned("state", scheme()).await.unwrap();
+    let here = other.partitioned("state", scheme()).await.unwrap();
     let mut own = None;
-    for name in SLOTS {
-        if let Ok(slot) = there.slot(SlotKey::Name(name)).await {
-            own = Some((name, slot));
+    for name in NAMES {
+        if let Ok(partition) = there.partition(PartitionKey::Name(name)).await {
+            own = Some((name, partition));
         }
     }
-    let (name, slot) = own.unwrap();
-    let refused = here.slot(SlotKey::Name(name)).await;
+    let (name, partition) = own.unwrap();
+    let refused = here.partition(PartitionKey::Name(name)).await;
     assert_eq!(refused.err().unwrap().code().0, "STF-4001");
     let last = Arc::new(AtomicU64::new(0));
-    let writing = tokio::spawn(write(slot, Arc::clone(&last)));
-    let copy = here.secondary(SlotKey::Name(name)).unwrap();
+    let writing = tokio::spawn(write(partition, Arc::clone(&last)));
+    let copy = here.secondary(PartitionKey::Name(name)).unwrap();
     assert_eq!(copy.replica().role(), ReplicaRole::ActiveSecondary);
     let reading = async {
         let (mut states, mut before) = (0, None);
@@ -106,7 +106,7 @@ async fn a_node_that_does_not_own_a_slot_reads_whole_states_of_it() {
             }
         };
         let mut tx = copy.replica().begin();
-        let refused = numbers.set(&mut tx, "key 0".to_owned(), 0).await;
+        let refused = numbers.set(&mut tx, "key 0", 0).await;
         assert_eq!(refused.unwrap_err().code().0, "STF-3002");
     };
     let read = tokio::time::timeout(PATIENCE, reading).await;
@@ -114,6 +114,6 @@ async fn a_node_that_does_not_own_a_slot_reads_whole_states_of_it() {
     read.unwrap();
     // What only memory holds is read where it is.
     let cache = other.volatile_service("cache", scheme()).await.unwrap();
-    let refused = cache.secondary(SlotKey::Name(name));
+    let refused = cache.secondary(PartitionKey::Name(name));
     assert_eq!(refused.err().unwrap().code().0, "STF-3019");
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use steadfast::collections::{Lifecycle, Result as Done, Scheme, SlotKey, State};
+use steadfast::collections::{Lifecycle, PartitionKey, Result as Done, Scheme, State};
 use steadfast::config::{Config, Layers};
 use steadfast::{Error, Node};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -181,10 +181,20 @@ async fn an_owner_hears_of_a_loss_that_others_saw_first() {
         let node = start_again(&config).await;
         let cache = node.volatile_service("cache", Scheme::Singleton);
         let cache = cache.await.unwrap();
-        assert_eq!(cache.slot(SlotKey::Only).await.unwrap().incarnation(), life);
+        assert_eq!(
+            cache
+                .partition(PartitionKey::Only)
+                .await
+                .unwrap()
+                .incarnation(),
+            life
+        );
         for _ in 0..2 {
-            let slot = cache.slot_with(SlotKey::Only, &diary).await.unwrap();
-            assert_eq!(slot.incarnation(), life);
+            let partition = cache
+                .partition_with(PartitionKey::Only, &diary)
+                .await
+                .unwrap();
+            assert_eq!(partition.incarnation(), life);
         }
         // No other node has a copy of this node's state, and the report says so.
         let sheet = node.drain(Duration::from_secs(10)).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use steadfast::collections::{Dictionary, Scheme, SlotKey};
+use steadfast::collections::Dictionary;
 use steadfast::durable::{EntityContext, FailureDetails, entity};
 use steadfast::events::{
     Context as Handling, EventDataBatch, EventHubDefinition, Handler, HandlerResult, ReceivedEvent,
@@ -113,17 +113,16 @@ async fn a_transaction_pushes_after_its_commit_and_only_then() {
         .partitions(4);
     let node = builder.hub::<Desk>("/desk").start().await.unwrap();
     let mut guest = Guest::start(&node, false).await;
-    let service = node.service("till", Scheme::Singleton).await.unwrap();
-    let slot = service.slot(SlotKey::Only).await.unwrap();
-    let till: Dictionary<String, i64> = slot.state().get_or_add("till").await.unwrap();
+    let shop = node.singleton("till").await.unwrap();
+    let till = shop.dictionary::<String, i64>("till").await.unwrap();
 
-    let mut tx = slot.replica().begin();
-    till.set(&mut tx, "a".into(), 1).await.unwrap();
+    let mut tx = shop.replica().begin();
+    till.set(&mut tx, "a", 1).await.unwrap();
     tx.push(&paid(1)).unwrap();
     assert!(guest.is_silent(), "nothing leaves before the commit");
     tx.abort();
-    let mut tx = slot.replica().begin();
-    till.set(&mut tx, "a".into(), 2).await.unwrap();
+    let mut tx = shop.replica().begin();
+    till.set(&mut tx, "a", 2).await.unwrap();
     tx.push(&paid(2)).unwrap();
     tx.push(&paid(3)).unwrap();
     tx.commit().await.unwrap();
@@ -133,16 +132,14 @@ async fn a_transaction_pushes_after_its_commit_and_only_then() {
     // Many at a time: clients see them in the order of their commits.
     let mut running = Vec::new();
     for number in 10..60 {
-        let (slot, till) = (slot.clone(), till.clone());
+        let (shop, till) = (shop.clone(), till.clone());
         running.push(tokio::spawn(async move {
-            let done = slot.run(move |tx| {
-                let till = till.clone();
-                Box::pin(async move {
-                    let key = "last".to_owned();
-                    let next = till.add_or_update(tx, key, || 1000, |n| n + 1).await?;
-                    tx.push(&paid(*next))?;
-                    Ok(number)
-                })
+            let done = shop.transact(async |mut tx| {
+                let next = till
+                    .add_or_update(&mut tx, "last", || 1000, |n| n + 1)
+                    .await?;
+                tx.push(&paid(*next))?;
+                tx.commit(number).await
             });
             done.await.unwrap()
         }));
@@ -154,7 +151,7 @@ async fn a_transaction_pushes_after_its_commit_and_only_then() {
         assert_eq!(guest.number().await, expected);
     }
     // Without changes of rows it is sent too.
-    let mut tx = slot.replica().begin();
+    let mut tx = shop.replica().begin();
     tx.push(&paid(5)).unwrap();
     tx.commit().await.unwrap();
     assert_eq!(guest.number().await, 5);
@@ -165,10 +162,9 @@ async fn a_client_that_was_away_gets_what_it_missed() {
     let node = Node::builder().memory().partitions(2).hub::<Desk>("/desk");
     let node = node.start().await.unwrap();
     let mut guest = Guest::start(&node, true).await;
-    let service = node.service("till", Scheme::Singleton).await.unwrap();
-    let slot = service.slot(SlotKey::Only).await.unwrap();
+    let shop = node.singleton("till").await.unwrap();
     let push = async |number: i64| {
-        let mut tx = slot.replica().begin();
+        let mut tx = shop.replica().begin();
         tx.push(&paid(number)).unwrap();
         tx.commit().await.unwrap();
     };
@@ -229,9 +225,7 @@ impl Handler for Count {
         let seen: Dictionary<String, i64> = state.get_or_add("seen").await?;
         let tx = context.transaction()?;
         for _ in events {
-            let count = seen
-                .add_or_update(tx, "all".into(), || 1, |n| n + 1)
-                .await?;
+            let count = seen.add_or_update(tx, "all", || 1, |n| n + 1).await?;
             tx.push(&paid(*count))?;
         }
         static FAILED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);

@@ -17,7 +17,7 @@ async fn case(replica: &Replica, houses: &Dictionary<String, House>) -> Result<(
         warmth: 19.0,
         unknown: Unknown::NONE,
     };
-    houses.add(&mut tx, "seven".into(), house).await?;
+    houses.add(&mut tx, "seven", house).await?;
     house.warmth = 21.5;
     tx.commit().await?;
     Ok(())

@@ -17,7 +17,7 @@ async fn case(replica: &Replica, houses: &Dictionary<String, House>) -> Result<(
         unknown: Unknown::NONE,
     };
     house.warmth = 21.5;
-    houses.add(&mut tx, "seven".into(), house).await?;
+    houses.add(&mut tx, "seven", house).await?;
     tx.commit().await?;
     Ok(())
 }

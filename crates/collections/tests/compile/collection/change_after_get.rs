@@ -13,7 +13,7 @@ struct House {
 
 async fn case(replica: &Replica, houses: &Dictionary<String, House>) -> Result<()> {
     let mut tx = replica.begin();
-    if let Some(mut house) = houses.get(&mut tx, &"seven".into()).await? {
+    if let Some(mut house) = houses.get(&mut tx, "seven").await? {
         house.warmth = 21.5;
     }
     tx.commit().await?;

@@ -12,10 +12,10 @@ struct House {
 
 async fn case(replica: &Replica, houses: &Dictionary<String, House>) -> Result<()> {
     let mut tx = replica.begin();
-    if let Some(house) = houses.get(&mut tx, &"seven".into()).await? {
+    if let Some(house) = houses.get(&mut tx, "seven").await? {
         let mut house = house.evolve();
         house.warmth = 21.5;
-        houses.set(&mut tx, "seven".into(), house).await?;
+        houses.set(&mut tx, "seven", house).await?;
     }
     tx.commit().await?;
     Ok(())

@@ -13,9 +13,9 @@ struct House {
 
 async fn case(replica: &Replica, houses: &Dictionary<String, House>) -> Result<()> {
     let mut tx = replica.begin();
-    houses.get(&mut tx, &"seven".into()).await?;
+    houses.get(&mut tx, "seven").await?;
     tx.commit().await?;
-    houses.get(&mut tx, &"seven".into()).await?;
+    houses.get(&mut tx, "seven").await?;
     Ok(())
 }
 

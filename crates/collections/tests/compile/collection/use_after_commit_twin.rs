@@ -12,10 +12,10 @@ struct House {
 
 async fn case(replica: &Replica, houses: &Dictionary<String, House>) -> Result<()> {
     let mut tx = replica.begin();
-    let house = houses.get(&mut tx, &"seven".into()).await?;
+    let house = houses.get(&mut tx, "seven").await?;
     tx.commit().await?;
     let mut tx = replica.begin();
-    houses.get(&mut tx, &"seven".into()).await?;
+    houses.get(&mut tx, "seven").await?;
     drop((tx, house));
     Ok(())
 }

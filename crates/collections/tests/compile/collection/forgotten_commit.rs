@@ -1,0 +1,15 @@
+//! A closure that forgets to commit returns the wrong type.
+extern crate steadfast_collections as steadfast;
+
+use steadfast::{Dictionary, Replica, Result};
+
+async fn case(replica: &Replica, houses: &Dictionary<String, f64>) -> Result<f64> {
+    let warmth = replica.transact(async |mut tx| {
+        let warmth = houses.get(&mut tx, "seven").await?.map_or(0.0, |found| *found);
+        houses.set(&mut tx, "seven", warmth + 1.0).await?;
+        Ok(warmth)
+    });
+    warmth.await
+}
+
+fn main() {}

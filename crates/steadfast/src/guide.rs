@@ -1,0 +1,2 @@
+//! The examples of the guide to collections compile.
+#![doc = include_str!("../../../docs/guides/state.md")]
