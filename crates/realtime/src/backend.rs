@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use steadfast_wire::signalr::Protocol;
 use steadfast_wire::signalr::service::ClientCompletion;
 
-use crate::identity::ClientIdentity;
+use crate::connection::identity::ClientIdentity;
 
 /// A client that is new to a backend.
 #[derive(Clone, Debug)]

@@ -17,9 +17,9 @@ use steadfast_partition::{
 };
 use steadfast_wire::signalr::Protocol;
 
+use crate::dispatch::gateway::Recipients;
+use crate::dispatch::payload::{HubPayload, ProtocolSet};
 use crate::error::{Error, ErrorKind, Result};
-use crate::gateway::Recipients;
-use crate::payload::{HubPayload, ProtocolSet};
 use crate::service::Realtime;
 
 /// The kind of the push service.

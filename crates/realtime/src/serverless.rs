@@ -21,8 +21,8 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::{HubBackend, NewClient};
-use crate::gateway::ClientGateway;
-use crate::identity::ClientIdentity;
+use crate::connection::identity::ClientIdentity;
+use crate::dispatch::gateway::ClientGateway;
 use crate::mode::{Upstream, UpstreamEvent, UpstreamResponse};
 
 /// All clients of one hub that have no app server.

@@ -17,10 +17,10 @@ use steadfast_wire::signalr::service::{
 
 use crate::cluster::convert;
 use crate::cluster::messages::{PeerRequest, PeerResponse};
+use crate::dispatch::gateway::Recipients;
+use crate::dispatch::payload::HubPayload;
 use crate::error::{Error, ErrorKind, Result};
-use crate::gateway::Recipients;
 use crate::hub_connections::{HubConnections, check_name};
-use crate::payload::HubPayload;
 
 /// Members of a group with their users, and the last of them if there are more.
 type MemberPage = (Vec<(String, Option<String>)>, Option<String>);

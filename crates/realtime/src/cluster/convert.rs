@@ -3,8 +3,8 @@
 use steadfast_wire::signalr::Protocol;
 use steadfast_wire::signalr::service::{GroupBroadcast, Message, Payloads, Target};
 
-use crate::gateway::Recipients;
-use crate::payload::HubPayload;
+use crate::dispatch::gateway::Recipients;
+use crate::dispatch::payload::HubPayload;
 
 /// Converts a send to a service message.
 pub(crate) fn send(to: &Recipients, payload: &HubPayload) -> Message {

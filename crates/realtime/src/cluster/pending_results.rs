@@ -12,8 +12,8 @@ use steadfast_wire::signalr::Protocol;
 use steadfast_wire::signalr::message::Outcome;
 use tokio::sync::oneshot;
 
+use crate::dispatch::value;
 use crate::error::{Error, ErrorKind, Result};
-use crate::value;
 
 /// All pending results of one hub dispatcher.
 #[derive(Default)]
