@@ -21,8 +21,7 @@ use crate::cluster::messages::{PeerRequest, PeerResponse};
 use crate::cluster::peers::PeerNodes;
 use crate::connection::client::{ClientConnection, ClientRegistry};
 use crate::connection::identity::ClientIdentity;
-use crate::dispatch::gateway::Recipients;
-use crate::dispatch::payload::{HubPayload, ProtocolSet};
+use crate::dispatch::gateway::{HubPayload, ProtocolSet, Recipients};
 use crate::error::{Error, ErrorKind, Result};
 use crate::metrics::{HubCounts, HubMetrics, count};
 

@@ -17,8 +17,7 @@ use steadfast_partition::{
 };
 use steadfast_wire::signalr::Protocol;
 
-use crate::dispatch::gateway::Recipients;
-use crate::dispatch::payload::{HubPayload, ProtocolSet};
+use crate::dispatch::gateway::{HubPayload, ProtocolSet, Recipients};
 use crate::error::{Error, ErrorKind, Result};
 use crate::service::Realtime;
 

@@ -10,13 +10,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use steadfast_core::limits;
-use steadfast_wire::signalr::frame::{self, Splitter};
-use steadfast_wire::signalr::message::Message as HubMessage;
+use steadfast_wire::signalr::frame::{self, FramedMessage, Splitter};
 use steadfast_wire::signalr::service::{
     ClientCompletion, ConnectionData, FlowControl, FlowControlKind, Message, OpenConnection,
     ServerHandshake, read as read_service,
 };
-use steadfast_wire::signalr::{Protocol, handshake, read};
+use steadfast_wire::signalr::{Protocol, handshake};
 use tokio::sync::Notify;
 
 use crate::app_server::link_set::{LinkSet, RemoteClient, RemoteGateway};
@@ -321,18 +320,23 @@ impl<H: Hub> AppServerHubLink<H> {
             tenant.protocol
         };
         let is_asked = !board.foreign.lock().is_empty();
-        if is_asked
-            && let Ok(HubMessage::Completion { id, .. }) = read::message(protocol, &data.payload)
-            && let Some(question) = board.foreign.lock().remove(&id)
+        let unread = FramedMessage::unread(data.payload.clone());
+        let message = if is_asked {
+            FramedMessage::read(protocol, data.payload.clone()).unwrap_or(unread)
+        } else {
+            unread
+        };
+        if let Some(id) = message.completed()
+            && let Some(question) = board.foreign.lock().remove(id)
         {
             return self.wire.tell(&Message::Answer(ClientCompletion {
-                id,
+                id: id.to_owned(),
                 connection: question.connection,
                 caller: board.server.clone(),
                 outcome: Ok((protocol.name().to_owned(), data.payload)),
             }));
         }
-        self.office.host.data(connection, data.payload);
+        self.office.host.data(connection, message);
     }
 }
 

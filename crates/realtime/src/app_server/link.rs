@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use steadfast_core::limits;
 use steadfast_wire::signalr::Protocol;
-use steadfast_wire::signalr::frame::{self, Splitter};
+use steadfast_wire::signalr::frame::{self, FramedMessage, Splitter};
 use steadfast_wire::signalr::service::{
     CloseConnection, ConnectionData, FlowControl, FlowControlKind, Message, OpenConnection,
     ServerHandshake, read, write,
@@ -420,10 +420,10 @@ impl HubBackend for AppServerLink {
         }))
     }
 
-    fn data(&self, connection: &str, message: Bytes) {
+    fn data(&self, connection: &str, message: FramedMessage) {
         self.send(&Message::Data(ConnectionData {
             connection: connection.to_owned(),
-            payload: message,
+            payload: message.bytes().clone(),
             kind: None,
             is_partial: false,
         }));

@@ -17,8 +17,7 @@ use tokio::sync::Notify;
 
 use crate::app_server::link_writer::LinkWriter;
 use crate::cluster::convert;
-use crate::dispatch::gateway::{ClientGateway, Recipients};
-use crate::dispatch::payload::{HubPayload, ProtocolSet};
+use crate::dispatch::gateway::{ClientGateway, HubPayload, ProtocolSet, Recipients};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Links and clients of a hub.

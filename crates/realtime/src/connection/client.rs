@@ -1,10 +1,13 @@
 //! A client connection over any transport and backend.
 //!
 //! A transport passes received bytes to a client reader and sends what
-//! [`ClientConnection::outgoing`] returns. Whole messages go to the backend, one after
-//! another; while they are held, the backend can be changed. A client leaves once: it is
-//! removed from its registry, and its backend is notified.
+//! [`ClientConnection::outgoing`] returns. A client leaves once: it is removed from its
+//! registry, and its backend is notified.
+//!
+//! Pings are those of the hub protocol, never those of the socket, because one of the
+//! clients crashes on them.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -14,17 +17,16 @@ use parking_lot::Mutex;
 use steadfast_core::limits;
 use steadfast_core::task::name_task;
 use steadfast_wire::signalr::message::kind;
-use steadfast_wire::signalr::{Protocol, frame, read, write};
+use steadfast_wire::signalr::{Protocol, frame, handshake, write};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::connection::client_times::ClientTimes;
+use crate::backend::HubBackend;
 use crate::connection::identity::ClientIdentity;
-use crate::connection::open_calls::{self, OpenCalls};
-use crate::connection::outbox::{ClientOutbox, PutOutcome};
+use crate::connection::open_calls::OpenCalls;
+use crate::connection::outbox::{ClientOutbox, PutOutcome, TakeOutcome};
 use crate::connection::resume::ReceiveSequence;
-use crate::connection::routing::Routing;
 
 /// The registry of the clients of one hub.
 pub(crate) trait ClientRegistry: Send + Sync {
@@ -36,6 +38,52 @@ pub(crate) trait ClientRegistry: Send + Sync {
 
     /// A client is closed because it does not read.
     fn dropped(&self);
+}
+
+/// The backend of a client, and messages held for another one.
+#[derive(Default)]
+pub(crate) struct Routing {
+    pub(crate) backend: Option<Arc<dyn HubBackend>>,
+    pub(crate) handshake: Bytes,
+    /// Messages held for another backend, while there are any.
+    pub(crate) held: Option<VecDeque<Bytes>>,
+    pub(crate) held_bytes: usize,
+    /// A received message that is not delivered yet.
+    pub(crate) waiting: Option<Bytes>,
+    /// The old backend gets no more messages, not even of open calls.
+    pub(crate) is_frozen: bool,
+    /// It has disconnected for good.
+    pub(crate) has_ended: bool,
+}
+
+/// Timestamps and time limits of one client.
+pub(crate) struct ClientTimes {
+    pub(crate) opened: Instant,
+    pub(crate) heard: Instant,
+    pub(crate) spoke: Instant,
+    /// When the token expires, if the connection ends with it.
+    pub(crate) expires: Option<Instant>,
+    pub(crate) handshake: Duration,
+}
+
+/// The next step of a transport.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ClientOutput {
+    /// Send these whole messages.
+    Data(Bytes),
+    /// Nothing follows: close.
+    Over,
+    /// Another socket has replaced this one: close it silently.
+    Displaced,
+}
+
+/// The way a client is kept alive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeepAlive {
+    /// By pings of both sides.
+    Pings,
+    /// By its requests.
+    Requests,
 }
 
 /// A client's connection.
@@ -54,6 +102,8 @@ pub struct ClientConnection {
     /// is held.
     pub(crate) calls: Mutex<OpenCalls>,
     pub(crate) notes_calls: AtomicBool,
+    /// Its backend needs the content of its messages.
+    pub(crate) reads_messages: AtomicBool,
     /// App servers it was migrated from: their late messages about it are ignored.
     pub(crate) former: Mutex<Vec<String>>,
     /// Held messages were released, or the client has ended.
@@ -99,6 +149,7 @@ impl ClientConnection {
             routing: Mutex::default(),
             calls: Mutex::default(),
             notes_calls: AtomicBool::new(false),
+            reads_messages: AtomicBool::new(false),
             former: Mutex::default(),
             released: Notify::new(),
             settled: Notify::new(),
@@ -138,45 +189,6 @@ impl ClientConnection {
     /// Whether it may reconnect with its state after its socket is lost.
     pub fn is_stateful(&self) -> bool {
         self.received.is_some()
-    }
-
-    /// The server of its backend.
-    pub fn server(&self) -> Option<String> {
-        let routing = self.routing.lock();
-        routing
-            .backend
-            .as_ref()
-            .map(|home| home.server().to_owned())
-    }
-
-    /// Whether it was migrated away from this server, which may not know that yet.
-    pub(crate) fn has_left(&self, server: &str) -> bool {
-        let is_elsewhere = self.server().is_none_or(|own| own != server);
-        is_elsewhere && self.former.lock().iter().any(|own| own == server)
-    }
-
-    /// Notes the server it migrates from; the last few are kept.
-    pub(crate) fn note_former(&self, server: &str) {
-        let mut former = self.former.lock();
-        former.retain(|own| own != server);
-        if former.len() >= limits::FORMER_SERVERS {
-            former.remove(0);
-        }
-        former.push(server.to_owned());
-    }
-
-    /// Number of its received calls without a completion: at the backend and on the
-    /// way.
-    pub(crate) fn unanswered(&self) -> usize {
-        let protocol = self.protocol().unwrap_or(Protocol::Json);
-        let (home, waiting) = {
-            let routing = self.routing.lock();
-            let held = routing.held.iter().flatten().chain(&routing.waiting);
-            let waiting = held.filter(|message| open_calls::is_call(protocol, message));
-            (routing.backend.clone(), waiting.count())
-        };
-        let there = home.map_or(0, |home| home.unanswered(&self.id));
-        there + waiting + self.calls.lock().made()
     }
 
     /// Waits until it has disconnected for good.
@@ -220,7 +232,7 @@ impl ClientConnection {
     fn pass_one(self: &Arc<Self>, message: Bytes) {
         let is_counted = match (self.is_stateful(), self.protocol()) {
             (true, Some(protocol)) => {
-                read::look(protocol, &message).is_ok_and(|(own, _)| kind::is_counted(own))
+                frame::look(protocol, &message).is_ok_and(|(own, _)| kind::is_counted(own))
             }
             _ => true,
         };
@@ -377,5 +389,112 @@ impl ClientConnection {
         }
         self.gone.cancel();
         self.released.notify_waiters();
+    }
+
+    /// The next data of the transport of socket `number`. It waits for data, and
+    /// keeps the client alive while it waits.
+    pub async fn outgoing(self: &Arc<Self>, number: u64, pulse: KeepAlive) -> ClientOutput {
+        loop {
+            let displaced = self.displaced.notified();
+            if self.socket() != number {
+                return ClientOutput::Displaced;
+            }
+            let woken = self.outbox.wake.notified();
+            match self.take() {
+                TakeOutcome::Data(bytes) => {
+                    self.clock.lock().spoke = Instant::now();
+                    return ClientOutput::Data(bytes);
+                }
+                TakeOutcome::Over => return ClientOutput::Over,
+                TakeOutcome::Nothing => {}
+            }
+            let next = self.next_time(pulse);
+            tokio::select! {
+                () = woken => {}
+                () = displaced => {}
+                () = tokio::time::sleep_until(next) => self.run_timers(pulse),
+            }
+        }
+    }
+
+    /// The data to send now, if any.
+    pub(crate) fn take(&self) -> TakeOutcome {
+        self.outbox.take(self.protocol().unwrap_or(Protocol::Json))
+    }
+
+    fn next_time(&self, pulse: KeepAlive) -> Instant {
+        let clock = self.clock.lock();
+        let pings = pulse == KeepAlive::Pings;
+        let (ping, silence) = match self.protocol.get() {
+            None => (None, Some(clock.opened + clock.handshake)),
+            Some(_) => (
+                pings.then_some(clock.spoke + limits::CLIENT_PING),
+                pings.then_some(clock.heard + limits::CLIENT_SILENCE),
+            ),
+        };
+        let ack = self.received.as_ref().and_then(|own| own.lock().ack_at);
+        let times = [ping, silence, clock.expires, ack];
+        let first = times.into_iter().flatten().min();
+        first.unwrap_or(clock.heard + limits::DRAIN_TIME)
+    }
+
+    /// Runs the timers: pings, acknowledgements, time-outs.
+    pub(crate) fn run_timers(self: &Arc<Self>, pulse: KeepAlive) {
+        let now = Instant::now();
+        let (opened, heard, spoke, expires, handshake) = {
+            let clock = self.clock.lock();
+            (
+                clock.opened,
+                clock.heard,
+                clock.spoke,
+                clock.expires,
+                clock.handshake,
+            )
+        };
+        let Some(protocol) = self.protocol() else {
+            if now >= opened + handshake {
+                let last = handshake::refused("Handshake was canceled.");
+                self.end(Some(Bytes::from(last)));
+            }
+            return;
+        };
+        if expires.is_some_and(|end| now >= end) {
+            self.close(Some("The access token has expired."), true);
+        }
+        if pulse == KeepAlive::Pings && now >= heard + limits::CLIENT_SILENCE {
+            tracing::info!(event = "realtime.silent_client", connection = %self.id);
+            self.close(Some("The client sent no messages in time."), false);
+        }
+        let due = self.received.as_ref().and_then(|own| own.lock().ack(now));
+        if let Some(number) = due {
+            self.put(write::ack(protocol, number), false);
+        }
+        if pulse == KeepAlive::Pings && now >= spoke + limits::CLIENT_PING {
+            let ping = match protocol {
+                Protocol::Blazor => write::ping(Protocol::MessagePack),
+                own => write::ping(own),
+            };
+            self.put(ping, false);
+            // A ping that cannot be sent stays queued: one is enough.
+            self.clock.lock().spoke = now;
+        }
+    }
+
+    /// Ends a client whose transport cannot detect a write time-out: if it is silent,
+    /// or does not read the close message.
+    pub async fn watch(self: Arc<Self>) {
+        let mut was_ending = false;
+        loop {
+            tokio::select! {
+                () = self.gone.cancelled() => return,
+                () = tokio::time::sleep(limits::CLIENT_SILENCE) => {}
+            }
+            let heard = self.clock.lock().heard;
+            let is_silent = Instant::now() >= heard + limits::CLIENT_SILENCE;
+            if is_silent || was_ending {
+                return self.leave(Some("the client does not read"));
+            }
+            was_ending = self.is_ending();
+        }
     }
 }

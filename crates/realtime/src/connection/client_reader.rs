@@ -1,18 +1,23 @@
-//! Splits received bytes of a client into messages.
+//! Cuts a client's bytes into messages and delivers them.
 //!
 //! A reader belongs to one socket, or to the requests of one client, which use it one at
-//! a time, so messages are handled in order.
+//! a time, so messages are handled in order. Whole messages go to the backend, one after
+//! another; while they are held, the backend can be changed. What the backend needs of a
+//! message is parsed here, once.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use steadfast_core::limits;
-use steadfast_wire::signalr::frame::{self, Splitter};
+use steadfast_wire::signalr::Protocol;
+use steadfast_wire::signalr::frame::{self, FramedMessage, Splitter};
 use steadfast_wire::signalr::handshake::{self, HANDSHAKE_BYTES, HandshakeRequest};
 use steadfast_wire::signalr::message::{Message, kind};
-use steadfast_wire::signalr::{Protocol, read};
+use tokio::time::Instant;
 
-use crate::connection::client::ClientConnection;
+use crate::backend::HubBackend;
+use crate::connection::client::{ClientConnection, Routing};
 use crate::hub_connections::HubConnections;
 use crate::metrics::count;
 
@@ -31,6 +36,16 @@ pub struct ClientReader {
 /// The client has ended; nothing more is received from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientClosedError;
+
+/// The route of a message of the client.
+enum MessageRoute {
+    Home(Arc<dyn HubBackend>),
+    /// It is held while the client migrates.
+    Held,
+    /// It must wait: for room at this backend, or for the end of a migration.
+    Wait(Option<Arc<dyn HubBackend>>),
+    Nowhere,
+}
 
 impl ClientReader {
     /// A reader of a client whose transport accepts messages of that size.
@@ -128,32 +143,34 @@ impl ClientReader {
         Err(ClientClosedError)
     }
 
-    async fn handle(
-        &mut self,
-        protocol: Protocol,
-        message: Bytes,
-    ) -> Result<(), ClientClosedError> {
-        let own = match read::look(protocol, &message) {
-            Ok((own, _)) => own,
+    async fn handle(&mut self, protocol: Protocol, bytes: Bytes) -> Result<(), ClientClosedError> {
+        let read = if self.client.reads_messages.load(Ordering::Acquire) {
+            FramedMessage::read(protocol, bytes)
+        } else {
+            FramedMessage::look(protocol, bytes)
+        };
+        let message = match read {
+            Ok(message) => message,
             Err(error) => return self.refuse(&error.to_string()),
         };
+        let own = message.head().map_or(0, |(own, _)| own);
         if own == kind::CLOSE {
             self.client.end(None);
             return Err(ClientClosedError);
         }
         if self.client.is_stateful() && matches!(own, kind::ACK | kind::SEQUENCE) {
-            return self.count(protocol, &message);
+            return self.count(protocol, message);
         }
         let counted = kind::is_counted(own).then_some(self.socket);
-        if self.client.deliver(message, counted).await {
+        if self.deliver(message, counted).await {
             count(&self.hub.meter.received, 1);
         }
         Ok(())
     }
 
     /// Checks the sequence of a client with stateful reconnect.
-    fn count(&self, protocol: Protocol, message: &Bytes) -> Result<(), ClientClosedError> {
-        match read::message(protocol, message) {
+    fn count(&self, protocol: Protocol, message: FramedMessage) -> Result<(), ClientClosedError> {
+        match message.content(protocol).1 {
             Ok(Message::Ack(number)) => self.client.outbox.acknowledged(number),
             Ok(Message::Sequence(number)) => {
                 let received = self.client.received.as_ref();
@@ -164,6 +181,114 @@ impl ClientReader {
             _ => return self.refuse("a message without a number"),
         }
         Ok(())
+    }
+
+    /// Delivers a message to the backend, once it has room. A numbered message was
+    /// received on the socket `counted`. It is counted only when it is delivered: if
+    /// its socket is lost before, the client sends it again. False if it is dropped.
+    async fn deliver(&self, message: FramedMessage, counted: Option<u64>) -> bool {
+        let client = &self.client;
+        loop {
+            // A backend that is ready without having room must not block the worker.
+            tokio::task::coop::consume_budget().await;
+            let released = client.released.notified();
+            let home = {
+                let mut routing = client.routing.lock();
+                if routing.has_ended || client.is_ending() {
+                    return false;
+                }
+                let way = self.way(&routing, &message);
+                routing.waiting = match way {
+                    MessageRoute::Wait(_) => Some(message.bytes().clone()),
+                    _ => None,
+                };
+                match way {
+                    MessageRoute::Wait(home) => home,
+                    _ if counted.is_some_and(|socket| !self.counts(socket)) => return false,
+                    way => {
+                        self.place(&mut routing, way, message);
+                        return true;
+                    }
+                }
+            };
+            match home.as_ref().and_then(|home| home.room(&client.id)) {
+                Some(room) => tokio::select! {
+                    () = room => {}
+                    () = released => {}
+                    () = client.gone.cancelled() => return false,
+                },
+                None if home.is_some() => {}
+                None => tokio::select! {
+                    () = released => {}
+                    () = client.gone.cancelled() => return false,
+                },
+            }
+        }
+    }
+
+    /// Counts a message of a client with stateful reconnect. False if it was counted
+    /// before, or its socket was replaced.
+    fn counts(&self, socket: u64) -> bool {
+        let client = &self.client;
+        let Some(received) = &client.received else {
+            return true;
+        };
+        let mut received = received.lock();
+        // A client that has reconnected restarts its sequence, so numbers of the
+        // former socket are void.
+        if client.socket() != socket || !received.take(Instant::now()) {
+            return false;
+        }
+        // Wakes the sender to schedule the acknowledgement.
+        client.outbox.wake.notify_one();
+        true
+    }
+
+    /// The current route of a message.
+    fn way(&self, routing: &Routing, message: &FramedMessage) -> MessageRoute {
+        let belongs_there = routing.held.is_some()
+            && !routing.is_frozen
+            && self.client.calls.lock().is_part(message);
+        if routing.held.is_some() && !belongs_there {
+            return if routing.held_bytes >= limits::CLIENT_CALL_BYTES {
+                MessageRoute::Wait(None)
+            } else {
+                MessageRoute::Held
+            };
+        }
+        match routing.backend.clone() {
+            None => MessageRoute::Nowhere,
+            Some(home) if home.room(&self.client.id).is_some() => MessageRoute::Wait(Some(home)),
+            Some(home) => MessageRoute::Home(home),
+        }
+    }
+
+    /// Delivers a message to the backend, or holds it while the client migrates.
+    fn place(&self, routing: &mut Routing, way: MessageRoute, message: FramedMessage) {
+        let client = &self.client;
+        match way {
+            MessageRoute::Home(home) => {
+                let protocol = client.protocol().unwrap_or(Protocol::Json);
+                let notes_calls = client.notes_calls.load(Ordering::Acquire);
+                let with_streams = home.needs_calls();
+                if notes_calls
+                    && client
+                        .calls
+                        .lock()
+                        .note_client(protocol, &message, with_streams)
+                {
+                    client.settled.notify_waiters();
+                }
+                home.data(&client.id, message);
+            }
+            MessageRoute::Held => {
+                // Only its bytes, which the limit counts.
+                let message = message.bytes().clone();
+                routing.held_bytes += message.len();
+                routing.held.get_or_insert_default().push_back(message);
+            }
+            MessageRoute::Wait(_) | MessageRoute::Nowhere => {}
+        }
     }
 
     /// The client.

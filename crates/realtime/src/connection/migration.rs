@@ -1,8 +1,7 @@
-//! Message routing and migration of clients.
+//! The backend of a client, and its migration to another.
 //!
-//! Whole messages go to the backend, one after another. While a client migrates they
-//! are held: messages of open calls still go to the old backend, later ones to the
-//! new one.
+//! While a client migrates its messages are held: those of open calls still go to the
+//! old backend, later ones to the new one.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,23 +9,13 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use steadfast_core::limits;
+use steadfast_wire::signalr::frame::FramedMessage;
 use steadfast_wire::signalr::message::Outcome;
 use steadfast_wire::signalr::{Protocol, handshake, write};
-use tokio::time::Instant;
 
 use crate::backend::{HubBackend, NewClient};
-use crate::connection::client::ClientConnection;
-use crate::connection::routing::Routing;
-
-/// The route of a message of the client.
-enum MessageRoute {
-    Home(Arc<dyn HubBackend>),
-    /// It is held while the client migrates.
-    Held,
-    /// It must wait: for room at this backend, or for the end of a migration.
-    Wait(Option<Arc<dyn HubBackend>>),
-    Nowhere,
-}
+use crate::connection::client::{ClientConnection, Routing};
+use crate::connection::open_calls;
 
 impl ClientConnection {
     /// Sets its protocol and its backend.
@@ -46,8 +35,7 @@ impl ClientConnection {
         let arrival = self.arrival(protocol, handshake.clone(), None);
         routing.handshake = handshake;
         routing.backend = Some(Arc::clone(home));
-        self.notes_calls
-            .store(home.counts_calls(), Ordering::Release);
+        self.note_backend(home);
         home.open(&arrival);
     }
 
@@ -58,6 +46,14 @@ impl ClientConnection {
         self.close(Some(why), true);
     }
 
+    /// Notes what the backend needs to know of messages.
+    fn note_backend(&self, home: &Arc<dyn HubBackend>) {
+        self.notes_calls
+            .store(home.counts_calls(), Ordering::Release);
+        self.reads_messages
+            .store(home.reads_messages(), Ordering::Release);
+    }
+
     fn arrival(&self, protocol: Protocol, handshake: Bytes, from: Option<String>) -> NewClient {
         NewClient {
             id: Arc::clone(&self.id),
@@ -65,110 +61,6 @@ impl ClientConnection {
             protocol,
             handshake,
             from,
-        }
-    }
-
-    /// Delivers a message to the backend, once it has room. A numbered message was
-    /// received on the socket `counted`. It is counted only when it is delivered: if
-    /// its socket is lost before, the client sends it again. False if it is dropped.
-    pub(crate) async fn deliver(&self, message: Bytes, counted: Option<u64>) -> bool {
-        loop {
-            // A backend that is ready without having room must not block the worker.
-            tokio::task::coop::consume_budget().await;
-            let released = self.released.notified();
-            let home = {
-                let mut routing = self.routing.lock();
-                if routing.has_ended || self.is_ending() {
-                    return false;
-                }
-                let way = self.way(&routing, &message);
-                routing.waiting = match way {
-                    MessageRoute::Wait(_) => Some(message.clone()),
-                    _ => None,
-                };
-                match way {
-                    MessageRoute::Wait(home) => home,
-                    _ if counted.is_some_and(|socket| !self.counts(socket)) => return false,
-                    way => {
-                        self.place(&mut routing, way, message);
-                        return true;
-                    }
-                }
-            };
-            match home.as_ref().and_then(|home| home.room(&self.id)) {
-                Some(room) => tokio::select! {
-                    () = room => {}
-                    () = released => {}
-                    () = self.gone.cancelled() => return false,
-                },
-                None if home.is_some() => {}
-                None => tokio::select! {
-                    () = released => {}
-                    () = self.gone.cancelled() => return false,
-                },
-            }
-        }
-    }
-
-    /// Counts a message of a client with stateful reconnect. False if it was counted
-    /// before, or its socket was replaced.
-    fn counts(&self, socket: u64) -> bool {
-        let Some(received) = &self.received else {
-            return true;
-        };
-        let mut received = received.lock();
-        // A client that has reconnected restarts its sequence, so numbers of the
-        // former socket are void.
-        if self.socket() != socket || !received.take(Instant::now()) {
-            return false;
-        }
-        // Wakes the sender to schedule the acknowledgement.
-        self.outbox.wake.notify_one();
-        true
-    }
-
-    /// The current route of a message.
-    fn way(&self, routing: &Routing, message: &Bytes) -> MessageRoute {
-        let protocol = self.protocol().unwrap_or(Protocol::Json);
-        let belongs_there = routing.held.is_some()
-            && !routing.is_frozen
-            && self.calls.lock().is_part(protocol, message);
-        if routing.held.is_some() && !belongs_there {
-            return if routing.held_bytes >= limits::CLIENT_CALL_BYTES {
-                MessageRoute::Wait(None)
-            } else {
-                MessageRoute::Held
-            };
-        }
-        match routing.backend.clone() {
-            None => MessageRoute::Nowhere,
-            Some(home) if home.room(&self.id).is_some() => MessageRoute::Wait(Some(home)),
-            Some(home) => MessageRoute::Home(home),
-        }
-    }
-
-    /// Delivers a message to the backend, or holds it while the client migrates.
-    fn place(&self, routing: &mut Routing, way: MessageRoute, message: Bytes) {
-        match way {
-            MessageRoute::Home(home) => {
-                let protocol = self.protocol().unwrap_or(Protocol::Json);
-                let notes_calls = self.notes_calls.load(Ordering::Acquire);
-                let with_streams = home.needs_calls();
-                if notes_calls
-                    && self
-                        .calls
-                        .lock()
-                        .note_client(protocol, &message, with_streams)
-                {
-                    self.settled.notify_waiters();
-                }
-                home.data(&self.id, message);
-            }
-            MessageRoute::Held => {
-                routing.held_bytes += message.len();
-                routing.held.get_or_insert_default().push_back(message);
-            }
-            MessageRoute::Wait(_) | MessageRoute::Nowhere => {}
         }
     }
 
@@ -219,8 +111,7 @@ impl ClientConnection {
         let handshake = routing.handshake.clone();
         home.open(&self.arrival(protocol, handshake, Some(from.to_owned())));
         routing.backend = Some(Arc::clone(home));
-        self.notes_calls
-            .store(home.counts_calls(), Ordering::Release);
+        self.note_backend(home);
         self.release(&mut routing);
     }
 
@@ -231,7 +122,9 @@ impl ClientConnection {
         routing.is_frozen = false;
         if let Some(home) = routing.backend.clone() {
             let protocol = self.protocol().unwrap_or(Protocol::Json);
-            for message in held {
+            for bytes in held {
+                let unread = FramedMessage::unread(bytes.clone());
+                let message = FramedMessage::look(protocol, bytes).unwrap_or(unread);
                 let with_streams = home.needs_calls();
                 self.calls
                     .lock()
@@ -298,9 +191,48 @@ impl ClientConnection {
             to.open(&self.arrival(protocol, handshake, Some(from.server().to_owned())));
             from.close(&self.id, None, Some(to.server()));
             routing.backend = Some(Arc::clone(to));
-            self.notes_calls.store(to.counts_calls(), Ordering::Release);
+            self.note_backend(to);
         }
         self.release(&mut routing);
         moves
+    }
+
+    /// The server of its backend.
+    pub fn server(&self) -> Option<String> {
+        let routing = self.routing.lock();
+        routing
+            .backend
+            .as_ref()
+            .map(|home| home.server().to_owned())
+    }
+
+    /// Whether it was migrated away from this server, which may not know that yet.
+    pub(crate) fn has_left(&self, server: &str) -> bool {
+        let is_elsewhere = self.server().is_none_or(|own| own != server);
+        is_elsewhere && self.former.lock().iter().any(|own| own == server)
+    }
+
+    /// Notes the server it migrates from; the last few are kept.
+    pub(crate) fn note_former(&self, server: &str) {
+        let mut former = self.former.lock();
+        former.retain(|own| own != server);
+        if former.len() >= limits::FORMER_SERVERS {
+            former.remove(0);
+        }
+        former.push(server.to_owned());
+    }
+
+    /// Number of its received calls without a completion: at the backend and on the
+    /// way.
+    pub(crate) fn unanswered(&self) -> usize {
+        let protocol = self.protocol().unwrap_or(Protocol::Json);
+        let (home, waiting) = {
+            let routing = self.routing.lock();
+            let held = routing.held.iter().flatten().chain(&routing.waiting);
+            let waiting = held.filter(|message| open_calls::is_call(protocol, message));
+            (routing.backend.clone(), waiting.count())
+        };
+        let there = home.map_or(0, |home| home.unanswered(&self.id));
+        there + waiting + self.calls.lock().made()
     }
 }

@@ -3,13 +3,10 @@
 pub(crate) mod claims;
 pub(crate) mod client;
 pub(crate) mod client_reader;
-pub(crate) mod client_times;
 pub(crate) mod id;
 pub(crate) mod identity;
-pub(crate) mod keep_alive;
 pub(crate) mod migration;
 pub(crate) mod open_calls;
 pub(crate) mod outbox;
 pub(crate) mod resume;
-pub(crate) mod routing;
 pub(crate) mod ticket;

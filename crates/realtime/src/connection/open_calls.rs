@@ -7,8 +7,9 @@ use std::collections::HashSet;
 
 use bytes::Bytes;
 use steadfast_core::limits;
-use steadfast_wire::signalr::message::{Message, kind};
-use steadfast_wire::signalr::{Protocol, read};
+use steadfast_wire::signalr::Protocol;
+use steadfast_wire::signalr::frame::{self, FramedMessage};
+use steadfast_wire::signalr::message::kind;
 
 /// Ids of open calls and streams.
 #[derive(Debug, Default)]
@@ -36,23 +37,21 @@ impl OpenCalls {
     pub(crate) fn note_client(
         &mut self,
         protocol: Protocol,
-        message: &Bytes,
+        message: &FramedMessage,
         with_streams: bool,
     ) -> bool {
-        match read::look(protocol, message) {
-            Ok((kind::INVOCATION | kind::STREAM_INVOCATION, id)) => {
+        match message.head() {
+            Some((kind::INVOCATION | kind::STREAM_INVOCATION, id)) => {
                 if self.made.len() < limits::CLIENT_OPEN_CALLS {
-                    self.made.extend(id);
+                    self.made.extend(id.map(str::to_owned));
                 }
-                if with_streams
-                    && let Ok(Message::Invocation(call)) = read::message(protocol, message)
-                {
-                    self.uploads.extend(call.streams);
+                if with_streams {
+                    self.uploads.extend(message.streams(protocol));
                 }
             }
-            Ok((kind::COMPLETION, Some(id))) => {
-                if !self.uploads.remove(&id) {
-                    self.asked.remove(&id);
+            Some((kind::COMPLETION, Some(id))) => {
+                if !self.uploads.remove(id) {
+                    self.asked.remove(id);
                 }
             }
             _ => return false,
@@ -62,7 +61,7 @@ impl OpenCalls {
 
     /// Notes a message of the backend. True if nothing is open after it.
     pub(crate) fn note_home(&mut self, protocol: Protocol, message: &Bytes) -> bool {
-        match read::look(protocol, message) {
+        match frame::look(protocol, message) {
             Ok((kind::COMPLETION, Some(id))) => self.made.remove(&id),
             Ok((kind::INVOCATION, Some(id))) => self.asked.insert(id),
             _ => return false,
@@ -72,11 +71,11 @@ impl OpenCalls {
 
     /// Whether a message of the client belongs to an open call, or to no call, such as a
     /// ping.
-    pub(crate) fn is_part(&self, protocol: Protocol, message: &Bytes) -> bool {
-        match read::look(protocol, message) {
-            Ok((kind::PING, _)) => true,
-            Ok((kind::ITEM | kind::COMPLETION | kind::CANCEL, Some(id))) => {
-                self.made.contains(&id) || self.uploads.contains(&id) || self.asked.contains(&id)
+    pub(crate) fn is_part(&self, message: &FramedMessage) -> bool {
+        match message.head() {
+            Some((kind::PING, _)) => true,
+            Some((kind::ITEM | kind::COMPLETION | kind::CANCEL, Some(id))) => {
+                self.made.contains(id) || self.uploads.contains(id) || self.asked.contains(id)
             }
             _ => false,
         }
@@ -92,7 +91,7 @@ impl OpenCalls {
 
 /// Whether a message of a client is a call that expects a completion.
 pub(crate) fn is_call(protocol: Protocol, message: &Bytes) -> bool {
-    let look = read::look(protocol, message);
+    let look = frame::look(protocol, message);
     matches!(
         look,
         Ok((kind::INVOCATION | kind::STREAM_INVOCATION, Some(_)))
@@ -108,8 +107,12 @@ mod tests {
 
     const JSON: Protocol = Protocol::Json;
 
-    fn record(text: &str) -> Bytes {
-        Bytes::from(format!("{text}\u{1e}"))
+    fn record(text: &str) -> FramedMessage {
+        looked(Bytes::from(format!("{text}\u{1e}")))
+    }
+
+    fn looked(message: Bytes) -> FramedMessage {
+        FramedMessage::look(JSON, message).unwrap()
     }
 
     #[test]
@@ -118,13 +121,13 @@ mod tests {
         let call = r#"{"type":1,"invocationId":"1","target":"a","arguments":[],"streamIds":["s"]}"#;
         assert!(!calls.note_client(JSON, &record(call), true));
         let item = record(r#"{"type":2,"invocationId":"s","item":1}"#);
-        assert!(calls.is_part(JSON, &item));
-        assert!(calls.is_part(JSON, &write::ping(JSON)));
-        assert!(calls.is_part(JSON, &write::cancel(JSON, "1")));
-        assert!(!calls.is_part(JSON, &write::cancel(JSON, "2")));
-        let ended = write::completion(JSON, "s", &Outcome::Void);
+        assert!(calls.is_part(&item));
+        assert!(calls.is_part(&looked(write::ping(JSON))));
+        assert!(calls.is_part(&looked(write::cancel(JSON, "1"))));
+        assert!(!calls.is_part(&looked(write::cancel(JSON, "2"))));
+        let ended = looked(write::completion(JSON, "s", &Outcome::Void));
         assert!(!calls.note_client(JSON, &ended, true));
-        assert!(!calls.is_part(JSON, &item));
+        assert!(!calls.is_part(&item));
         let done = write::completion(JSON, "1", &Outcome::Void);
         assert!(calls.note_home(JSON, &done));
     }
@@ -134,8 +137,8 @@ mod tests {
         let mut calls = OpenCalls::default();
         let question = write::invocation(JSON, Some("q"), "name", b"[]");
         assert!(!calls.note_home(JSON, &question));
-        let answer = write::completion(JSON, "q", &Outcome::Void);
-        assert!(calls.is_part(JSON, &answer));
+        let answer = looked(write::completion(JSON, "q", &Outcome::Void));
+        assert!(calls.is_part(&answer));
         assert!(calls.note_client(JSON, &answer, true));
     }
 }

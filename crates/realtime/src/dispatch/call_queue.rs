@@ -1,13 +1,19 @@
-//! The call queue of one client at its dispatcher.
+//! The calls of one client at its dispatcher.
 //!
 //! Calls run one at a time and in order; those that stream, either way, run
-//! concurrently. Pings, cancellations and results never wait for a call.
+//! concurrently. Pings, cancellations and results never wait for a call. A method takes
+//! its arguments from a [`MethodCall`] when it runs.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use bytes::Bytes;
+use futures_util::stream::BoxStream;
+use futures_util::{Stream, StreamExt as _};
 use parking_lot::Mutex;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use steadfast_core::limits;
 use steadfast_wire::signalr::Protocol;
 use steadfast_wire::signalr::message::Invocation;
@@ -15,7 +21,9 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::dispatch::context::Context;
-use crate::dispatch::upload::{UntypedUpload, UploadSender, upload};
+use crate::dispatch::gateway::{read_value, write_value};
+use crate::dispatch::upload::{UntypedUpload, Upload, UploadSender, upload};
+use crate::error::{Error, HubError, HubResult};
 
 /// A client of a dispatcher.
 pub(crate) struct CallQueue {
@@ -157,7 +165,7 @@ impl CallQueue {
     }
 
     /// Adds an item to an upload; an item of an ended upload is ignored.
-    pub(crate) fn feed(&self, id: &str, item: bytes::Bytes) {
+    pub(crate) fn feed(&self, id: &str, item: Bytes) {
         let mut streams = self.streams.lock();
         let is_read = streams.uploads.get(id).is_none_or(|feed| feed.put(item));
         if !is_read {
@@ -215,5 +223,97 @@ impl CallQueue {
         self.gone.cancel();
         self.streams.lock().uploads.clear();
         self.room.notify_waiters();
+    }
+}
+
+/// One call of a method: its context and arguments.
+pub struct MethodCall {
+    pub(crate) context: Context,
+    pub(crate) protocol: Protocol,
+    pub(crate) arguments: std::vec::IntoIter<Bytes>,
+    pub(crate) uploads: std::vec::IntoIter<UntypedUpload>,
+}
+
+impl MethodCall {
+    /// The context of the call.
+    pub fn context(&self) -> Context {
+        self.context.clone()
+    }
+
+    /// The next argument.
+    pub fn argument<T: DeserializeOwned>(&mut self) -> Result<T, MethodResponse> {
+        let raw = self.arguments.next().unwrap_or_default();
+        read_value(self.protocol, &raw).map_err(MethodResponse::Unfit)
+    }
+
+    /// The next stream of the client.
+    pub fn upload<T: DeserializeOwned>(&mut self) -> Result<Upload<T>, MethodResponse> {
+        let missing = || MethodResponse::Failed(HubError::new("a stream is missing"));
+        let raw = self.uploads.next().ok_or_else(missing)?;
+        Ok(raw.typed(self.protocol))
+    }
+
+    /// The protocol of the response.
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+}
+
+/// The response of a method.
+pub enum MethodResponse {
+    /// A serialized value.
+    Value(Bytes),
+    /// Nothing.
+    Void,
+    /// A stream of items.
+    Stream(BoxStream<'static, HubResult<Bytes>>),
+    /// An argument does not have the type of its parameter.
+    Unfit(Error),
+    /// The method has failed.
+    Failed(HubError),
+}
+
+impl MethodResponse {
+    /// A response with a value.
+    pub fn value<T: Serialize>(protocol: Protocol, value: &T) -> Self {
+        match write_value(protocol, value) {
+            Ok(raw) => Self::Value(raw),
+            Err(error) => Self::Failed(error.into()),
+        }
+    }
+
+    /// A response with a value or an error.
+    pub fn result<T: Serialize, E: Into<HubError>>(
+        protocol: Protocol,
+        result: Result<T, E>,
+    ) -> Self {
+        match result {
+            Ok(value) => Self::value(protocol, &value),
+            Err(error) => Self::Failed(error.into()),
+        }
+    }
+
+    /// A response with a stream of items.
+    pub fn stream<S>(protocol: Protocol, items: S) -> Self
+    where
+        S: Stream + Send + 'static,
+        S::Item: Serialize + Send,
+    {
+        let items = items.map(move |item| Ok(write_value(protocol, &item)?));
+        Self::Stream(items.boxed())
+    }
+
+    /// A response with a stream of items that may fail.
+    pub fn try_stream<S, T, E>(protocol: Protocol, items: S) -> Self
+    where
+        S: Stream<Item = Result<T, E>> + Send + 'static,
+        T: Serialize + Send,
+        E: Into<HubError> + Send,
+    {
+        let items = items.map(move |item| match item {
+            Ok(item) => Ok(write_value(protocol, &item)?),
+            Err(error) => Err(error.into()),
+        });
+        Self::Stream(items.boxed())
     }
 }

@@ -6,8 +6,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::cluster::pending_results::PendingResults;
-use crate::dispatch::gateway::{ClientGateway, Recipients};
-use crate::dispatch::payload::{HubPayload, ProtocolSet};
+use crate::dispatch::gateway::{Audience, ClientGateway, HubPayload, ProtocolSet, Recipients};
 use crate::error::Result;
 
 /// The clients of one hub. Clones are cheap.
@@ -16,12 +15,6 @@ pub struct Clients {
     reach: Arc<dyn ClientGateway>,
     pending: Arc<PendingResults>,
     server: Arc<str>,
-}
-
-/// A group of clients to send to.
-pub struct Audience {
-    clients: Clients,
-    to: Recipients,
 }
 
 /// One client, which can also return results.
@@ -125,19 +118,9 @@ impl Clients {
 
     fn audience(&self, to: Recipients) -> Audience {
         Audience {
-            clients: self.clone(),
+            reach: Arc::clone(&self.reach),
             to,
         }
-    }
-}
-
-impl Audience {
-    /// Calls a method of all of them, with a tuple of arguments. There is no result;
-    /// clients that are not connected are skipped.
-    pub async fn send<T: Serialize + ?Sized>(&self, target: &str, arguments: &T) -> Result<()> {
-        let reach = &self.clients.reach;
-        let payload = HubPayload::call(reach.protocols(), None, target, arguments)?;
-        reach.send(&self.to, payload).await
     }
 }
 

@@ -15,19 +15,21 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use parking_lot::Mutex;
 use steadfast_core::limits;
 use steadfast_core::task::name_task;
+use steadfast_wire::signalr::frame::{self, FramedMessage};
 use steadfast_wire::signalr::message::{Invocation, Message, Outcome};
 use steadfast_wire::signalr::service::ClientCompletion;
-use steadfast_wire::signalr::{Protocol, handshake, read, write};
+use steadfast_wire::signalr::{Protocol, handshake, write};
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::{HubBackend, NewClient};
 use crate::cluster::pending_results::PendingResults;
-use crate::dispatch::call_queue::{CallQueue, ClientJob};
+use crate::dispatch::call_queue::{CallQueue, ClientJob, MethodCall, MethodResponse};
 use crate::dispatch::clients::Clients;
 use crate::dispatch::context::{ClientMigration, Context};
 use crate::dispatch::gateway::ClientGateway;
-use crate::dispatch::hub::{Hub, HubError, HubResult, Method, MethodCall, MethodResponse};
+use crate::dispatch::hub::{Hub, Method};
 use crate::dispatch::upload::UntypedUpload;
+use crate::error::{HubError, HubResult};
 
 /// Options of a hosted hub.
 #[derive(Clone, Debug)]
@@ -158,11 +160,16 @@ impl<H: Hub> HubBackend for HubDispatcher<H> {
         }
     }
 
-    fn data(&self, connection: &str, message: Bytes) {
+    fn reads_messages(&self) -> bool {
+        true
+    }
+
+    fn data(&self, connection: &str, message: FramedMessage) {
         let Some(seat) = self.call_queue(connection) else {
             return;
         };
-        match read::message(seat.protocol, &message) {
+        let (message, content) = message.content(seat.protocol);
+        match content {
             Ok(Message::Invocation(call)) => self.invoke(&seat, call, message.len()),
             Ok(Message::Item { id, item }) => seat.feed(&id, item),
             Ok(Message::Completion { id, outcome }) => {
@@ -209,7 +216,7 @@ impl<H: Hub> HubBackend for HubDispatcher<H> {
         let (protocol, outcome) = match &own.outcome {
             Ok((name, payload)) => {
                 let protocol = Protocol::named(name).unwrap_or(Protocol::Json);
-                match read::message(protocol, payload) {
+                match frame::read(protocol, payload) {
                     Ok(Message::Completion { outcome, .. }) => (protocol, outcome),
                     _ => (
                         protocol,
@@ -312,7 +319,8 @@ impl<H: Hub> HubWorker<H> {
             ))
         };
         let mut methods = H::METHODS.iter().enumerate();
-        let Some((place, method)) = methods.find(|(_, method)| method.is(target)) else {
+        let Some((place, method)) = methods.find(|(_, method)| is_method(method.name, target))
+        else {
             return failed("HubException: Method does not exist.");
         };
         if call.is_stream && !method.is_stream {
@@ -450,4 +458,26 @@ async fn guarded(hook: BoxFuture<'static, HubResult<()>>) -> HubResult<()> {
 
 fn panicked() -> HubError {
     std::io::Error::other("the method panicked").into()
+}
+
+/// Whether a client means the method of that name: case and underscores do not count.
+fn is_method(own: &str, asked: &str) -> bool {
+    fn letters(text: &str) -> impl Iterator<Item = u8> {
+        let bytes = text.bytes().filter(|byte| *byte != b'_');
+        bytes.map(|byte| byte.to_ascii_lowercase())
+    }
+    letters(own).eq(letters(asked))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_method;
+
+    #[test]
+    fn names_are_compared_without_case_and_underscores() {
+        for name in ["SendMessage", "sendMessage", "send_message"] {
+            assert!(is_method("send_message", name), "{name}");
+        }
+        assert!(!is_method("send_message", "send") && !is_method("send_message", "SendMessages"));
+    }
 }

@@ -6,7 +6,4 @@ pub(crate) mod context;
 pub(crate) mod dispatcher;
 pub mod gateway;
 pub(crate) mod hub;
-pub(crate) mod local_gateway;
-pub(crate) mod payload;
 pub(crate) mod upload;
-pub(crate) mod value;

@@ -13,7 +13,7 @@ use steadfast_core::limits;
 use steadfast_wire::signalr::Protocol;
 use tokio::sync::{Notify, mpsc};
 
-use crate::dispatch::value;
+use crate::dispatch::gateway::read_value;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Items of a client's stream, in their order. An error is the last item.
@@ -97,7 +97,7 @@ impl<T: DeserializeOwned> Upload<T> {
     fn taken(&self, item: Result<Bytes>) -> Result<T> {
         self.waiting.fetch_sub(1, Ordering::SeqCst);
         self.room.notify_waiters();
-        value::read(self.protocol, &item?)
+        read_value(self.protocol, &item?)
     }
 }
 
