@@ -6,9 +6,8 @@ mod mutated;
 
 use bytes::BytesMut;
 use mutated::{corpus, survive};
-use steadfast_wire::amqp::batch::BatchMessages;
 use steadfast_wire::amqp::delivery::{FORMAT_BATCH, FORMAT_EVENT};
-use steadfast_wire::amqp::event::{self, StoredMessage, SystemProperties};
+use steadfast_wire::amqp::event::{self, BatchMessages, StoredMessage, SystemProperties};
 use steadfast_wire::amqp::performative::{self, Performative};
 use steadfast_wire::amqp::request::Request;
 use steadfast_wire::amqp::{frame, link, sasl, selector};
