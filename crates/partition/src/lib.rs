@@ -12,42 +12,45 @@
 //!
 //! Protocols bring commands in from sockets; from `Handle` on the path is the same.
 //!
-//! 1. `ingress/handle.rs`, `Handle::call`: the address is hashed to a partition (`ingress/space.rs`), and
-//!    `ingress/router.rs` looks up whether this node serves it. If not, the command is encoded and
-//!    sent through the `NodeTransport` to the node that does, whose router continues at the
-//!    same step.
-//! 2. `ingress/mailbox.rs`: a bounded queue leads into the partition. It applies backpressure: a
-//!    caller waits while the queue is full.
-//! 3. `owner/owner_loop.rs`: the loop of the partition takes some of everything that has arrived
-//!    (durability, results of reads, messages, callers, due timers), runs one **round**,
-//!    and waits. Inside a round it never waits for disk, network or user code.
-//! 4. `execution/sequencer.rs`, `accept`: if an earlier command to the same instance waits for rows,
-//!    this one queues behind it (`execution/blocked_commands.rs`). Otherwise it runs.
-//! 5. `execution/run.rs`, `decide`: the `handle` method of the service gets a `Turn` (`execution/turn.rs`). It
-//!    reads rows from memory, staged writes included, and requests rows, timers, messages
-//!    and work. A row that is not in memory ends the turn: it is read outside the loop
-//!    (`owner/load.rs`), pinned until then (`execution/pinned_rows.rs`), and the command runs again from
-//!    its beginning. User code that has to run first is the other reason: a **suspension**
-//!    (`execution/suspension.rs`). The service passes a `Completer` to the code outside the loop, the
-//!    command waits in the queue of its instance, and runs again with the result, or with
-//!    the information that no code has run.
-//! 6. `execution/run.rs`, `conclude`: messages get their numbers per destination (`links/outbox.rs`), the
-//!    record that deduplicates a message or timer is added (`links/inbox.rs`, `timing/timers.rs`), and
-//!    everything is staged as one transaction: `Ledger::stage_after` in `crates/storage`.
-//!    It refuses if writes that the turn has read were rolled back in between.
+//! 1. `ingress/router.rs`, `Handle::call`: the address is hashed to a partition
+//!    (`ingress/space.rs`), and the router looks up whether this node serves it. If not,
+//!    the command is encoded and sent through the `NodeTransport` to the node that does,
+//!    whose router continues at the same step.
+//! 2. `ingress/mailbox.rs`: a bounded queue leads into the partition. It applies
+//!    backpressure: a caller waits while the queue is full.
+//! 3. `owner/owner_loop.rs`: the loop of the partition takes some of everything that has
+//!    arrived (durability, results of reads, messages, callers, due timers), runs one
+//!    **round**, and waits. Inside a round it never waits for disk, network or user code.
+//! 4. `execution/sequencer.rs`, `accept`: if an earlier command to the same instance waits
+//!    for rows, this one queues behind it (`execution/blocked_commands.rs`). Otherwise it
+//!    runs.
+//! 5. `execution/run.rs`, `decide`: the `handle` method of the service gets a `Turn`
+//!    (`execution/turn.rs`). It reads rows from memory, staged writes included, and
+//!    requests rows, timers, messages and work. A row that is not in memory ends the turn:
+//!    it is read outside the loop (`owner/load.rs`), pinned until then
+//!    (`execution/pinned_rows.rs`), and the command runs again from its beginning. User
+//!    code that has to run first is the other reason: a **suspension**
+//!    (`execution/suspension.rs`). The service passes a `Completer` to the code outside the
+//!    loop, the command waits in the queue of its instance, and runs again with the result,
+//!    or with the information that no code has run.
+//! 6. `execution/run.rs`, `conclude`: messages get their numbers per destination
+//!    (`links/outbox.rs`), the record that deduplicates a message or timer is added
+//!    (`links/inbox.rs`, `timing/timers.rs`), and everything is staged as one transaction:
+//!    `Ledger::stage_after` in `crates/storage`. It refuses if writes that the turn has
+//!    read were rolled back in between.
 //! 7. From here the path is that of one commit: the group, the log, one `fdatasync`
 //!    (documentation of `crates/storage/src/lib.rs`).
 //!
 //! Back:
 //!
-//! 8. The durable LSN of the ledger advances and wakes the loop. `execution/gate.rs` releases what
-//!    depended on it, in order: replies, acknowledgements, messages to other partitions,
-//!    effects.
+//! 8. The durable LSN of the ledger advances and wakes the loop. `execution/gate.rs`
+//!    releases what depended on it, in order: replies, acknowledgements, messages to other
+//!    partitions, effects.
 //! 9. Messages travel as `MessageBatch`, one in flight per link; the receiver acknowledges
 //!    the last number that is durable there, and drops numbers it has seen. Between two
-//!    loops of one node the batch and its receipt are control messages (`ingress/control.rs`), with
-//!    no task between them. The rows of delivered messages are deleted with the sender's
-//!    next commit.
+//!    loops of one node the batch and its receipt are control messages
+//!    (`ingress/control.rs`), with no task between them. The rows of delivered messages are
+//!    deleted with the sender's next commit.
 //! 10. Effects go to the `Performer`. **Work** has a row, so it is performed again after
 //!     every load of the partition, until a command ends it.
 //!
@@ -59,9 +62,9 @@
 //!
 //! `docs/decisions/0010-cluster.md` gives the reasons.
 //!
-//! 1. `ingress/router.rs`: this node has no mailbox for the partition. The request is a command
-//!    (`ingress/handle.rs`), a read (`reads/remote_reader.rs`, with the requests of `reads/read_request.rs`) or
-//!    a call of an owner handler (`ingress/owner_handler.rs`).
+//! 1. `ingress/router.rs`: this node has no mailbox for the partition. The request is a
+//!    command (`Handle::call`), a read (`reads/remote_reader.rs`, with the requests of
+//!    `reads/read_request.rs`) or a call of an owner handler (`ingress/owner_handler.rs`).
 //! 2. `cluster/forwarder.rs` looks the owner up in `cluster/members.rs`. If there is none,
 //!    it waits for a change, for a bounded time.
 //! 3. `cluster/request.rs` encodes the request; `crates/cluster-rpc/src/client.rs`
@@ -137,17 +140,15 @@ pub mod volatile;
 pub use error::{Error, ErrorKind, Result};
 pub use execution::effect::{Effect, NoopPerformer, Performer};
 pub use execution::pending_effects::CallId;
-pub use execution::service::{Service, Services, TurnOutcome};
 pub use execution::service_error::{ServiceError, TurnError};
 pub use execution::suspension::{Completer, SuspensionState};
 pub use execution::tables::{STREAMS_PER_SERVICE, service_stream, service_table};
-pub use execution::turn::Turn;
+pub use execution::turn::{Service, Services, Turn, TurnOutcome};
 pub use ingress::address::{Address, Envelope, ServiceKind};
-pub use ingress::handle::Handle;
 pub use ingress::mailbox::{Mailbox, PendingResponse};
 pub use ingress::message::Message;
 pub use ingress::owner_handler::{OwnerHandler, OwnerRequest};
-pub use ingress::router::Router;
+pub use ingress::router::{Handle, Router};
 pub use ingress::space::Space;
 pub use ingress::transport::{MessageBatch, NodeTransport, PartitionLink, SingleNode};
 pub use metrics::{Metrics, PartitionCounts};

@@ -10,7 +10,6 @@ pub(crate) mod pending_effects;
 pub(crate) mod pinned_rows;
 pub(crate) mod run;
 pub(crate) mod sequencer;
-pub(crate) mod service;
 pub(crate) mod service_error;
 pub(crate) mod suspension;
 pub(crate) mod tables;

@@ -22,7 +22,7 @@ use crate::execution::effect::{Effect, Performer};
 use crate::execution::gate::{Gate, GatedOutput};
 use crate::execution::pending_effects::{CallId, Timer, due_of, timer_address};
 use crate::execution::pinned_rows::{PinnedRows, RowAddress};
-use crate::execution::service::Services;
+use crate::execution::turn::Services;
 use crate::ingress::address::{Address, Envelope};
 use crate::ingress::command::{Command, CommandOrigin, DeferredCall, Suspension, SuspensionResult};
 use crate::ingress::control::{BatchReceipt, ControlSender};

@@ -5,7 +5,6 @@
 pub(crate) mod address;
 pub(crate) mod command;
 pub(crate) mod control;
-pub(crate) mod handle;
 pub(crate) mod mailbox;
 pub(crate) mod message;
 pub(crate) mod owner_handler;

@@ -27,7 +27,7 @@ use crate::execution::effect::{Effect, Performer};
 use crate::execution::pending_effects::Timer;
 use crate::execution::pinned_rows::RowAddress;
 use crate::execution::sequencer::{OwnerJob, Sequencer};
-use crate::execution::service::Services;
+use crate::execution::turn::Services;
 use crate::ingress::address::Address;
 use crate::ingress::command::{Command, Suspension};
 use crate::ingress::control::{BatchReceipt, ControlMessage, ControlSender};

@@ -23,11 +23,10 @@ use tokio::task::AbortHandle;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::execution::effect::Performer;
-use crate::execution::service::{Service, Services};
+use crate::execution::turn::{Service, Services};
 use crate::ingress::control::ControlMessage;
-use crate::ingress::handle::Handle;
 use crate::ingress::mailbox::Mailbox;
-use crate::ingress::router::Router;
+use crate::ingress::router::{Handle, Router};
 use crate::ingress::space::Space;
 use crate::metrics::Metrics;
 use crate::owner::owner_loop::{LoopEnd, OwnerLoop, OwnerParts};
