@@ -13,6 +13,7 @@ mod names;
 mod paths;
 mod ring;
 mod tree;
+mod walks;
 mod words;
 mod workflow;
 
