@@ -49,7 +49,7 @@
 //!
 //! # One call of an idle entity, from client to answer
 //!
-//! 1. `hub/direct.rs`: if the code of the entity is in this process and the operation is
+//! 1. `hub/entities.rs`: if the code of the entity is in this process and the operation is
 //!    not known to wait for anything, the request joins the running entity
 //!    (`dispatch/local_entities.rs`), and one task runs its requests, batch after batch.
 //! 2. The state is the one that was committed here last, if no worker was requested since
@@ -58,7 +58,7 @@
 //! 3. `native/runner.rs` polls the operation once. One that has to wait is recorded as
 //!    slow: it continues as a task, its request goes into the queue, and the batch that
 //!    brings the request back takes the task over.
-//! 4. `entity/direct.rs`, in the loop: if the entity is still idle and of the same
+//! 4. `entity/batch.rs`, in the loop: if the entity is still idle and of the same
 //!    generation, state, messages and the records of repeatable requests are one commit,
 //!    and the answer follows it. Otherwise the run is discarded, and the requests go into
 //!    the queue.
@@ -82,6 +82,51 @@
 //!    section that is still in the row (`instance/end.rs`). It follows the request from
 //!    entity to entity, so it cannot overtake it, and stops at the entity where the
 //!    request still waits.
+//!
+//! # Walk: one entity signal
+//!
+//! A client signals an idle entity over gRPC; its code is in this process, and its partition
+//! on this node in a data folder. The list has every file with a function that the signal
+//! runs through, until the operation is committed; those that branch on the signal or on a
+//! state decide. Left out are declarations, primitives of an encoding, locks and queues, and
+//! what a step only looks up. The goal is 12 deciding files and 24 in all.
+//!
+//! - decides `crates/durabletask/src/routes.rs`: `handle`
+//! - decides `crates/durabletask/src/context.rs`: `new`
+//! - decides `crates/net/src/access/verify.rs`: `authorize`
+//! - passes `crates/net/src/grpc.rs`: `unary`
+//! - passes `crates/durabletask/src/entities.rs`: `signal`
+//! - decides `crates/durabletask-messages/src/error.rs`: `payload`
+//! - decides `crates/durable/src/hub/entities.rs`: `signal`
+//! - decides `crates/durable/src/hub/task_hub.rs`: `check_payload`, `ask`
+//! - passes `crates/durable/src/id.rs`: `parse`
+//! - decides `crates/durable/src/dispatch/local_entities.rs`: `executor`, `join`, `next`
+//! - decides `crates/durable/src/native/runner.rs`: `run_operation`
+//! - decides `crates/partition/src/ingress/router.rs`: `call`
+//! - passes `crates/partition/src/ingress/mailbox.rs`: `call`
+//! - decides `crates/partition/src/owner/owner_loop.rs`: from `calls`
+//! - decides `crates/partition/src/execution/sequencer.rs`: `accept_some`, `release`
+//! - decides `crates/partition/src/execution/blocked_commands.rs`: `blocking`
+//! - decides `crates/partition/src/execution/run.rs`: `settle`
+//! - passes `crates/partition/src/execution/turn.rs`: `handle`
+//! - decides `crates/durable/src/service.rs`: `handle`
+//! - decides `crates/durable/src/entity/batch.rs`: `direct`
+//! - decides `crates/durable/src/entity/record.rs`: `find`, `save`
+//! - passes `crates/durable/src/entity/queue.rs`: `note`
+//! - decides `crates/storage/src/ledger.rs`: `stage_after`
+//! - decides `crates/storage/src/partition_state.rs`: `begin`, `stage`
+//! - passes `crates/storage/src/state.rs`: `redo`
+//! - passes `crates/storage/src/overlay.rs`: `apply`
+//! - decides `crates/storage/src/commit.rs`: from `ready`
+//! - passes `crates/storage/src/body.rs`: `encode`
+//! - passes `crates/storage/src/local/engine.rs`: `append`
+//! - decides `crates/storage/src/local/commit_log.rs`: `append`
+//! - passes `crates/storage/src/local/record.rs`: `put_entry`
+//! - decides `crates/partition/src/execution/gate.rs`: `hold`, `pass`
+//!
+//! Missed: ten of these files are the runtime and ten the log, which every durable command
+//! passes; the other twelve decide who calls, what is asked, and whether the entity is
+//! still as it was when its operation ran.
 //!
 //! # Tests
 //!

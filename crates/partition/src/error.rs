@@ -11,8 +11,8 @@ use steadfast_core::id::Partition;
 use steadfast_macros::ErrorKind;
 use steadfast_storage::Error as StorageError;
 
-use crate::address::ServiceKind;
-use crate::service_error::ServiceError;
+use crate::execution::service_error::ServiceError;
+use crate::ingress::address::ServiceKind;
 
 /// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

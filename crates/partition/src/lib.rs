@@ -12,56 +12,59 @@
 //!
 //! Protocols bring commands in from sockets; from `Handle` on the path is the same.
 //!
-//! 1. `handle.rs`, `Handle::call`: the address is hashed to a partition (`space.rs`), and
-//!    `router.rs` looks up whether this node serves it. If not, the command is encoded and
-//!    sent through the `NodeTransport` to the node that does, whose router continues at the
-//!    same step.
-//! 2. `mailbox.rs`: a bounded queue leads into the partition. It applies backpressure: a
-//!    caller waits while the queue is full.
-//! 3. `owner_loop.rs`: the loop of the partition takes some of everything that has arrived
-//!    (durability, results of reads, messages, callers, due timers), runs one **round**,
-//!    and waits. Inside a round it never waits for disk, network or user code.
-//! 4. `sequencer.rs`, `accept`: if an earlier command to the same instance waits for rows,
-//!    this one queues behind it (`blocked_commands.rs`). Otherwise it runs.
-//! 5. `run.rs`, `decide`: the `handle` method of the service gets a `Turn` (`turn.rs`). It
-//!    reads rows from memory, staged writes included, and requests rows, timers, messages
-//!    and work. A row that is not in memory ends the turn: it is read outside the loop
-//!    (`load.rs`), pinned until then (`pinned_rows.rs`), and the command runs again from
-//!    its beginning. User code that has to run first is the other reason: a **suspension**
-//!    (`suspension.rs`). The service passes a `Completer` to the code outside the loop, the
-//!    command waits in the queue of its instance, and runs again with the result, or with
-//!    the information that no code has run.
-//! 6. `run.rs`, `conclude`: messages get their numbers per destination (`outbox.rs`), the
-//!    record that deduplicates a message or timer is added (`inbox.rs`, `timers.rs`), and
-//!    everything is staged as one transaction: `Ledger::stage_after` in `crates/storage`.
-//!    It refuses if writes that the turn has read were rolled back in between.
+//! 1. `ingress/router.rs`, `Handle::call`: the address is hashed to a partition
+//!    (`ingress/space.rs`), and the router looks up whether this node serves it. If not,
+//!    the command is encoded and sent through the `NodeTransport` to the node that does,
+//!    whose router continues at the same step.
+//! 2. `ingress/mailbox.rs`: a bounded queue leads into the partition. It applies
+//!    backpressure: a caller waits while the queue is full.
+//! 3. `owner/owner_loop.rs`: the loop of the partition takes some of everything that has
+//!    arrived (durability, results of reads, messages, callers, due timers), runs one
+//!    **round**, and waits. Inside a round it never waits for disk, network or user code.
+//! 4. `execution/sequencer.rs`, `accept`: if an earlier command to the same instance waits
+//!    for rows, this one queues behind it (`execution/blocked_commands.rs`). Otherwise it
+//!    runs.
+//! 5. `execution/run.rs`, `decide`: the `handle` method of the service gets a `Turn`
+//!    (`execution/turn.rs`). It reads rows from memory, staged writes included, and
+//!    requests rows, timers, messages and work. A row that is not in memory ends the turn:
+//!    it is read outside the loop (`owner/load.rs`), pinned until then
+//!    (`execution/pinned_rows.rs`), and the command runs again from its beginning. User
+//!    code that has to run first is the other reason: a **suspension**
+//!    (`execution/suspension.rs`). The service passes a `Completer` to the code outside the
+//!    loop, the command waits in the queue of its instance, and runs again with the result,
+//!    or with the information that no code has run.
+//! 6. `execution/run.rs`, `conclude`: messages get their numbers per destination
+//!    (`links/outbox.rs`), the record that deduplicates a message or timer is added
+//!    (`links/inbox.rs`, `timing/timers.rs`), and everything is staged as one transaction:
+//!    `Ledger::stage_after` in `crates/storage`. It refuses if writes that the turn has
+//!    read were rolled back in between.
 //! 7. From here the path is that of one commit: the group, the log, one `fdatasync`
 //!    (documentation of `crates/storage/src/lib.rs`).
 //!
 //! Back:
 //!
-//! 8. The durable LSN of the ledger advances and wakes the loop. `gate.rs` releases what
-//!    depended on it, in order: replies, acknowledgements, messages to other partitions,
-//!    effects.
+//! 8. The durable LSN of the ledger advances and wakes the loop. `execution/gate.rs`
+//!    releases what depended on it, in order: replies, acknowledgements, messages to other
+//!    partitions, effects.
 //! 9. Messages travel as `MessageBatch`, one in flight per link; the receiver acknowledges
 //!    the last number that is durable there, and drops numbers it has seen. Between two
-//!    loops of one node the batch and its receipt are control messages (`control.rs`), with
-//!    no task between them. The rows of delivered messages are deleted with the sender's
-//!    next commit.
+//!    loops of one node the batch and its receipt are control messages
+//!    (`ingress/control.rs`), with no task between them. The rows of delivered messages are
+//!    deleted with the sender's next commit.
 //! 10. Effects go to the `Performer`. **Work** has a row, so it is performed again after
 //!     every load of the partition, until a command ends it.
 //!
 //! If staged writes are rolled back (a full disk), memory no longer matches the rows:
 //! callers get an error, and the loop loads the partition again. If the ledger fails, the
-//! loop ends, and `runtime.rs` acquires the partition again unless another node owns it.
+//! loop ends, and `owner/runtime.rs` acquires the partition again unless another node owns it.
 //!
 //! # One request for another node's partition
 //!
 //! `docs/decisions/0010-cluster.md` gives the reasons.
 //!
-//! 1. `router.rs`: this node has no mailbox for the partition. The request is a command
-//!    (`handle.rs`), a read (`remote_reader.rs`, with the requests of `read_request.rs`) or
-//!    a call of an owner handler (`owner_handler.rs`).
+//! 1. `ingress/router.rs`: this node has no mailbox for the partition. The request is a
+//!    command (`Handle::call`), a read (`reads/remote_reader.rs`, with the requests of
+//!    `reads/read_request.rs`) or a call of an owner handler (`ingress/owner_handler.rs`).
 //! 2. `cluster/forwarder.rs` looks the owner up in `cluster/members.rs`. If there is none,
 //!    it waits for a change, for a bounded time.
 //! 3. `cluster/request.rs` encodes the request; `crates/cluster-rpc/src/client.rs`
@@ -121,72 +124,39 @@
 //! - `tests/cluster_lease.rs`: a node whose renewals do not arrive is silent before others
 //!   may take over, and acquires nothing.
 
-mod address;
-mod alarm;
-mod blocked_commands;
 pub mod cluster;
-mod command;
-mod control;
-mod drain;
-mod durable_reads;
-mod effect;
 mod error;
-mod gate;
-mod handle;
-mod inbox;
-mod load;
-mod mailbox;
-mod message;
+mod execution;
+mod ingress;
+mod links;
 mod metrics;
-mod outbox;
-mod owner_handler;
-mod owner_loop;
-mod pending_effects;
-mod pinned_rows;
-mod read_handler;
-mod read_request;
+mod owner;
+mod reads;
 pub mod region;
-mod remote_reader;
 mod replicas;
-mod router;
-mod run;
-mod runtime;
-mod sequencer;
-mod service;
-mod service_error;
-mod space;
-mod suspension;
-mod tables;
-mod timer_index;
-mod timer_lookahead;
-mod timers;
-mod transport;
-mod turn;
+mod timing;
 pub mod volatile;
-mod write_buffer;
 
-pub use address::{Address, Envelope, ServiceKind};
-pub use drain::{DrainHook, DrainSummary};
-pub use durable_reads::{AppendPosition, Batch, ReadPosition, StreamHead, TableRow};
-pub use effect::{Effect, NoopPerformer, Performer};
 pub use error::{Error, ErrorKind, Result};
-pub use handle::Handle;
-pub use mailbox::{Mailbox, PendingResponse};
-pub use message::Message;
+pub use execution::effect::{Effect, NoopPerformer, Performer};
+pub use execution::pending_effects::CallId;
+pub use execution::service_error::{ServiceError, TurnError};
+pub use execution::suspension::{Completer, SuspensionState};
+pub use execution::tables::{STREAMS_PER_SERVICE, service_stream, service_table};
+pub use execution::turn::{Service, Services, Turn, TurnOutcome};
+pub use ingress::address::{Address, Envelope, ServiceKind};
+pub use ingress::mailbox::{Mailbox, PendingResponse};
+pub use ingress::message::Message;
+pub use ingress::owner_handler::{OwnerHandler, OwnerRequest};
+pub use ingress::router::{Handle, Router};
+pub use ingress::space::Space;
+pub use ingress::transport::{MessageBatch, NodeTransport, PartitionLink, SingleNode};
 pub use metrics::{Metrics, PartitionCounts};
-pub use owner_handler::{OwnerHandler, OwnerRequest};
-pub use pending_effects::CallId;
-pub use read_request::{ReadRequest, ReadResponse};
-pub use remote_reader::{ReadView, RemoteReader};
+pub use owner::drain::{DrainHook, DrainSummary};
+pub use owner::runtime::{HandOverFuture, HandOverHook, HandOverReport, Options, Runtime};
+pub use reads::durable_reads::{AppendPosition, Batch, ReadPosition, StreamHead, TableRow};
+pub use reads::read_request::{ReadRequest, ReadResponse};
+pub use reads::remote_reader::{ReadView, RemoteReader};
 pub use replicas::CollectionReplicas;
-pub use router::Router;
-pub use runtime::{HandOverFuture, HandOverHook, HandOverReport, Options, Runtime};
-pub use service::{Service, Services, TurnOutcome};
-pub use service_error::{ServiceError, TurnError};
-pub use space::Space;
 pub use steadfast_storage::engine::Scan;
 pub use steadfast_storage::{Error as StorageError, Snapshot};
-pub use suspension::{Completer, SuspensionState};
-pub use tables::{STREAMS_PER_SERVICE, service_stream, service_table};
-pub use transport::{MessageBatch, NodeTransport, PartitionLink, SingleNode};
-pub use turn::Turn;

@@ -13,10 +13,10 @@ use steadfast_core::task::name_task;
 use steadfast_storage::Writes;
 use tokio::sync::Mutex;
 
-use crate::address::Envelope;
 use crate::error::{Error, ErrorKind, Result};
-use crate::mailbox::Mailbox;
-use crate::router::Router;
+use crate::ingress::address::Envelope;
+use crate::ingress::mailbox::Mailbox;
+use crate::ingress::router::Router;
 
 /// The replicas of a node; create it once and share it.
 pub struct CollectionReplicas {
@@ -132,6 +132,7 @@ fn declined(error: &Error) -> CommitRejected {
 
 /// Converts an error of collections; it keeps its code.
 fn collections(error: &steadfast_collections::Error) -> Error {
-    let refusal = crate::service_error::ServiceError::new(error.code(), error.to_string());
+    let refusal =
+        crate::execution::service_error::ServiceError::new(error.code(), error.to_string());
     Error::new(ErrorKind::Refused(refusal))
 }

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use steadfast_wire::signalr::Protocol;
+use steadfast_wire::signalr::frame::FramedMessage;
 use steadfast_wire::signalr::service::ClientCompletion;
 
-use crate::identity::ClientIdentity;
+use crate::connection::identity::ClientIdentity;
 
 /// A client that is new to a backend.
 #[derive(Clone, Debug)]
@@ -39,8 +40,14 @@ pub trait HubBackend: Send + Sync + 'static {
     /// Waits until it accepts more of this client; `None` if it does now.
     fn room<'a>(&'a self, connection: &'a str) -> Option<BoxFuture<'a, ()>>;
 
-    /// Takes a whole message of the client, framed.
-    fn data(&self, connection: &str, message: Bytes);
+    /// Takes a whole message of the client.
+    fn data(&self, connection: &str, message: FramedMessage);
+
+    /// Whether it needs the content of messages, which is then parsed once, where they
+    /// are received.
+    fn reads_messages(&self) -> bool {
+        self.needs_calls()
+    }
 
     /// The client has disconnected, or has migrated to another server.
     fn close(&self, connection: &str, error: Option<&str>, to: Option<&str>);

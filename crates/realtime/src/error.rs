@@ -83,3 +83,70 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// The error of a hub method.
+///
+/// A text made by [`HubError::new`] is sent to the client. Any other error converts
+/// by `?`: the client receives a general message only, unless the hub shows details.
+#[derive(Debug)]
+pub struct HubError {
+    said: String,
+    is_for_client: bool,
+}
+
+/// The result of a hub's method.
+pub type HubResult<T> = std::result::Result<T, HubError>;
+
+impl HubError {
+    /// An error whose text is sent to the client.
+    pub fn new(said: impl Into<String>) -> Self {
+        Self {
+            said: said.into(),
+            is_for_client: true,
+        }
+    }
+
+    /// The error text sent to the caller of `method`.
+    pub(crate) fn told(&self, method: &str, shows_details: bool) -> String {
+        let said = &self.said;
+        let general = format!("An unexpected error occurred invoking '{method}' on the server.");
+        match (self.is_for_client, shows_details) {
+            (true, _) => format!("{general} HubException: {said}"),
+            (false, true) => format!("{general} {said}"),
+            (false, false) => general,
+        }
+    }
+}
+
+impl fmt::Display for HubError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.said)
+    }
+}
+
+impl<E: std::error::Error> From<E> for HubError {
+    fn from(error: E) -> Self {
+        Self {
+            said: error.to_string(),
+            is_for_client: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_learns_only_what_is_meant_for_it() {
+        let general = "An unexpected error occurred invoking 'm' on the server.";
+        let meant = HubError::new("no such room");
+        assert_eq!(
+            meant.told("m", false),
+            format!("{general} HubException: no such room")
+        );
+        let inner: HubError = std::io::Error::other("password").into();
+        assert_eq!(inner.told("m", false), general);
+        assert_eq!(inner.told("m", true), format!("{general} password"));
+    }
+}

@@ -17,14 +17,13 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::backend::HubBackend;
-use crate::client::{ClientConnection, ClientRegistry};
 use crate::cluster::messages::{PeerRequest, PeerResponse};
 use crate::cluster::peers::PeerNodes;
+use crate::connection::client::{ClientConnection, ClientRegistry};
+use crate::connection::identity::ClientIdentity;
+use crate::dispatch::gateway::{HubPayload, ProtocolSet, Recipients};
 use crate::error::{Error, ErrorKind, Result};
-use crate::gateway::Recipients;
-use crate::identity::ClientIdentity;
 use crate::metrics::{HubCounts, HubMetrics, count};
-use crate::payload::{HubPayload, ProtocolSet};
 
 /// The close message of a client without an app server.
 const NO_SERVER: &str = "No app server is currently connected to serve the hub; the service is in \

@@ -17,9 +17,8 @@ use steadfast_partition::{
 };
 use steadfast_wire::signalr::Protocol;
 
+use crate::dispatch::gateway::{HubPayload, ProtocolSet, Recipients};
 use crate::error::{Error, ErrorKind, Result};
-use crate::gateway::Recipients;
-use crate::payload::{HubPayload, ProtocolSet};
 use crate::service::Realtime;
 
 /// The kind of the push service.

@@ -14,15 +14,15 @@ use parking_lot::Mutex;
 use serde_json::json;
 use steadfast_core::limits;
 use steadfast_core::task::name_task;
-use steadfast_wire::signalr::frame::{self, Splitter};
+use steadfast_wire::signalr::frame::{self, FramedMessage, Splitter};
 use steadfast_wire::signalr::message::{Invocation, Message, Outcome};
-use steadfast_wire::signalr::{Protocol, handshake, read, write};
+use steadfast_wire::signalr::{Protocol, handshake, write};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::{HubBackend, NewClient};
-use crate::gateway::ClientGateway;
-use crate::identity::ClientIdentity;
+use crate::connection::identity::ClientIdentity;
+use crate::dispatch::gateway::ClientGateway;
 use crate::mode::{Upstream, UpstreamEvent, UpstreamResponse};
 
 /// All clients of one hub that have no app server.
@@ -180,11 +180,16 @@ impl HubBackend for ServerlessBackend {
         }
     }
 
-    fn data(&self, connection: &str, message: Bytes) {
+    fn reads_messages(&self) -> bool {
+        true
+    }
+
+    fn data(&self, connection: &str, message: FramedMessage) {
         let Some(guest) = self.guest(connection) else {
             return;
         };
-        match read::message(guest.protocol, &message) {
+        let (message, content) = message.content(guest.protocol);
+        match content {
             Ok(Message::Invocation(call)) => self.call(&guest, call, &message),
             Ok(_) => {}
             Err(error) => {
@@ -364,7 +369,7 @@ fn is_completion(protocol: Protocol, body: &Bytes) -> bool {
     let Ok(Some(first)) = first else { return false };
     let is_alone = !splitter.is_partial();
     let is_end = matches!(
-        read::message(protocol, &first),
+        frame::read(protocol, &first),
         Ok(Message::Completion { .. })
     );
     is_alone && is_end

@@ -10,24 +10,24 @@ use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_core::limits;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{ClientConnection, ClientOptions};
-use crate::clients::Clients;
+use crate::app_server::link::{AppServerLink, LinkReader};
+use crate::app_server::links::{AppServerLinks, AppServerStatus, LinkClosedError};
+use crate::app_server::ticks::Ticks;
 use crate::cluster::borrowed::LinkRelays;
+use crate::cluster::broadcast::LocalGateway;
 use crate::cluster::peers::PeerNodes;
-use crate::dispatcher::{HubDispatcher, HubOptions};
+use crate::connection::client::{ClientConnection, ClientOptions};
+use crate::connection::id;
+use crate::connection::identity::ClientIdentity;
+use crate::connection::ticket::{ConnectionTicket, TicketRegistry};
+use crate::dispatch::clients::Clients;
+use crate::dispatch::dispatcher::{HubDispatcher, HubOptions};
+use crate::dispatch::hub::Hub;
 use crate::error::{Error, ErrorKind, Result};
-use crate::hub::Hub;
 use crate::hub_connections::HubConnections;
-use crate::id;
-use crate::identity::ClientIdentity;
-use crate::link::{AppServerLink, LinkReader};
-use crate::links::{AppServerLinks, AppServerStatus, LinkClosedError};
-use crate::local_gateway::LocalGateway;
 use crate::metrics::HubCounts;
 use crate::mode::{ServiceMode, Upstream};
 use crate::serverless::ServerlessBackend;
-use crate::ticket::{ConnectionTicket, TicketRegistry};
-use crate::ticks::Ticks;
 
 /// Real-time connections of one node. Clones share one state.
 #[derive(Clone)]

@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use super::tree::Tree;
 use super::{
     bodies, codes, documents, faults, features, header, layers, leftovers, names, paths, profile,
-    ring, words, workflow,
+    ring, walks, words, workflow,
 };
 use crate::clients;
 use crate::workspace::Workspace;
@@ -82,6 +82,10 @@ const RULES: &[Rule] = &[
     Rule {
         name: "planted faults fit the sources",
         find: |_, tree| faults::check(tree),
+    },
+    Rule {
+        name: "walks through the code are short, and as documented",
+        find: |_, tree| walks::check(tree),
     },
     Rule {
         name: "the workflow runs every group once",

@@ -14,6 +14,7 @@ mod paths;
 mod profile;
 mod ring;
 mod tree;
+mod walks;
 mod words;
 mod workflow;
 

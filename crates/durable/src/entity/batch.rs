@@ -1,14 +1,17 @@
-//! Commits batch results of workers.
+//! Commits results: of batches, and of runs that came first.
+//!
+//! A worker runs a batch of stored requests. Requests to an idle entity may run before
+//! they are stored; their results count if the entity has not changed since.
 
 use bytes::Bytes;
 use steadfast_partition::{Address, Envelope, Turn, TurnError};
 
 use super::outcome::Outcome;
-use super::queue::{RequestRecord, seen_key};
+use super::queue::{RequestRecord, note, seen_key};
 use super::record::{FRONT, LoadedEntity, MAIN};
 use crate::command::{
-    BatchCompletion, Command, CompletedOperation, ExternalMessage, NewExecution, OperationRequest,
-    Reply, WorkRequest,
+    BatchCompletion, Command, CompletedOperation, DirectCommit, ExternalMessage, NewExecution,
+    OperationRequest, Reply, WorkRequest,
 };
 use crate::event::{EntityOperation, EventKind, Parent, Task};
 use crate::id;
@@ -38,6 +41,39 @@ pub(crate) fn batch_done(
         entity.act(action, place);
     }
     entity.settle()?;
+    entity.save();
+    Ok(Reply::Done)
+}
+
+/// Commits the results if the entity is unchanged since the run; otherwise ignores them,
+/// and the requests go into the queue.
+pub(crate) fn direct(
+    turn: &mut Turn<'_>,
+    to: &Address,
+    direct: &DirectCommit,
+) -> Result<Reply, TurnError> {
+    for noted in &direct.noted {
+        if turn.get(SEEN, &seen_key(to, &noted.request))?.is_some() {
+            return Ok(Reply::Ignored);
+        }
+    }
+    let mut entity = LoadedEntity::find(turn, to)?;
+    if !entity.row.is_at_rest() || entity.row.generation != direct.version {
+        return Ok(Reply::Ignored);
+    }
+    if !direct.is_written() {
+        return Ok(Reply::Done);
+    }
+    for noted in &direct.noted {
+        note(entity.turn, to, &noted.request, noted.outcome.clone());
+    }
+    entity.row.generation += 1;
+    if direct.is_changed {
+        entity.set_state(direct.state.as_deref());
+    }
+    for (place, action) in direct.actions.iter().enumerate() {
+        entity.act(action, place);
+    }
     entity.save();
     Ok(Reply::Done)
 }

@@ -5,15 +5,13 @@
 //! waits in the main lane like any request, and is granted at its head.
 
 mod batch;
-mod direct;
 mod inline;
 mod lock;
 mod outcome;
 mod queue;
 mod record;
 
-pub(crate) use batch::{batch_done, log_failure};
-pub(crate) use direct::direct;
+pub(crate) use batch::{batch_done, direct, log_failure};
 pub(crate) use lock::{lock, release, unlock};
 pub use outcome::Outcome;
 pub(crate) use queue::{due, empty, erase, forget, request};

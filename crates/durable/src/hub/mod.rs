@@ -2,13 +2,11 @@
 
 mod census;
 mod diagnosis;
-mod direct;
 mod entities;
 mod instances;
 mod list;
 mod owner_handler;
 mod peers;
-mod purge;
 mod relay;
 mod results;
 mod task_hub;

@@ -1,32 +1,38 @@
-//! The state machine of an open connection.
+//! The state of an open connection: sessions, links, tokens.
 //!
 //! Pure state: frames and completed work come in, bytes and new work go out. `serve`
 //! does the reading, writing and timers.
+//!
+//! A token ends when it expires, when its key is revoked, or when its key loses the right
+//! that a link needs. Its links are detached, and the connection stays: its client may put
+//! a new token.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
 
+use futures_util::future::BoxFuture;
+use steadfast_core::clock::Timestamp;
 use steadfast_core::limits;
+use steadfast_events::ErrorKind;
+use steadfast_net::access::{AccessError, KeyRing};
 use steadfast_net::listen::{Admission, current};
 use steadfast_wire::amqp::condition;
 use steadfast_wire::amqp::connection::Close;
-use steadfast_wire::amqp::frame::{Frame, Kind as FrameKind};
 use steadfast_wire::amqp::link::{Detach, LinkRole};
-use steadfast_wire::amqp::performative::{self, Performative};
 use steadfast_wire::amqp::session::{Begin, End, Flow};
-use tokio::time::Instant;
+use tokio::sync::watch;
 
 use super::condition::Condition;
 use super::context::Context;
 use super::frame_buffer::FrameBuffer;
 use super::link::{AbortGuard, AmqpLink, Kind};
-use super::permit::AmqpTokens;
+use super::permit::{AmqpTokens, CurrentHub, TokenPermit};
 use super::session::{Handle, Session};
-use super::work::{PendingWork, WorkCompletion};
+use super::work::{self, PendingWork, WorkCompletion};
 
-/// The connection reports its memory to the governor in steps of this many bytes.
-const KEPT_STEP: usize = 64 * 1024;
+/// The kind of the revoked resource in the audit log.
+const KIND: &str = "AMQP link";
 
 pub(super) struct AmqpConnection {
     pub(super) context: Arc<Context>,
@@ -101,111 +107,9 @@ impl AmqpConnection {
         self.is_closed
     }
 
-    /// Whether more frames may be taken now.
-    pub(super) fn may_read(&self) -> bool {
-        !self.is_closed
-            && self.taken_bytes < limits::AMQP_TAKEN_BYTES
-            && !self.should_wait()
-            && if self.is_proven() {
-                self.out.has_room()
-            } else {
-                self.out.waiting() < limits::AMQP_UNPROVEN_OUT_BYTES
-            }
-    }
-
-    /// Backpressure: whether to wait for its own publications before it reads more,
-    /// because all connections together use too much memory.
-    fn should_wait(&self) -> bool {
-        let is_crowded = self.admission.as_ref().is_some_and(Admission::is_crowded);
-        is_crowded && self.taken_bytes > 0
-    }
-
     /// Whether the client has presented a valid token or key.
     pub(super) fn is_proven(&self) -> bool {
         self.admission.as_ref().is_none_or(Admission::is_proven)
-    }
-
-    /// Checks the limits of all connections: bytes and time before authentication,
-    /// bytes after it.
-    pub(super) fn check(&mut self, now: Instant) {
-        let Some(admission) = &self.admission else {
-            return;
-        };
-        if self.is_closed {
-            return;
-        }
-        let fault = if !admission.is_proven() {
-            match (admission.is_exhausted(), admission.due() <= now) {
-                (true, _) => Condition::new(
-                    condition::RESOURCE_LIMIT,
-                    "too many bytes came before a token was put",
-                ),
-                (_, true) => Condition::new(
-                    condition::UNAUTHORIZED,
-                    "no token was put in time; put one on $cbs after the open",
-                ),
-                _ => return,
-            }
-        } else if admission.closed_for().is_some() {
-            let words = "all connections together hold too much, and this one most; raise \
-                         limits.connections_bytes, or send less at a time";
-            Condition::new(condition::RESOURCE_LIMIT, words)
-        } else if admission.keep(self.kept()).is_err() {
-            let words = "the connection holds too much; raise limits.connection_bytes, or \
-                         attach fewer links";
-            Condition::new(condition::RESOURCE_LIMIT, words)
-        } else {
-            return;
-        };
-        self.close(Some(&fault));
-    }
-
-    /// Approximate memory of the connection: a small one need not be counted with every
-    /// frame.
-    fn kept(&self) -> usize {
-        let bytes = self.partial_bytes
-            + self.taken_bytes
-            + self.name_bytes
-            + self.reply_bytes
-            + self.out.waiting();
-        bytes / KEPT_STEP * KEPT_STEP
-    }
-
-    pub(super) fn on_frame(&mut self, frame: &Frame) {
-        if self.is_closed || (frame.kind == FrameKind::Amqp && frame.body.is_empty()) {
-            return;
-        }
-        if let Err(fault) = self.try_frame(frame) {
-            self.close(Some(&fault));
-        }
-    }
-
-    fn try_frame(&mut self, frame: &Frame) -> Result<(), Condition> {
-        if frame.kind != FrameKind::Amqp {
-            return Err(Condition::new(
-                condition::FRAMING,
-                "a frame of another kind",
-            ));
-        }
-        let channel = frame.channel;
-        let (performative, length) = performative::read(&frame.body)?;
-        match performative {
-            Performative::Open(_) => Err(Condition::new(condition::NOT_ALLOWED, "a second open")),
-            Performative::Begin(begin) => self.on_begin(channel, &begin),
-            Performative::Attach(attach) => self.on_attach(channel, &attach),
-            Performative::Flow(flow) => self.on_flow(channel, &flow),
-            Performative::Transfer(transfer) => {
-                self.on_transfer(channel, &transfer, &frame.body, length)
-            }
-            // All our deliveries are pre-settled.
-            Performative::Disposition(_) => Ok(()),
-            Performative::Detach(detach) => self.on_detach(channel, &detach),
-            Performative::End(_) => self.on_end(channel),
-            Performative::Close(_) => {
-                self.close(None);
-                Ok(())
-            }
-        }
     }
 
     /// Sends a close; buffered frames are still written.
@@ -229,7 +133,7 @@ impl AmqpConnection {
         (self.name_bytes, self.reply_bytes) = (0, 0);
     }
 
-    fn on_begin(&mut self, channel: u16, begin: &Begin) -> Result<(), Condition> {
+    pub(super) fn on_begin(&mut self, channel: u16, begin: &Begin) -> Result<(), Condition> {
         if channel > limits::AMQP_CHANNEL_MAX {
             return Err(Condition::new(
                 condition::FRAMING,
@@ -253,7 +157,7 @@ impl AmqpConnection {
         Ok(())
     }
 
-    fn on_end(&mut self, channel: u16) -> Result<(), Condition> {
+    pub(super) fn on_end(&mut self, channel: u16) -> Result<(), Condition> {
         let Some(session) = self.sessions.remove(&channel) else {
             return Err(no_session());
         };
@@ -267,7 +171,7 @@ impl AmqpConnection {
         Ok(())
     }
 
-    fn on_flow(&mut self, channel: u16, flow: &Flow) -> Result<(), Condition> {
+    pub(super) fn on_flow(&mut self, channel: u16, flow: &Flow) -> Result<(), Condition> {
         let session = self.sessions.get_mut(&channel).ok_or_else(no_session)?;
         if session.on_flow(flow) {
             let links = session.handles.values().filter_map(|handle| match handle {
@@ -334,7 +238,7 @@ impl AmqpConnection {
         self.out.frame(channel, |out| answer.write(out));
     }
 
-    fn on_detach(&mut self, channel: u16, detach: &Detach<'_>) -> Result<(), Condition> {
+    pub(super) fn on_detach(&mut self, channel: u16, detach: &Detach<'_>) -> Result<(), Condition> {
         let session = self.sessions.get_mut(&channel).ok_or_else(no_session)?;
         match session.handles.remove(&detach.handle) {
             Some(Handle::Link(link)) => {
@@ -414,52 +318,116 @@ impl AmqpConnection {
         self.out.frame(link.channel, |out| detach.write(out));
     }
 
-    /// Continues after completed work.
-    pub(super) fn on_completion(&mut self, done: WorkCompletion) {
-        if self.is_closed {
+    /// The next expiry of a token.
+    pub(super) fn next_expiry(&self) -> Option<Timestamp> {
+        self.context.access.as_ref()?;
+        self.tokens.next_end(self.context.clock.now())
+    }
+
+    /// Detaches links whose token has expired without a renewal.
+    pub(super) fn detach_expired(&mut self) {
+        self.cut_denied();
+    }
+
+    /// Detaches links without a valid token; returns their paths and the reasons.
+    fn cut_denied(&mut self) -> Vec<(String, AccessError)> {
+        let now = self.context.clock.now();
+        let denied: Vec<_> = self
+            .links
+            .iter()
+            .filter_map(|(id, link)| {
+                let need = link.need.as_ref()?;
+                let allowed = self.tokens.allow(&need.path, &need.hub, need.right, now);
+                let denied = allowed.err()?;
+                Some((*id, need.path.clone(), denied))
+            })
+            .collect();
+        let mut cut = Vec::new();
+        for (id, path, denied) in denied {
+            self.detach(id, &Condition::from(denied.clone()));
+            cut.push((path, denied));
+        }
+        cut
+    }
+
+    /// Watches the keys of the server for as long as the connection lasts.
+    pub(super) fn watch_keys(&mut self) {
+        let Some(access) = &self.context.access else {
+            return;
+        };
+        let mut rings = access.rings();
+        // Tokens verified before this are checked once more.
+        rings.mark_changed();
+        self.work.push(changed(rings));
+    }
+
+    /// The keys of the server have changed.
+    pub(super) fn on_keys(&mut self, mut rings: watch::Receiver<Arc<KeyRing>>) {
+        let ring = Arc::clone(&rings.borrow_and_update());
+        let ended = self.tokens.renew(&ring);
+        self.revoke(&ended);
+        self.work.push(changed(rings));
+    }
+
+    /// Watches the policies that have signed tokens, from a revision on; without a
+    /// revision they are checked at once.
+    pub(super) fn watch_policies(&mut self, since: Option<watch::Receiver<u64>>) {
+        let hubs = self.tokens.policy_hubs();
+        if hubs.is_empty() {
+            self.policies = None;
             return;
         }
-        match done {
-            WorkCompletion::Sender {
-                link,
-                publisher,
-                result,
-            } => self.on_sender(link, publisher, result),
-            WorkCompletion::Reader {
-                link,
-                wants_tail,
-                result,
-            } => self.on_reader(link, wants_tail, result),
-            WorkCompletion::Submitted {
-                link,
-                taken,
-                result,
-            } => self.on_submitted(link, taken, result),
-            WorkCompletion::Published {
-                link,
-                taken,
-                result,
-            } => self.on_published(link, taken, result),
-            WorkCompletion::Fetched {
-                link,
-                reader,
-                result,
-            } => self.on_fetched(link, reader, result),
-            WorkCompletion::Waited {
-                link,
-                reader,
-                result,
-            } => self.on_fetched(link, reader, result.map(Some)),
-            WorkCompletion::Cut { link, why } => self.detach(link, &why.into()),
-            WorkCompletion::Token {
-                request,
-                audience,
-                result,
-            } => self.on_token(&request, &audience, result),
-            WorkCompletion::Answer { request, message } => self.on_answer(&request, message),
-            WorkCompletion::Keys(rings) => self.on_keys(rings),
-            WorkCompletion::Policies { found, revisions } => self.on_policies(&found, revisions),
-            WorkCompletion::Cancelled => {}
+        let mut revisions = since.unwrap_or_else(|| {
+            let mut revisions = self.context.hubs.revisions();
+            revisions.mark_changed();
+            revisions
+        });
+        let context = Arc::clone(&self.context);
+        let (work, aborted) = work::bound(async move {
+            let changed = revisions.changed();
+            // Other nodes change policies without a notification.
+            let _ = if context.hubs.is_shared() {
+                tokio::time::timeout(limits::POLICY_LOOK, changed)
+                    .await
+                    .is_ok()
+            } else {
+                changed.await.is_ok()
+            };
+            let found = look(&context, hubs).await;
+            WorkCompletion::Policies { found, revisions }
+        });
+        self.policies = Some(aborted);
+        self.work.push(work);
+    }
+
+    /// The policies of event hubs were read again.
+    pub(super) fn on_policies(&mut self, found: &[CurrentHub], revisions: watch::Receiver<u64>) {
+        let ended = self.tokens.renew_policies(found);
+        self.revoke(&ended);
+        self.watch_policies(Some(revisions));
+    }
+
+    /// Detaches links whose key was revoked or has lost the right.
+    fn revoke(&mut self, ended: &[(String, AccessError)]) {
+        let cut = self.cut_denied();
+        let Some(access) = &self.context.access else {
+            return;
+        };
+        for (holder, denied) in ended {
+            access.audit().revoked(KIND, holder, denied);
+        }
+        for (path, denied) in &cut {
+            if let Some(holder) = self.tokens.holder(path) {
+                access.audit().revoked(KIND, holder, denied);
+            }
+        }
+    }
+
+    /// Re-checks a verified permit against the current keys.
+    pub(super) fn current(&self, permit: TokenPermit) -> Result<TokenPermit, AccessError> {
+        match &self.context.access {
+            Some(access) => permit.renewed(&access.ring()),
+            None => Ok(permit),
         }
     }
 }
@@ -471,4 +439,27 @@ pub(super) fn no_session() -> Condition {
 pub(super) fn no_handle(handle: u32) -> Condition {
     let words = format!("handle {handle} is not attached");
     Condition::new(condition::UNATTACHED, words)
+}
+
+/// Waits for a change of keys.
+fn changed(mut rings: watch::Receiver<Arc<KeyRing>>) -> BoxFuture<'static, WorkCompletion> {
+    Box::pin(async move {
+        match rings.changed().await {
+            Ok(()) => WorkCompletion::Keys(rings),
+            Err(_) => WorkCompletion::Cancelled,
+        }
+    })
+}
+
+/// The current event hubs. One that cannot be read is left out.
+async fn look(context: &Context, hubs: Vec<String>) -> Vec<CurrentHub> {
+    let mut found = Vec::new();
+    for hub in hubs {
+        match context.hubs.fresh(&hub).await {
+            Ok(now) => found.push((hub, Some(now))),
+            Err(error) if error.kind() == ErrorKind::HubNotFound => found.push((hub, None)),
+            Err(_) => {}
+        }
+    }
+    found
 }

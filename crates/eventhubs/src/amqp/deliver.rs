@@ -16,7 +16,7 @@ use steadfast_wire::amqp::frame::{self, Kind as FrameKind};
 use super::condition::Condition;
 use super::connection::AmqpConnection;
 use super::frame_buffer::FrameBuffer;
-use super::link::{AmqpOutlet, ConsumerLink, Kind, OutgoingDelivery, ReaderState};
+use super::link::{AmqpOutlet, ConsumerLink, Kind, OutgoingDelivery, ReaderState, Replies};
 use super::session::Session;
 use super::work::{self, WorkCompletion};
 
@@ -347,6 +347,19 @@ impl DeliveryWriter<'_> {
         flow.available = Some(0);
         flow.drain = true;
         self.out.frame(self.channel, |out| flow.write(out));
+    }
+
+    /// Sends replies while there is credit; returns the number of bytes released.
+    pub(super) fn reply(&mut self, replies: &mut Replies) -> usize {
+        let mut sent = 0;
+        while self.finish_partial(&mut replies.outlet) && replies.outlet.credit > 0 {
+            let Some(message) = replies.waiting.pop_front() else {
+                break;
+            };
+            sent += message.len();
+            self.message(&mut replies.outlet, message);
+        }
+        sent
     }
 }
 

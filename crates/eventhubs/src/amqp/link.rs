@@ -14,6 +14,8 @@ use steadfast_wire::amqp::event::LastEnqueuedProperties;
 use steadfast_wire::amqp::link::{self, Attach, LinkRole};
 use steadfast_wire::amqp::scan::EncodedValue;
 
+use super::session::AmqpInlet;
+
 /// A node that answers requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ManagementNode {
@@ -210,46 +212,6 @@ impl AttachReply {
             properties: raw(&self.properties),
         };
         answer.write(out);
-    }
-}
-
-/// The receiving end of a link: the credit that we grant and an incomplete message.
-#[derive(Debug)]
-pub(super) struct AmqpInlet {
-    pub(super) grant: u32,
-    pub(super) credit: u32,
-    pub(super) count: u32,
-    pub(super) partial: Option<IncomingDelivery>,
-}
-
-/// An incomplete message.
-#[derive(Debug)]
-pub(super) struct IncomingDelivery {
-    pub(super) delivery: u32,
-    pub(super) format: u32,
-    pub(super) settled: bool,
-    pub(super) bytes: Vec<u8>,
-    /// How many bytes were received.
-    pub(super) size: usize,
-    /// Too large: the rest is discarded and the delivery will be rejected.
-    pub(super) is_too_large: bool,
-}
-
-impl AmqpInlet {
-    pub(super) fn new(grant: u32, initial_count: u32) -> Self {
-        Self {
-            grant,
-            credit: grant,
-            count: initial_count,
-            partial: None,
-        }
-    }
-
-    /// A delivery is complete. True if it is time to grant credit again.
-    pub(super) fn take(&mut self) -> bool {
-        self.count = self.count.wrapping_add(1);
-        self.credit = self.credit.saturating_sub(1);
-        self.credit <= self.grant / 2
     }
 }
 

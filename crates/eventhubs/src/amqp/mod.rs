@@ -4,7 +4,6 @@
 //! is bounded whatever a client claims or leaves incomplete.
 
 mod attach;
-mod attach_reply;
 mod condition;
 mod connection;
 mod context;
@@ -14,11 +13,9 @@ mod handshake;
 mod link;
 mod permit;
 mod receive;
-mod reply;
 mod requests;
 mod serve;
 mod session;
-mod token_expiry;
 mod websocket;
 mod work;
 

@@ -10,16 +10,15 @@ use steadfast_core::limits;
 use steadfast_events::{
     Error, EventDataBatch, PendingPublication, ProducerSequence, PublishReceipt,
 };
-use steadfast_wire::amqp::batch::BatchMessages;
 use steadfast_wire::amqp::condition;
 use steadfast_wire::amqp::delivery::{Disposition, Outcome, Transfer};
-use steadfast_wire::amqp::event::{self, StoredMessage};
+use steadfast_wire::amqp::event::{self, BatchMessages, StoredMessage};
 use steadfast_wire::amqp::link::LinkRole;
 
 use super::condition::Condition;
 use super::connection::{AmqpConnection, no_handle, no_session};
-use super::link::{IncomingDelivery, IncomingPublication, Kind};
-use super::session::Handle;
+use super::link::{IncomingPublication, Kind};
+use super::session::{Handle, IncomingDelivery};
 use super::work::{DeliveryReceipt, WorkCompletion};
 
 impl AmqpConnection {
@@ -322,18 +321,6 @@ fn begin(transfer: &Transfer<'_>) -> Result<IncomingDelivery, Condition> {
         size: 0,
         is_too_large: false,
     })
-}
-
-impl IncomingDelivery {
-    fn gather(&mut self, payload: &[u8], limit: usize) {
-        self.size += payload.len();
-        self.is_too_large |= self.size > limit;
-        if self.is_too_large {
-            self.bytes = Vec::new()
-        } else {
-            self.bytes.extend_from_slice(payload)
-        }
-    }
 }
 
 /// With the text that clients match.

@@ -1,4 +1,7 @@
 //! Drives one connection: reads, writes and timers.
+//!
+//! It decides when the connection takes more frames, and dispatches them, and completed
+//! work, to what the connection does with them.
 
 use std::io;
 use std::pin::Pin;
@@ -11,7 +14,8 @@ use futures_util::StreamExt as _;
 use steadfast_core::limits;
 use steadfast_net::listen::Admission;
 use steadfast_wire::amqp::condition;
-use steadfast_wire::amqp::frame;
+use steadfast_wire::amqp::frame::{self, Frame, Kind as FrameKind};
+use steadfast_wire::amqp::performative::{self, Performative};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
@@ -20,6 +24,10 @@ use super::condition::Condition;
 use super::connection::AmqpConnection;
 use super::context::Context;
 use super::handshake;
+use super::work::WorkCompletion;
+
+/// The connection reports its memory to the governor in steps of this many bytes.
+const KEPT_STEP: usize = 64 * 1024;
 
 /// How long a connection keeps memory that it needed under load.
 const QUIET: Duration = Duration::from_secs(1);
@@ -102,7 +110,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionDriver<S> {
         }
         self.poll_stop(cx);
         loop {
-            self.connection.check(Instant::now());
+            check(&mut self.connection, Instant::now());
             let mut moved = self.poll_read(cx)?;
             moved |= self.poll_work(cx);
             // Work that starts here must be polled before the task sleeps.
@@ -132,7 +140,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionDriver<S> {
 
     /// Reads and handles frames. An end of stream without a close also ends it.
     fn poll_read(&mut self, cx: &mut TaskContext<'_>) -> io::Result<bool> {
-        if self.is_stopping || !self.connection.may_read() {
+        if self.is_stopping || !may_read(&self.connection) {
             return Ok(false);
         }
         // Frames may be left over from when the connection could take no more.
@@ -164,9 +172,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionDriver<S> {
     /// time-out.
     fn take_frames(&mut self) -> bool {
         let mut moved = false;
-        while self.connection.may_read() {
+        while may_read(&self.connection) {
             match frame::take(&mut self.buffer) {
-                Ok(Some(frame)) => self.connection.on_frame(&frame),
+                Ok(Some(frame)) => on_frame(&mut self.connection, &frame),
                 Ok(None) => break,
                 Err(error) => {
                     let fault = Condition::new(condition::FRAMING, error.to_string());
@@ -184,7 +192,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionDriver<S> {
     fn poll_work(&mut self, cx: &mut TaskContext<'_>) -> bool {
         let mut moved = false;
         while let Poll::Ready(Some(done)) = self.connection.work.poll_next_unpin(cx) {
-            self.connection.on_completion(done);
+            on_completion(&mut self.connection, done);
             moved = true;
         }
         if moved && self.is_stopping && self.connection.taken_bytes == 0 {
@@ -249,7 +257,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionDriver<S> {
                 moved = true;
             }
             if self.proof_due().is_some_and(|due| due <= now) {
-                self.connection.check(now);
+                check(&mut self.connection, now);
                 moved = true;
             }
             moved |= self.rest(now);
@@ -308,6 +316,162 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionDriver<S> {
         ];
         let first = times.into_iter().flatten().min();
         first.map_or(self.heard + limit, |first| first.min(self.heard + limit))
+    }
+}
+
+/// Whether more frames may be taken now.
+fn may_read(connection: &AmqpConnection) -> bool {
+    !connection.is_closed()
+        && connection.taken_bytes < limits::AMQP_TAKEN_BYTES
+        && !should_wait(connection)
+        && if connection.is_proven() {
+            connection.out.has_room()
+        } else {
+            connection.out.waiting() < limits::AMQP_UNPROVEN_OUT_BYTES
+        }
+}
+
+/// Backpressure: whether to wait for its own publications before it reads more,
+/// because all connections together use too much memory.
+fn should_wait(connection: &AmqpConnection) -> bool {
+    let is_crowded = connection
+        .admission
+        .as_ref()
+        .is_some_and(Admission::is_crowded);
+    is_crowded && connection.taken_bytes > 0
+}
+
+/// Checks the limits of all connections: bytes and time before authentication,
+/// bytes after it.
+fn check(connection: &mut AmqpConnection, now: Instant) {
+    let Some(admission) = &connection.admission else {
+        return;
+    };
+    if connection.is_closed() {
+        return;
+    }
+    let fault = if !admission.is_proven() {
+        match (admission.is_exhausted(), admission.due() <= now) {
+            (true, _) => Condition::new(
+                condition::RESOURCE_LIMIT,
+                "too many bytes came before a token was put",
+            ),
+            (_, true) => Condition::new(
+                condition::UNAUTHORIZED,
+                "no token was put in time; put one on $cbs after the open",
+            ),
+            _ => return,
+        }
+    } else if admission.closed_for().is_some() {
+        let words = "all connections together hold too much, and this one most; raise \
+                     limits.connections_bytes, or send less at a time";
+        Condition::new(condition::RESOURCE_LIMIT, words)
+    } else if admission.keep(kept(connection)).is_err() {
+        let words = "the connection holds too much; raise limits.connection_bytes, or \
+                     attach fewer links";
+        Condition::new(condition::RESOURCE_LIMIT, words)
+    } else {
+        return;
+    };
+    connection.close(Some(&fault));
+}
+
+/// Approximate memory of the connection: a small one need not be counted with every
+/// frame.
+fn kept(connection: &AmqpConnection) -> usize {
+    let bytes = connection.partial_bytes
+        + connection.taken_bytes
+        + connection.name_bytes
+        + connection.reply_bytes
+        + connection.out.waiting();
+    bytes / KEPT_STEP * KEPT_STEP
+}
+
+/// Handles a frame; an error closes the connection.
+fn on_frame(connection: &mut AmqpConnection, frame: &Frame) {
+    if connection.is_closed() || (frame.kind == FrameKind::Amqp && frame.body.is_empty()) {
+        return;
+    }
+    if let Err(fault) = try_frame(connection, frame) {
+        connection.close(Some(&fault));
+    }
+}
+
+/// Dispatches a frame by its performative.
+fn try_frame(connection: &mut AmqpConnection, frame: &Frame) -> Result<(), Condition> {
+    if frame.kind != FrameKind::Amqp {
+        return Err(Condition::new(
+            condition::FRAMING,
+            "a frame of another kind",
+        ));
+    }
+    let channel = frame.channel;
+    let (performative, length) = performative::read(&frame.body)?;
+    match performative {
+        Performative::Open(_) => Err(Condition::new(condition::NOT_ALLOWED, "a second open")),
+        Performative::Begin(begin) => connection.on_begin(channel, &begin),
+        Performative::Attach(attach) => connection.on_attach(channel, &attach),
+        Performative::Flow(flow) => connection.on_flow(channel, &flow),
+        Performative::Transfer(transfer) => {
+            connection.on_transfer(channel, &transfer, &frame.body, length)
+        }
+        // All our deliveries are pre-settled.
+        Performative::Disposition(_) => Ok(()),
+        Performative::Detach(detach) => connection.on_detach(channel, &detach),
+        Performative::End(_) => connection.on_end(channel),
+        Performative::Close(_) => {
+            connection.close(None);
+            Ok(())
+        }
+    }
+}
+
+/// Continues after completed work.
+fn on_completion(connection: &mut AmqpConnection, done: WorkCompletion) {
+    if connection.is_closed() {
+        return;
+    }
+    match done {
+        WorkCompletion::Sender {
+            link,
+            publisher,
+            result,
+        } => connection.on_sender(link, publisher, result),
+        WorkCompletion::Reader {
+            link,
+            wants_tail,
+            result,
+        } => connection.on_reader(link, wants_tail, result),
+        WorkCompletion::Submitted {
+            link,
+            taken,
+            result,
+        } => connection.on_submitted(link, taken, result),
+        WorkCompletion::Published {
+            link,
+            taken,
+            result,
+        } => connection.on_published(link, taken, result),
+        WorkCompletion::Fetched {
+            link,
+            reader,
+            result,
+        } => connection.on_fetched(link, reader, result),
+        WorkCompletion::Waited {
+            link,
+            reader,
+            result,
+        } => connection.on_fetched(link, reader, result.map(Some)),
+        WorkCompletion::Cut { link, why } => connection.detach(link, &why.into()),
+        WorkCompletion::Token {
+            request,
+            audience,
+            result,
+        } => connection.on_token(&request, &audience, result),
+        WorkCompletion::Answer { request, message } => connection.on_answer(&request, message),
+        WorkCompletion::Keys(rings) => connection.on_keys(rings),
+        WorkCompletion::Policies { found, revisions } => connection.on_policies(&found, revisions),
+        WorkCompletion::Cancelled => {}
     }
 }
 

@@ -1,4 +1,7 @@
-//! A session: windows, handles, unsent dispositions.
+//! Flow control of a session and of what its links receive.
+//!
+//! A session has windows, handles and unsent dispositions; the receiving end of a link has
+//! credit and at most one incomplete message.
 
 use std::collections::HashMap;
 
@@ -126,6 +129,59 @@ impl Session {
         }
         self.accepted.clear();
         self.accepted.shrink_to(64);
+    }
+}
+
+/// The receiving end of a link: the credit that we grant and an incomplete message.
+#[derive(Debug)]
+pub(super) struct AmqpInlet {
+    pub(super) grant: u32,
+    pub(super) credit: u32,
+    pub(super) count: u32,
+    pub(super) partial: Option<IncomingDelivery>,
+}
+
+/// An incomplete message.
+#[derive(Debug)]
+pub(super) struct IncomingDelivery {
+    pub(super) delivery: u32,
+    pub(super) format: u32,
+    pub(super) settled: bool,
+    pub(super) bytes: Vec<u8>,
+    /// How many bytes were received.
+    pub(super) size: usize,
+    /// Too large: the rest is discarded and the delivery will be rejected.
+    pub(super) is_too_large: bool,
+}
+
+impl AmqpInlet {
+    pub(super) fn new(grant: u32, initial_count: u32) -> Self {
+        Self {
+            grant,
+            credit: grant,
+            count: initial_count,
+            partial: None,
+        }
+    }
+
+    /// A delivery is complete. True if it is time to grant credit again.
+    pub(super) fn take(&mut self) -> bool {
+        self.count = self.count.wrapping_add(1);
+        self.credit = self.credit.saturating_sub(1);
+        self.credit <= self.grant / 2
+    }
+}
+
+impl IncomingDelivery {
+    /// Adds the payload of one transfer, up to the limit of a message.
+    pub(super) fn gather(&mut self, payload: &[u8], limit: usize) {
+        self.size += payload.len();
+        self.is_too_large |= self.size > limit;
+        if self.is_too_large {
+            self.bytes = Vec::new()
+        } else {
+            self.bytes.extend_from_slice(payload)
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use super::pending_moves::PendingMoves;
 use super::plan::{Acquisition, LiveNode, PlanInput, plan};
 use super::request::{self, Request};
 use crate::error::{Error, ErrorKind, Result};
-use crate::runtime::Runtime;
+use crate::owner::runtime::Runtime;
 
 impl Inner {
     /// Partitions without an owner.

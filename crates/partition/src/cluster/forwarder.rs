@@ -18,12 +18,12 @@ use tokio::time::Instant;
 use super::members::Members;
 use super::network::{ClusterNetwork, NetworkError};
 use super::request::{self, Request};
-use crate::address::Envelope;
 use crate::error::{Error, ErrorKind, Result};
-use crate::owner_handler::OwnerRequest;
-use crate::read_request::{ReadRequest, ReadResponse};
-use crate::router::Router;
-use crate::transport::{MessageBatch, NodeTransport};
+use crate::ingress::address::Envelope;
+use crate::ingress::owner_handler::OwnerRequest;
+use crate::ingress::router::Router;
+use crate::ingress::transport::{MessageBatch, NodeTransport};
+use crate::reads::read_request::{ReadRequest, ReadResponse};
 
 /// Forwards requests to partitions of other nodes.
 pub struct Forwarder {
@@ -192,7 +192,7 @@ mod tests {
     use super::super::member_record::{MemberRecord, NodeIdentity, State};
     use super::super::network::ClusterPeer;
     use super::*;
-    use crate::address::{Address, ServiceKind};
+    use crate::ingress::address::{Address, ServiceKind};
 
     const TO: Partition = Partition::new(0, 3);
 

@@ -28,9 +28,9 @@ use super::pending_moves::{COLLECT, PendingMoves, RETRY};
 use super::probe::{self, Probes};
 use super::request::{self, Request};
 use super::status::{self, ClusterStatus};
-use crate::address::ServiceKind;
 use crate::error::{Error, ErrorKind, Result};
-use crate::runtime::Runtime;
+use crate::ingress::address::ServiceKind;
+use crate::owner::runtime::Runtime;
 
 /// This node's membership in its cluster.
 pub struct Cluster {

@@ -8,13 +8,13 @@ use steadfast_core::error::Code;
 use steadfast_core::id::{Epoch, Owner, Partition};
 use steadfast_core::limits;
 
-use crate::address::{Envelope, ServiceKind};
 use crate::error::{Error, ErrorKind, Result};
-use crate::owner_handler::OwnerRequest;
-use crate::read_request::{ReadRequest, ReadResponse};
-use crate::router::Router;
-use crate::service_error::ServiceError;
-use crate::transport::{MessageBatch, PartitionLink};
+use crate::execution::service_error::ServiceError;
+use crate::ingress::address::{Envelope, ServiceKind};
+use crate::ingress::owner_handler::OwnerRequest;
+use crate::ingress::router::Router;
+use crate::ingress::transport::{MessageBatch, PartitionLink};
+use crate::reads::read_request::{ReadRequest, ReadResponse};
 
 /// A request to another node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -308,7 +308,7 @@ mod tests {
     use steadfast_core::id::TableId;
 
     use super::*;
-    use crate::address::Address;
+    use crate::ingress::address::Address;
 
     /// Such numbers would overflow the counters of the owner.
     #[test]

@@ -23,7 +23,7 @@ use super::interfaces::{ExternalWork, RegionPeer, RegionTransport};
 use super::messages::{RegionAction, RegionRequest, decode_outcome, encode_outcome};
 use super::status::PairStatus;
 use super::vote_store::VoteStore;
-use crate::runtime::Runtime;
+use crate::owner::runtime::Runtime;
 
 /// Dependencies of a region in its pair.
 pub struct PairSetup {

@@ -10,10 +10,10 @@ use steadfast_storage::NodeLease;
 use steadfast_storage::replicated_memory::{ClusterPeers, ReplicatedMemory};
 
 use super::batching::{self, CallBatcher};
-use crate::address::ServiceKind;
 use crate::cluster::{Cluster, NodeMessageHandler};
 use crate::error::{Error, ErrorKind, Result};
-use crate::router::Router;
+use crate::ingress::address::ServiceKind;
+use crate::ingress::router::Router;
 
 /// The kind of replication messages; no service has this kind.
 const WORDS: ServiceKind = ServiceKind(97);

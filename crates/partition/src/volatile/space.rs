@@ -12,8 +12,8 @@ use tokio::sync::Mutex;
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::router::Router;
-use crate::runtime::Runtime;
+use crate::ingress::router::Router;
+use crate::owner::runtime::Runtime;
 
 /// The number of the volatile space.
 pub const SPACE: u16 = 2;

@@ -14,10 +14,10 @@ use parking_lot::Mutex;
 use steadfast_core::limits;
 use tokio::sync::mpsc;
 
+use crate::app_server::links::LinkClosedError;
 use crate::cluster::messages::PeerRequest;
 use crate::cluster::peers::PeerNodes;
-use crate::id;
-use crate::links::LinkClosedError;
+use crate::connection::id;
 
 /// All links that are relayed between nodes.
 #[derive(Default)]

@@ -1,10 +1,8 @@
 //! Conversion of sends to and from service messages.
 
+use crate::dispatch::gateway::{HubPayload, Recipients};
 use steadfast_wire::signalr::Protocol;
 use steadfast_wire::signalr::service::{GroupBroadcast, Message, Payloads, Target};
-
-use crate::gateway::Recipients;
-use crate::payload::HubPayload;
 
 /// Converts a send to a service message.
 pub(crate) fn send(to: &Recipients, payload: &HubPayload) -> Message {

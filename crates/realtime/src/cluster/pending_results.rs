@@ -12,8 +12,8 @@ use steadfast_wire::signalr::Protocol;
 use steadfast_wire::signalr::message::Outcome;
 use tokio::sync::oneshot;
 
+use crate::dispatch::gateway::{read_value, write_value};
 use crate::error::{Error, ErrorKind, Result};
-use crate::value;
 
 /// All pending results of one hub dispatcher.
 #[derive(Default)]
@@ -72,7 +72,7 @@ impl PendingResults {
         };
         let said = match said {
             Outcome::Value(value) => Ok((protocol, value)),
-            Outcome::Void => value::write(protocol, &()).map(|value| (protocol, value)),
+            Outcome::Void => write_value(protocol, &()).map(|value| (protocol, value)),
             Outcome::Error(why) => Err(Error::new(ErrorKind::Client(why))),
         };
         // The receiver may have been dropped.
@@ -105,7 +105,7 @@ impl ResultReceiver {
         let answer = tokio::time::timeout(limits::CLIENT_ANSWER, &mut self.answer).await;
         let answer = answer.map_err(|_| Error::new(ErrorKind::Silent))?;
         let (protocol, value) = answer.map_err(|_| Error::new(ErrorKind::Gone))??;
-        value::read(protocol, &value)
+        read_value(protocol, &value)
     }
 }
 

@@ -9,13 +9,13 @@ use bytes::Bytes;
 use steadfast_core::task::name_task;
 use steadfast_wire::signalr::service::{ClientCompletion, ClientInvocation, Message};
 
+use crate::app_server::link::AppServerLink;
+use crate::app_server::links::{AppServerLinks, CallingLink};
 use crate::backend::HubBackend as _;
-use crate::client::ClientConnection;
 use crate::cluster::broadcast;
 use crate::cluster::convert;
 use crate::cluster::messages::PeerResponse;
-use crate::link::AppServerLink;
-use crate::links::{AppServerLinks, CallingLink};
+use crate::connection::client::ClientConnection;
 
 const NO_CLIENT: &str = "The connection does not exist.";
 const GONE: &str = "The client has disconnected.";

@@ -12,9 +12,9 @@ use crate::cluster::borrowed::{LentLink, LentLinkOutput, RelayReceiver};
 use crate::cluster::messages::{PeerRequest, PeerResponse};
 use crate::cluster::peers::{PeerObserver, PeerTransport};
 use crate::cluster::tickets;
+use crate::connection::ticket::ConnectionTicket;
 use crate::error::{Error, ErrorKind, Result};
 use crate::service::{AppServerSession, Realtime, ServiceInner};
-use crate::ticket::ConnectionTicket;
 
 impl Realtime {
     /// Joins a cluster: clients on all nodes become reachable from each. Only the

@@ -11,10 +11,10 @@ use steadfast_core::clock::whole_ms;
 use steadfast_core::codec::{ByteReader, DecodeError, put_bytes, put_varint};
 use steadfast_core::limits;
 
-use crate::client::ClientOptions;
 use crate::cluster::batch::text;
-use crate::identity::ClientIdentity;
-use crate::ticket::ConnectionTicket;
+use crate::connection::client::ClientOptions;
+use crate::connection::identity::ClientIdentity;
+use crate::connection::ticket::ConnectionTicket;
 
 /// The contents of a ticket: the connection's id, its identity and its options.
 pub(crate) type TicketContents = (Arc<str>, Arc<ClientIdentity>, ClientOptions);

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use steadfast_core::limits;
 use steadfast_realtime::{ClientOptions, ClientOutput, HubOptions};
+use steadfast_wire::signalr::frame::read;
 use steadfast_wire::signalr::message::{Message, Outcome};
-use steadfast_wire::signalr::read::message as read;
 use steadfast_wire::signalr::{Protocol, frame, write};
 
 use crate::desk::Desk;

@@ -1,5 +1,6 @@
-//! Events as they are stored and as they are delivered.
+//! Events as they are published, stored and delivered.
 //!
+//! A publication is one event, or a batch of them.
 //! An event is stored as the whole message, each section byte for byte, in the order
 //! of the standard, with three changes: the header loses `first-acquirer` and
 //! `delivery-count`, which describe one hop; annotations reserved for the broker are
@@ -9,7 +10,8 @@
 use std::ops::Range;
 
 use super::code::{self, descriptor};
-use super::error::Result;
+use super::delivery::{FORMAT_BATCH, FORMAT_EVENT};
+use super::error::{AmqpDecodeError, Result};
 use super::message::{MessageSection, MessageSections, SectionKind};
 use super::value::{AmqpValue, ItemReader};
 use super::write;
@@ -394,4 +396,72 @@ pub fn read_stamp(delivered: &[u8]) -> Result<Option<SystemProperties>> {
         }
     }
     Ok(None)
+}
+
+/// Iterates over the messages of a publication.
+#[derive(Clone, Debug)]
+pub struct BatchMessages<'a> {
+    outer: &'a [u8],
+    notes: PublishAnnotations<'a>,
+    source: MessageSource<'a>,
+}
+
+#[derive(Clone, Debug)]
+enum MessageSource<'a> {
+    Single(bool),
+    Batch(MessageSections<'a>),
+}
+
+impl<'a> BatchMessages<'a> {
+    /// A message of one of the two formats.
+    pub fn open(message: &'a [u8], format: u32) -> Result<Self> {
+        let mut sections = MessageSections::new(message);
+        let mut notes = PublishAnnotations::default();
+        while let Some(section) = sections.next()? {
+            if section.part == SectionKind::MessageAnnotations {
+                notes = PublishAnnotations::read(section.map()?)?;
+                break;
+            }
+        }
+        let source = match format {
+            FORMAT_EVENT => MessageSource::Single(false),
+            FORMAT_BATCH => MessageSource::Batch(MessageSections::new(message)),
+            _ => return Err(AmqpDecodeError::new("an unknown message format")),
+        };
+        Ok(Self {
+            outer: message,
+            notes,
+            source,
+        })
+    }
+
+    /// The annotations of the whole publication.
+    pub fn notes(&self) -> PublishAnnotations<'a> {
+        self.notes
+    }
+
+    /// The next message, all its sections.
+    #[expect(clippy::should_implement_trait, reason = "a fallible iterator")]
+    pub fn next(&mut self) -> Result<Option<&'a [u8]>> {
+        match &mut self.source {
+            MessageSource::Single(done) => {
+                let first = !std::mem::replace(done, true);
+                Ok(first.then_some(self.outer))
+            }
+            MessageSource::Batch(sections) => {
+                while let Some(section) = sections.next()? {
+                    match section.part {
+                        SectionKind::Data => return section.data().map(Some),
+                        SectionKind::Sequence | SectionKind::Value => {
+                            return Err(AmqpDecodeError::new(
+                                "a batch of something else than data",
+                            ));
+                        }
+                        _ => {}
+                    }
+                }
+                Ok(None)
+            }
+        }
+    }
 }

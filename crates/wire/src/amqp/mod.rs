@@ -1,7 +1,6 @@
 //! AMQP 1.0: types, frames, performatives, messages.
 
 pub mod address;
-pub mod batch;
 pub mod code;
 pub mod compose;
 pub mod condition;

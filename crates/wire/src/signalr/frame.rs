@@ -1,12 +1,15 @@
-//! Framing of hub messages.
+//! Cuts and reads framed hub messages.
 //!
 //! JSON messages end with a record separator, the others begin with their length. A
-//! chunk of a transport may hold many messages, or a part of one.
+//! chunk of a transport may hold many messages, or a part of one. A whole message is read
+//! in its protocol, or only looked at.
 
 use bytes::{Bytes, BytesMut};
 
 use super::error::{Result, SignalRDecodeError};
+use super::message::Message;
 use super::protocol::Protocol;
+use super::{json, msgpack};
 
 /// Ends a JSON message, and every handshake.
 pub const SEPARATOR: u8 = 0x1e;
@@ -155,6 +158,117 @@ pub fn body(protocol: Protocol, message: &Bytes) -> Result<Bytes> {
     }
 }
 
+/// A whole message with its framing, and what was read of it. So a message that several
+/// places ask about is parsed once.
+#[derive(Clone, Debug)]
+pub struct FramedMessage {
+    bytes: Bytes,
+    known: MessageContent,
+}
+
+/// What is known of a message.
+#[derive(Clone, Debug)]
+enum MessageContent {
+    Unread,
+    Head(i64, Option<Box<str>>),
+    Whole(Box<Message>),
+}
+
+impl FramedMessage {
+    /// A message that is not read yet.
+    pub fn unread(bytes: Bytes) -> Self {
+        let known = MessageContent::Unread;
+        Self { bytes, known }
+    }
+
+    /// Looks at the type of a message and the id of its call.
+    pub fn look(protocol: Protocol, bytes: Bytes) -> Result<Self> {
+        let (kind, id) = look(protocol, &bytes)?;
+        let known = MessageContent::Head(kind, id.map(String::into_boxed_str));
+        Ok(Self { bytes, known })
+    }
+
+    /// Reads a whole message. One that has a type, but cannot be read, is only looked at:
+    /// [`FramedMessage::content`] then gives the error.
+    pub fn read(protocol: Protocol, bytes: Bytes) -> Result<Self> {
+        match read(protocol, &bytes) {
+            Ok(message) => {
+                let known = MessageContent::Whole(Box::new(message));
+                Ok(Self { bytes, known })
+            }
+            Err(_) => Self::look(protocol, bytes),
+        }
+    }
+
+    /// The message as received.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// Its type and the id of its call; `None` if it is not read.
+    pub fn head(&self) -> Option<(i64, Option<&str>)> {
+        match &self.known {
+            MessageContent::Unread => None,
+            MessageContent::Head(kind, id) => Some((*kind, id.as_deref())),
+            MessageContent::Whole(message) => Some(message.head()),
+        }
+    }
+
+    /// The bytes and the content, which is parsed now unless it is known.
+    pub fn content(self, protocol: Protocol) -> (Bytes, Result<Message>) {
+        let content = match self.known {
+            MessageContent::Whole(message) => Ok(*message),
+            MessageContent::Unread | MessageContent::Head(..) => read(protocol, &self.bytes),
+        };
+        (self.bytes, content)
+    }
+
+    /// The id of the call that it completes, if it was read and is a completion.
+    pub fn completed(&self) -> Option<&str> {
+        match &self.known {
+            MessageContent::Whole(message) => match &**message {
+                Message::Completion { id, .. } => Some(id),
+                _ => None,
+            },
+            MessageContent::Unread | MessageContent::Head(..) => None,
+        }
+    }
+
+    /// The streams that a call brings along.
+    pub fn streams(&self, protocol: Protocol) -> Vec<String> {
+        let call = |message: Message| match message {
+            Message::Invocation(call) => call.streams,
+            _ => Vec::new(),
+        };
+        match &self.known {
+            MessageContent::Whole(message) => match &**message {
+                Message::Invocation(call) => call.streams.clone(),
+                _ => Vec::new(),
+            },
+            _ => read(protocol, &self.bytes).map_or_else(|_| Vec::new(), call),
+        }
+    }
+}
+
+/// Reads a whole message, with its framing.
+pub fn read(protocol: Protocol, message: &Bytes) -> Result<Message> {
+    let body = body(protocol, message)?;
+    match protocol {
+        Protocol::Json => json::read(&body),
+        Protocol::MessagePack => msgpack::read(&body),
+        Protocol::Blazor => Err(SignalRDecodeError::new("blazorpack is only passed on")),
+    }
+}
+
+/// The type of a message, and the id of its call.
+pub fn look(protocol: Protocol, message: &Bytes) -> Result<(i64, Option<String>)> {
+    let body = body(protocol, message)?;
+    match protocol {
+        Protocol::Json => json::look(&body),
+        Protocol::MessagePack | Protocol::Blazor => msgpack::look(&body),
+    }
+}
+
 /// Reads a length prefix: its own size, and its value.
 pub fn length(bytes: &[u8]) -> Result<Option<(usize, usize)>> {
     let mut value: u64 = 0;
@@ -274,6 +388,25 @@ mod tests {
             let taken = splitter.next(Protocol::Json, 100);
             assert_eq!(taken.is_ok(), is_taken, "{length}");
         }
+    }
+
+    #[test]
+    fn a_message_is_read_once_and_one_that_cannot_be_read_is_looked_at() {
+        let record = |text: &str| Bytes::from(format!("{text}\u{1e}"));
+        let json = Protocol::Json;
+        let call = record(r#"{"type":1,"invocationId":"7","target":"a","arguments":[]}"#);
+        let read = FramedMessage::read(json, call.clone()).unwrap();
+        let looked = FramedMessage::look(json, call.clone()).unwrap();
+        assert!(matches!(&read.known, MessageContent::Whole(_)));
+        assert_eq!(read.head(), Some((1, Some("7"))));
+        assert_eq!(read.head(), looked.head());
+        assert_eq!(read.content(json), looked.content(json));
+        assert_eq!(FramedMessage::unread(call).head(), None);
+        // It has a type and an id, but no target.
+        let bare = FramedMessage::read(json, record(r#"{"type":1,"invocationId":"7"}"#)).unwrap();
+        assert_eq!(bare.head(), Some((1, Some("7"))));
+        assert!(bare.content(json).1.is_err());
+        assert!(FramedMessage::read(json, record("{}")).is_err());
     }
 
     #[test]

@@ -36,6 +36,26 @@ pub enum Message {
     Unknown(i64),
 }
 
+impl Message {
+    /// Its type, and the id of its call.
+    pub fn head(&self) -> (i64, Option<&str>) {
+        match self {
+            Self::Invocation(call) if call.is_stream => {
+                (kind::STREAM_INVOCATION, call.id.as_deref())
+            }
+            Self::Invocation(call) => (kind::INVOCATION, call.id.as_deref()),
+            Self::Item { id, .. } => (kind::ITEM, Some(id)),
+            Self::Completion { id, .. } => (kind::COMPLETION, Some(id)),
+            Self::Cancel { id } => (kind::CANCEL, Some(id)),
+            Self::Ping => (kind::PING, None),
+            Self::Close { .. } => (kind::CLOSE, None),
+            Self::Ack(_) => (kind::ACK, None),
+            Self::Sequence(_) => (kind::SEQUENCE, None),
+            Self::Unknown(other) => (*other, None),
+        }
+    }
+}
+
 /// A call of a method.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invocation {

@@ -11,7 +11,6 @@ pub mod message;
 mod msgpack;
 pub mod pack;
 mod protocol;
-pub mod read;
 pub mod service;
 pub mod write;
 

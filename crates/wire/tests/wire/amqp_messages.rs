@@ -1,10 +1,11 @@
 //! Messages: stored, delivered, refused.
 
 use steadfast_wire::amqp::address::{self, NodeAddress};
-use steadfast_wire::amqp::batch::BatchMessages;
 use steadfast_wire::amqp::code::descriptor;
 use steadfast_wire::amqp::delivery::{FORMAT_BATCH, FORMAT_EVENT};
-use steadfast_wire::amqp::event::{self, LastEnqueuedProperties, StoredMessage, SystemProperties};
+use steadfast_wire::amqp::event::{
+    self, BatchMessages, LastEnqueuedProperties, StoredMessage, SystemProperties,
+};
 use steadfast_wire::amqp::message::{MessageSections, SectionKind};
 use steadfast_wire::amqp::request::{self, Request, ResponseStatus};
 use steadfast_wire::amqp::scan::EncodedValue;

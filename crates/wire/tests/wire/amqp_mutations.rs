@@ -3,9 +3,8 @@
 //! Seeds are what clients really sent (`tests/corpus/amqp`), and what we write.
 
 use bytes::BytesMut;
-use steadfast_wire::amqp::batch::BatchMessages;
 use steadfast_wire::amqp::delivery::{FORMAT_BATCH, FORMAT_EVENT};
-use steadfast_wire::amqp::event::{self, StoredMessage, SystemProperties};
+use steadfast_wire::amqp::event::{self, BatchMessages, StoredMessage, SystemProperties};
 use steadfast_wire::amqp::performative::{self, Performative};
 use steadfast_wire::amqp::request::Request;
 use steadfast_wire::amqp::{frame, link, sasl, selector};

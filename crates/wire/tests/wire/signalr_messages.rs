@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
+use steadfast_wire::signalr::frame::{look, read};
 use steadfast_wire::signalr::message::{Invocation, Message, Outcome};
-use steadfast_wire::signalr::read::{look, message as read};
 use steadfast_wire::signalr::{Protocol, frame, pack, write};
 
 const JSON: Protocol = Protocol::Json;

@@ -3,10 +3,10 @@
 //! Seeds are messages as clients write them, and as we do.
 
 use bytes::Bytes;
-use steadfast_wire::signalr::frame::Splitter;
+use steadfast_wire::signalr::frame::{self, Splitter};
 use steadfast_wire::signalr::handshake::HandshakeRequest;
 use steadfast_wire::signalr::message::Outcome;
-use steadfast_wire::signalr::{Protocol, read, write};
+use steadfast_wire::signalr::{Protocol, write};
 
 use crate::mutated::survive;
 
@@ -37,8 +37,8 @@ fn stream(protocol: Protocol, bytes: &[u8]) {
     for piece in bytes.chunks(50) {
         splitter.push(Bytes::copy_from_slice(piece));
         while let Ok(Some(message)) = splitter.next(protocol, 4096) {
-            let known = read::message(protocol, &message);
-            let looked = read::look(protocol, &message);
+            let known = frame::read(protocol, &message);
+            let looked = frame::look(protocol, &message);
             // Whatever is read has a type that a look finds as well.
             assert!(known.is_err() || looked.is_ok());
         }

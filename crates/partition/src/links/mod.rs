@@ -1,0 +1,4 @@
+//! Messages between partitions.
+
+pub(crate) mod inbox;
+pub(crate) mod outbox;
