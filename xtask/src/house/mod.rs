@@ -19,3 +19,4 @@ mod words;
 mod workflow;
 
 pub(crate) use all::check;
+pub(crate) use features::names as features;
