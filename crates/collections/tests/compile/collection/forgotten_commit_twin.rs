@@ -1,4 +1,4 @@
-//! A closure returns what the commit returns, also in a spawned task.
+//! A closure returns what the commit returns.
 
 use steadfast::{Dictionary, Replica, Result};
 
