@@ -124,9 +124,10 @@
 //! - passes `crates/storage/src/local/record.rs`: `put_entry`
 //! - decides `crates/partition/src/execution/gate.rs`: `hold`, `pass`
 //!
-//! Missed: ten of these files are the runtime and ten the log, which every durable command
-//! passes; the other twelve decide who calls, what is asked, and whether the entity is
-//! still as it was when its operation ran.
+//! Missed: eight of these files are the runtime and nine the log, which every durable
+//! command passes, and ten of the seventeen decide. The others check who calls and what
+//! is asked, run the operation before its commit, and check in the loop that the entity is
+//! still as it was: three places, because user code never runs in the loop.
 //!
 //! # Tests
 //!

@@ -49,8 +49,8 @@
 //! - passes `crates/wire/src/signalr/frame.rs`: `next`, `read`
 //! - passes `crates/wire/src/signalr/json.rs`: `read`
 //! - decides `crates/realtime/src/dispatch/dispatcher.rs`: `data`
-//! - decides `crates/realtime/src/dispatch/call_queue.rs`: `add`, `next`; `#[hub]` has
-//!   generated the call of the method, which takes its arguments there
+//! - decides `crates/realtime/src/dispatch/call_queue.rs`: `add`, `next`; the method
+//!   takes its arguments there, in code that `#[hub]` has generated
 //! - passes `crates/realtime/src/dispatch/gateway.rs`: `send`
 //! - passes `crates/wire/src/signalr/write.rs`: `invocation`
 //! - decides `crates/realtime/src/cluster/broadcast.rs`: `send`

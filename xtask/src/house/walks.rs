@@ -36,7 +36,10 @@ const GOALS: &[WalkGoal] = &[
             deciding: 11,
             all: 25,
         },
-        missed: None,
+        missed: Some(WalkLength {
+            deciding: 15,
+            all: 29,
+        }),
     },
     WalkGoal {
         walk: "one SignalR send",
@@ -54,7 +57,10 @@ const GOALS: &[WalkGoal] = &[
             deciding: 12,
             all: 24,
         },
-        missed: None,
+        missed: Some(WalkLength {
+            deciding: 21,
+            all: 32,
+        }),
     },
 ];
 

@@ -149,8 +149,9 @@ impl ClientReader {
         } else {
             FramedMessage::look(protocol, bytes)
         };
+        // Boxed, because an idle connection holds room for it.
         let message = match read {
-            Ok(message) => message,
+            Ok(message) => Box::new(message),
             Err(error) => return self.refuse(&error.to_string()),
         };
         let own = message.head().map_or(0, |(own, _)| own);
@@ -159,7 +160,7 @@ impl ClientReader {
             return Err(ClientClosedError);
         }
         if self.client.is_stateful() && matches!(own, kind::ACK | kind::SEQUENCE) {
-            return self.count(protocol, message);
+            return self.count(protocol, *message);
         }
         let counted = kind::is_counted(own).then_some(self.socket);
         if self.deliver(message, counted).await {
@@ -186,7 +187,7 @@ impl ClientReader {
     /// Delivers a message to the backend, once it has room. A numbered message was
     /// received on the socket `counted`. It is counted only when it is delivered: if
     /// its socket is lost before, the client sends it again. False if it is dropped.
-    async fn deliver(&self, message: FramedMessage, counted: Option<u64>) -> bool {
+    async fn deliver(&self, message: Box<FramedMessage>, counted: Option<u64>) -> bool {
         let client = &self.client;
         loop {
             // A backend that is ready without having room must not block the worker.
@@ -206,7 +207,7 @@ impl ClientReader {
                     MessageRoute::Wait(home) => home,
                     _ if counted.is_some_and(|socket| !self.counts(socket)) => return false,
                     way => {
-                        self.place(&mut routing, way, message);
+                        self.place(&mut routing, way, *message);
                         return true;
                     }
                 }
