@@ -106,6 +106,7 @@ pub mod native;
 mod rows;
 mod service;
 mod status;
+mod stream_counts;
 mod task_pool;
 mod view;
 mod work;
@@ -129,6 +130,7 @@ pub use id::{EntityId, KIND, is_entity};
 pub use moment::Moment;
 pub use service::Instances;
 pub use status::InstanceStatus;
+pub use stream_counts::TaskServiceCounts;
 pub use view::{
     EntityListQuery, EntityView, FinishedListQuery, InstanceListQuery, InstanceView, NewInstance,
     PurgeOutcome, PurgeQuery, ResultPage,

@@ -1,21 +1,19 @@
 //! State shared by the Durable Task service.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use steadfast_core::clock::Clock;
 use steadfast_core::limits;
-use steadfast_durable::{TaskHub, TaskHubs};
+use steadfast_durable::{TaskHub, TaskHubs, TaskServiceCounts};
 use steadfast_net::access::{
     AccessControl, AccessError, Demand, EntityScope, Principal, Proof, ProofWatch, Right,
     ServiceArea, is_for_area,
 };
 use steadfast_wire::durabletask::MESSAGE_BYTES;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use tonic::Status;
 
 use super::status::{denied, refused};
@@ -32,29 +30,6 @@ pub struct Context {
     /// Cancelled when the node drains: waits fail with `UNAVAILABLE`, work streams end.
     pub leaving: CancellationToken,
     pub counts: Arc<TaskServiceCounts>,
-}
-
-/// Counters of the service.
-#[derive(Debug, Default)]
-pub struct TaskServiceCounts {
-    open: TaskTracker,
-    stale: AtomicU64,
-}
-
-impl TaskServiceCounts {
-    /// Open work streams.
-    pub fn open(&self) -> &TaskTracker {
-        &self.open
-    }
-
-    /// Results for work items that were no longer leased to the worker.
-    pub fn stale(&self) -> u64 {
-        self.stale.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn add_stale(&self) {
-        self.stale.fetch_add(1, Ordering::Relaxed);
-    }
 }
 
 /// The caller of a method, its task hub and its deadline.

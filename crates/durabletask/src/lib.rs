@@ -40,5 +40,5 @@ mod status;
 mod stream;
 mod workers;
 
-pub use context::{Context, TaskServiceCounts};
+pub use context::Context;
 pub use routes::{METHODS, no_service, routes};

@@ -7,10 +7,7 @@ use clap::{Parser, Subcommand};
 use crate::globals::Globals;
 use crate::output::WatchArguments;
 use crate::server::{audit, doctor, explain, logs, node, serve, top};
-use crate::{
-    bench, blob, cluster, config, context, entity, eventhub, hub, job, key, shell, state, store,
-    strings, taskhub, workflow,
-};
+use crate::{config, context, key, shell, state, store, strings};
 
 /// Durable state, event streams and messaging in one server.
 #[derive(Parser)]
@@ -64,49 +61,27 @@ Examples:
     /// List key changes, refusals and revoked connections
     #[command(subcommand)]
     Audit(audit::Command),
-    /// Manage event hubs, their events, groups and dead letters
-    #[command(name = "eventhub", subcommand)]
-    EventHub(eventhub::Command),
-    /// Start, show, diagnose and control orchestrations
-    #[command(visible_alias = "orchestration")]
-    Workflow {
-        #[command(subcommand)]
-        command: workflow::Command,
-        #[command(flatten)]
-        hub: taskhub::TaskHubArguments,
-    },
-    /// List, call and signal entities, and manage their locks
-    Entity {
-        #[command(subcommand)]
-        command: entity::Command,
-        #[command(flatten)]
-        hub: taskhub::TaskHubArguments,
-    },
-    /// Show task hubs and their workers
-    #[command(name = "taskhub", subcommand)]
-    TaskHub(taskhub::Command),
-    /// Manage SignalR hubs, their clients and app servers
-    #[command(subcommand)]
-    Hub(hub::Command),
-    /// Create, run, show and preview jobs, and manage their collections
-    Job {
-        #[command(subcommand)]
-        command: job::Command,
-        #[command(flatten)]
-        scope: job::scope::CollectionScope,
-    },
+    #[cfg(feature = "eventhubs")]
+    #[command(flatten)]
+    EventHubs(crate::capability::eventhubs::Command),
+    #[cfg(feature = "durabletask")]
+    #[command(flatten)]
+    TaskHubs(crate::capability::durabletask::Command),
+    #[cfg(feature = "signalr")]
+    #[command(flatten)]
+    Hubs(crate::capability::signalr::Command),
+    #[cfg(feature = "scheduler")]
+    #[command(flatten)]
+    Jobs(crate::capability::scheduler::Command),
     /// Read and write reliable collections
     #[command(subcommand)]
     State(state::Command),
-    /// List and delete blobs
-    #[command(subcommand)]
-    Blob(blob::Command),
     /// Back up, restore, migrate and inspect stores
     #[command(subcommand)]
     Store(store::Command),
-    /// Show nodes, move partitions, verify databases, manage region pairs
-    #[command(subcommand)]
-    Cluster(cluster::Command),
+    #[cfg(feature = "cluster")]
+    #[command(flatten)]
+    Cluster(crate::capability::cluster::Command),
     /// Create, list, rotate and delete access keys
     #[command(subcommand)]
     Key(key::Command),
@@ -116,12 +91,9 @@ Examples:
     /// Write, check and show the configuration
     #[command(subcommand)]
     Config(config::Command),
-    /// Measure this machine, a peer and Steadfast side by side
-    #[command(
-        subcommand,
-        after_help = "Examples:\n  steadfast bench collections --quick"
-    )]
-    Bench(bench::Benchmark),
+    #[cfg(feature = "bench")]
+    #[command(flatten)]
+    Bench(crate::capability::bench::Command),
     /// Print completions for a shell
     #[command(after_help = "Examples:\n  steadfast completions bash")]
     Completions(shell::CompletionsArguments),
@@ -132,43 +104,9 @@ Examples:
     Former(FormerCommand),
 }
 
-/// Former names of commands. They are kept, so that scripts go on working.
+/// Former names of commands that every build has. They are kept, so that scripts go on working.
 #[derive(Subcommand)]
 pub(crate) enum FormerCommand {
-    /// The former name of `job collection`
-    #[command(hide = true)]
-    Collection {
-        #[command(subcommand)]
-        command: job::collection::Command,
-        #[command(flatten)]
-        scope: job::scope::CollectionScope,
-    },
-    /// The former name of `eventhub send` and `eventhub tail`
-    #[command(hide = true, subcommand)]
-    Event(FormerEventCommand),
-    /// The former name of `eventhub group`
-    #[command(hide = true, subcommand)]
-    Group(eventhub::group::Command),
-    /// The former name of `eventhub dead-letter`
-    #[command(hide = true, subcommand)]
-    Parked(eventhub::dead_letter::Command),
-    /// The former name of `hub client`, `hub send` and `hub token`
-    #[command(hide = true, subcommand)]
-    Client(hub::client::Command),
-    /// The former name of `hub server`
-    #[command(name = "appserver", hide = true, subcommand)]
-    AppServer(hub::app_server::Command),
-    /// The former name of `entity lock`
-    #[command(hide = true)]
-    Lock {
-        #[command(subcommand)]
-        command: entity::lock::Command,
-        #[command(flatten)]
-        hub: taskhub::TaskHubArguments,
-    },
-    /// The former name of `cluster region`
-    #[command(hide = true, subcommand)]
-    Region(cluster::region::Command),
     /// The former name of `store backup`
     #[command(hide = true)]
     Backup(store::backup::BackupArguments),
@@ -181,14 +119,6 @@ pub(crate) enum FormerCommand {
     /// The former name of `store inspect`
     #[command(hide = true)]
     Inspect(store::inspect::InspectArguments),
-}
-
-#[derive(Subcommand)]
-pub(crate) enum FormerEventCommand {
-    /// The former name of `eventhub send`
-    Send(eventhub::send::SendArguments),
-    /// The former name of `eventhub tail`
-    Tail(eventhub::tail::TailArguments),
 }
 
 impl Command {
@@ -223,20 +153,23 @@ impl Command {
             Self::Doctor(arguments) => doctor::run(arguments, output),
             Self::Explain(arguments) => explain::run(arguments, globals),
             Self::Audit(command) => audit::run(command, globals),
-            Self::EventHub(command) => eventhub::run(command, globals),
-            Self::Workflow { command, hub } => workflow::run(command, hub, globals),
-            Self::Entity { command, hub } => entity::run(command, hub, globals),
-            Self::TaskHub(command) => taskhub::run(command, globals),
-            Self::Hub(command) => hub::run(command, globals),
-            Self::Job { command, scope } => job::run(command, scope, globals),
+            #[cfg(feature = "eventhubs")]
+            Self::EventHubs(command) => crate::capability::eventhubs::run(command, globals),
+            #[cfg(feature = "durabletask")]
+            Self::TaskHubs(command) => crate::capability::durabletask::run(command, globals),
+            #[cfg(feature = "signalr")]
+            Self::Hubs(command) => crate::capability::signalr::run(command, globals),
+            #[cfg(feature = "scheduler")]
+            Self::Jobs(command) => crate::capability::scheduler::run(command, globals),
             Self::State(command) => state::run(command, globals),
-            Self::Blob(command) => blob::run(command, globals),
             Self::Store(command) => store::run(command, globals),
-            Self::Cluster(command) => cluster::run(command, globals),
+            #[cfg(feature = "cluster")]
+            Self::Cluster(command) => crate::capability::cluster::run(command, globals),
             Self::Key(command) => key::run(command, globals),
             Self::Context(command) => context::run(command, globals, strings::strings),
             Self::Config(command) => config::run(command, output),
-            Self::Bench(area) => bench::run(area, output),
+            #[cfg(feature = "bench")]
+            Self::Bench(command) => crate::capability::bench::run(command, globals),
             Self::Completions(arguments) => shell::completions::<Arguments>(arguments),
             Self::Man(arguments) => shell::man::<Arguments>(arguments, globals),
             Self::Former(command) => command.run(globals),
@@ -247,19 +180,6 @@ impl Command {
 impl FormerCommand {
     fn run(&self, globals: &Globals) -> Result<()> {
         match self {
-            Self::Collection { command, scope } => job::collection::run(command, scope, globals),
-            Self::Event(FormerEventCommand::Send(arguments)) => {
-                eventhub::send::run(arguments, globals)
-            }
-            Self::Event(FormerEventCommand::Tail(arguments)) => {
-                eventhub::tail::run(arguments, globals)
-            }
-            Self::Group(command) => eventhub::group::run(command, globals),
-            Self::Parked(command) => eventhub::dead_letter::run(command, globals),
-            Self::Client(command) => hub::client::run(command, globals),
-            Self::AppServer(command) => hub::app_server::run(command, globals),
-            Self::Lock { command, hub } => entity::lock::run(command, hub, globals),
-            Self::Region(command) => cluster::region::run(command, globals),
             Self::Backup(arguments) => store::backup::run(arguments, globals),
             Self::Restore(arguments) => store::backup::run_restore(arguments, globals),
             Self::Migrate(arguments) => store::migrate::run(arguments, globals),

@@ -75,9 +75,11 @@ fn groups(command: &clap::Command, width: usize) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{group}:");
         for name in *names {
-            let about = command
-                .find_subcommand(name)
-                .and_then(|one| one.get_about());
+            // A command of a feature that is off does not exist.
+            let Some(command) = command.find_subcommand(name) else {
+                continue;
+            };
+            let about = command.get_about();
             let about = about.map(ToString::to_string).unwrap_or_default();
             let lines = wrapped(&about, width.saturating_sub(NAMES));
             let mut label = *name;

@@ -40,21 +40,39 @@
     clippy::print_stderr,
     reason = "a command-line tool"
 )]
+#![cfg_attr(
+    not(all(
+        feature = "cluster",
+        feature = "durabletask",
+        feature = "eventhubs",
+        feature = "scheduler",
+        feature = "signalr"
+    )),
+    allow(dead_code, reason = "what only absent commands use")
+)]
 
 mod allocator;
+#[cfg(feature = "bench")]
 mod bench;
+#[cfg(feature = "eventhubs")]
 mod blob;
+mod capability;
+#[cfg(feature = "cluster")]
 mod cluster;
 mod command;
 mod config;
 mod confirm;
 mod context;
+#[cfg(feature = "durabletask")]
 mod entity;
+#[cfg(feature = "eventhubs")]
 mod eventhub;
 mod exit;
 mod globals;
 mod help;
+#[cfg(feature = "signalr")]
 mod hub;
+#[cfg(feature = "scheduler")]
 mod job;
 mod key;
 mod listing;
@@ -67,7 +85,9 @@ mod state;
 mod status_poll;
 mod store;
 mod strings;
+#[cfg(feature = "durabletask")]
 mod taskhub;
+#[cfg(feature = "durabletask")]
 mod workflow;
 
 use std::process::ExitCode;

@@ -32,6 +32,6 @@ pub use dial::{AppServerRuntime, DialOptions};
 pub use operations::sends;
 pub use remote_poll::{REQUESTS, answer};
 pub use rest::SENDS;
-pub use routes::{CLIENTS, Routes, SERVERS, client_paths, routes};
+pub use routes::{CLIENTS, SERVERS, client_paths, routes};
 pub use token::server_token;
 pub use upstream::{UpstreamRule, Upstreams};

@@ -36,11 +36,8 @@ pub const SERVERS: [&str; 2] = ["/server", "/server/"];
 /// The paths of clients of all hubs: negotiation and connection.
 pub const CLIENTS: [&str; 3] = ["/client/negotiate", "/client/", "/client"];
 
-/// Routes to be merged with others.
-pub type Routes = Router;
-
 /// `/client` for all hubs, and a path for each hub that has its own.
-pub fn routes(context: &Arc<Context>, paths: &[(String, String)]) -> Routes {
+pub fn routes(context: &Arc<Context>, paths: &[(String, String)]) -> Router {
     let all = ClientRoute {
         context: Arc::clone(context),
         hub: None,

@@ -60,6 +60,7 @@
 //! The same functions can run in another process, as a [`TaskHubWorker`] of a server; there a
 //! [`TaskHubClient`] takes the place of the [`TaskHub`].
 
+#[cfg(feature = "client")]
 pub use steadfast_client::durabletask::{TaskHubClient, TaskHubWorker, WorkerBuilder};
 pub use steadfast_durable::native::*;
 pub use steadfast_durable::*;

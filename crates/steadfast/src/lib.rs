@@ -39,11 +39,16 @@
 //!
 //! # The life of a node
 //!
-//! `node/builder.rs` starts a node: it checks the settings, then binds the ports, then
+//! `node/start.rs` starts a node: it checks the settings, then binds the ports, then
 //! opens the engine, then acquires all partitions, then serves the ports. `node/running.rs`
 //! drains it: not ready, hooks, partitions handed over, connections ended;
 //! `node/connection_drain.rs` waits for the remaining connections, and counts them.
 //! `crates/server/src/server/serve.rs` adds signals and systemd.
+//!
+//! # Features
+//!
+//! Each capability is a cargo feature (`docs/reference/features.md`) and one module in `node`;
+//! `absent` has the forms of these modules for builds without the feature.
 //!
 //! # Tests
 //!
@@ -65,16 +70,19 @@
 //! - `tests/durable_worker.rs`: worker and client in Rust over gRPC.
 #![warn(missing_docs)]
 
+#[cfg(feature = "signalr")]
 mod app_server;
 pub mod config;
 pub mod durable;
 pub mod inspect;
 mod node;
 
+#[cfg(feature = "signalr")]
 pub use app_server::{AppServer, AppServerBuilder};
 pub use bytes::Bytes;
 pub use node::{Builder, Error, ListenAddress, Node, Result, Slot, StatefulService};
 pub use steadfast_admin as admin;
+#[cfg(feature = "client")]
 pub use steadfast_client as client;
 pub use steadfast_collections as collections;
 /// Types that can be stored: each name is the trait and its derive.

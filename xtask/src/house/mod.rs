@@ -17,3 +17,4 @@ mod words;
 mod workflow;
 
 pub(crate) use all::check;
+pub(crate) use features::names as features;

@@ -84,9 +84,11 @@ pub(crate) fn check(tree: &Tree) -> Result<Vec<String>> {
     Ok(findings)
 }
 
+/// Files in a folder `absent` repeat the types of a module whose feature is off.
 fn is_source(file: &Path) -> bool {
     let part = |wanted: &str| file.iter().any(|part| part == wanted);
-    file.starts_with("crates") && part("src") && !part("tests") && !file.ends_with("tests.rs")
+    let is_product = part("src") && !part("absent");
+    file.starts_with("crates") && is_product && !part("tests") && !file.ends_with("tests.rs")
 }
 
 /// The types that a file defines, outside of its tests.

@@ -21,5 +21,5 @@ mod request;
 mod routes;
 
 pub use context::Context;
-pub use permit::{SHARED, operations};
+pub use permit::operations;
 pub use routes::routes;

@@ -17,7 +17,7 @@ use steadfast_core::clock::Timestamp;
 use steadfast_core::iso::parse_time;
 use steadfast_events::event_hub_of;
 use steadfast_net::access::{
-    AccessError, AccessErrorKind, Demand, EntityScope, Principal, Proof, Right, ServiceArea,
+    AccessError, AccessErrorKind, Demand, EntityScope, Principal, Proof, Right, SHARED, ServiceArea,
 };
 use steadfast_wire::blob::sas::{BlobSas, SasScope};
 use steadfast_wire::blob::shared_key::{Request, SharedKey};
@@ -26,9 +26,6 @@ use super::context::Context;
 use super::header_values;
 use super::operation::BlobOperation;
 use super::request::BlobRequest;
-
-/// The account that all keys use.
-pub const SHARED: &str = "shared";
 
 const LOOK: &[&[Right]] = &[&[Right::Listen, Right::Read]];
 const WRITE: &[&[Right]] = &[&[Right::Listen], &[Right::Send]];

@@ -6,6 +6,9 @@ use std::sync::Arc;
 use super::right::Grant;
 use super::secret::Secret;
 
+/// The account of the blob endpoint that all keys use; no key has this name.
+pub const SHARED: &str = "shared";
+
 /// A name, its rights, and up to two secrets that prove it.
 #[derive(Clone, Debug)]
 pub struct Key {

@@ -26,7 +26,7 @@ pub use client_token::{CLIENT_KEY, ClientTokenOptions, client_token};
 pub use demand::{Demand, EntityScope, is_for_area};
 pub use development::{ACCOUNT, HUBS, ROOT, development_ring};
 pub use error::{AccessError, AccessErrorKind};
-pub use key::{Key, KeyRing, SecretSlot};
+pub use key::{Key, KeyRing, SHARED, SecretSlot};
 pub use principal::Principal;
 pub use proof_watch::{ProofWatch, ended};
 pub(crate) use request_key::RequestKey;

@@ -25,5 +25,5 @@ pub use metrics::{MetricRegistry, MetricSample};
 pub use origin_check::KnownHosts;
 pub use problem::Problem;
 pub use problem::audited;
-pub use serve::{Middleware, serve};
+pub use serve::{Middleware, Routes, serve};
 pub use span::propagate;

@@ -134,7 +134,7 @@ impl Problem {
             "STF-6001" | "STF-6002" | "STF-6003" | "STF-6004" => StatusCode::UNAUTHORIZED,
             "STF-6005" | "STF-7006" => StatusCode::FORBIDDEN,
             "STF-6020" | "STF-2009" | "STF-4006" => StatusCode::BAD_REQUEST,
-            "STF-7001" | "STF-7002" | "STF-7003" | "STF-7030" | "STF-7031" => {
+            "STF-7001" | "STF-7002" | "STF-7003" | "STF-7007" | "STF-7030" | "STF-7031" => {
                 StatusCode::BAD_REQUEST
             }
             "STF-6021" | "STF-4004" | "STF-5301" | "STF-5302" | "STF-5308" | "STF-5310" => {

@@ -30,6 +30,9 @@ use crate::listen::{Admission, ConnectionStream, current};
 /// How long a client that has sent no request may take to disconnect.
 const GOODBYE: Duration = Duration::from_secs(1);
 
+/// Routes to be merged with others.
+pub type Routes = Router;
+
 /// The middleware of all routes of a port.
 #[derive(Clone)]
 pub struct Middleware {

@@ -5,7 +5,6 @@
 //! These are lists of tables, so they have no environment variable and no flag.
 
 use serde::Deserialize;
-use steadfast_signalr::UpstreamRule;
 use toml::Spanned;
 use toml::de::{DeValue, ValueDeserializer};
 
@@ -91,19 +90,6 @@ pub struct DeclaredUpstream {
     pub category: Option<String>,
     /// The events: `connected`, `disconnected`, or names of methods.
     pub event: Option<String>,
-}
-
-impl DeclaredUpstream {
-    /// Its rule; a field that is not set matches everything.
-    pub(crate) fn rule(&self) -> UpstreamRule {
-        let or_all = |own: &Option<String>| own.clone().unwrap_or_else(|| "*".to_owned());
-        UpstreamRule {
-            url: self.url.clone(),
-            hub: or_all(&self.hub),
-            category: or_all(&self.category),
-            event: or_all(&self.event),
-        }
-    }
 }
 
 /// A secret in the file. It is never displayed.
@@ -216,6 +202,22 @@ pub(super) fn lists() -> impl Iterator<Item = &'static str> {
 }
 
 impl Declarations {
+    /// Where the first row of a list stands, if the file has one.
+    pub(super) fn place(&self, list: &str) -> Option<&str> {
+        fn first<T>(rows: &[PlacedRow<T>]) -> Option<&str> {
+            rows.first().map(|row| row.place.as_str())
+        }
+        match list {
+            "key" => first(&self.keys),
+            "event_hub" => first(&self.event_hubs),
+            "task_hub" => first(&self.task_hubs),
+            "job_collection" => first(&self.job_collections),
+            "region" => first(&self.regions),
+            "upstream" => first(&self.upstreams),
+            _ => None,
+        }
+    }
+
     /// Adds a list of a file.
     pub(super) fn add(
         &mut self,

@@ -40,6 +40,20 @@ pub enum ErrorKind {
         /// What is wrong.
         why: String,
     },
+    /// The setting belongs to a feature that is not compiled in.
+    #[error(
+        "STF-7007",
+        "'{key}' ({place}): this program was built without the feature '{feature}': build it \
+         with the feature, or remove the setting"
+    )]
+    Feature {
+        /// Which setting or list.
+        key: String,
+        /// The layer that sets it.
+        place: String,
+        /// Which feature.
+        feature: &'static str,
+    },
     /// The file cannot be read.
     #[error("STF-7003", "the configuration file {file} cannot be read: {why}")]
     File {

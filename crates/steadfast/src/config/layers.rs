@@ -249,6 +249,14 @@ impl Layers {
         self.values.get(key).map(|found| &found.value)
     }
 
+    /// The origin of a setting or list that a layer sets, beside the defaults.
+    pub(super) fn place_of_own(&self, key: &str) -> Option<&str> {
+        let value = self.values.get(key);
+        let value = value.filter(|found| found.layer != Layer::Default);
+        let place = value.map(|found| found.place.as_str());
+        place.or_else(|| self.declared.place(key))
+    }
+
     /// The origin of a value, for an error message.
     pub(super) fn place(&self, key: &str) -> &str {
         self.values

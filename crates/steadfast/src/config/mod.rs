@@ -6,12 +6,15 @@
 
 mod declarations;
 mod error;
+mod features;
 mod file;
 mod layers;
 mod nearest;
 mod regions;
 mod setting;
 mod typed;
+#[cfg_attr(not(feature = "signalr"), path = "../absent/upstream.rs")]
+pub(crate) mod upstream;
 mod value;
 
 pub use declarations::{

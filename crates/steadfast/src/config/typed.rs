@@ -15,8 +15,10 @@ use super::declarations::{
     DeclaredUpstream, PlacedRow, rows,
 };
 use super::error::Error;
+use super::features;
 use super::layers::Layers;
 use super::regions::RegionConfig;
+use super::upstream;
 use super::value::{duration, size};
 
 /// Where state is kept.
@@ -172,6 +174,7 @@ impl Config {
     /// Reads the values of all layers; the error names everything that is wrong.
     pub fn new(layers: &Layers) -> Result<Self, Error> {
         let mut errors = layers.errors().to_vec();
+        errors.extend(features::missing(layers));
         let config = Self::read(layers, &mut errors);
         let contradictions = config.contradictions(layers).into_iter();
         let contradictions = contradictions.filter(|(keys, _)| {
@@ -285,19 +288,20 @@ impl Config {
         SocketAddr::new(self.listen, port)
     }
 
-    /// All ports, by protocol.
+    /// All ports that this program can open, by protocol.
     pub fn ports(&self) -> Vec<(&'static str, u16)> {
         let mut ports = vec![
-            ("http", self.http_port),
-            ("amqp", self.amqp_port),
-            ("durable", self.durable_port),
-            ("blob", self.blob_port),
-            ("realtime", self.realtime_port),
+            ("http", "http.port", self.http_port),
+            ("amqp", "events.amqp_port", self.amqp_port),
+            ("durable", "durable.port", self.durable_port),
+            ("blob", "events.blob_port", self.blob_port),
+            ("realtime", "realtime.port", self.realtime_port),
         ];
         if self.tls.is_some() {
-            ports.push(("amqps", self.amqps_port));
+            ports.push(("amqps", "events.amqps_port", self.amqps_port));
         }
-        ports
+        let ports = ports.into_iter().filter(|(_, key, _)| features::has(key));
+        ports.map(|(name, _, port)| (name, port)).collect()
     }
 
     /// The keys that the file declares.
@@ -378,7 +382,7 @@ impl Config {
             }
         }
         for PlacedRow { row, place } in &declared.upstreams {
-            if let Err(why) = row.rule().check() {
+            if let Err(why) = upstream::check(row) {
                 errors.push(Error::value("upstream", place, why));
             }
         }

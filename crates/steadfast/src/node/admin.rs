@@ -11,22 +11,17 @@ use steadfast_admin::{
 };
 use steadfast_core::error::Code;
 use steadfast_core::limits;
-use steadfast_core::task::name_task;
-use steadfast_eventhubs::blob::SHARED;
-use steadfast_net::access::CLIENT_KEY;
-use steadfast_net::access::{Grant, Key, Principal, development_ring};
+use steadfast_net::access::{CLIENT_KEY, Grant, Key, Principal, SHARED, development_ring};
 use steadfast_net::http::{Problem, State};
 use steadfast_partition::cluster::{Cluster, ClusterNodeStatus, ClusterStatus};
 use steadfast_partition::region;
-use steadfast_scheduler::JobHome;
 use steadfast_storage::postgres::ScrubReport;
 
 use super::error::Error;
 use super::inner::{Inner, ring};
-use super::job_home::JobHomeReplica;
 use super::keys::KeyChangeOutcome;
 use super::listen_address::ListenAddress;
-use super::region::PairMember;
+use super::region::{MovedHome, PairMember};
 use crate::config::{Config, EngineKind};
 
 /// The resource exists already, or cannot be changed here.
@@ -160,7 +155,7 @@ impl NodeAdmin for Inner {
 
     async fn fail_over(&self, home: Option<&str>, accepts_loss: bool) -> Result<(), Problem> {
         let paired = self.paired()?;
-        self.move_jobs(home, |_| paired.region.clone(), accepts_loss)
+        self.move_jobs(home, |_| paired.region().to_owned(), accepts_loss)
             .await
     }
 
@@ -252,8 +247,7 @@ impl NodeAdmin for Inner {
 
 /// The status of a region pair in the form of the REST interface.
 fn region_json(paired: &PairMember) -> Value {
-    let standings = paired.homes.iter().map(|home| home.pairing.status());
-    let standings: Vec<_> = standings.collect();
+    let standings = paired.statuses();
     let home = |standing: &region::PairStatus| {
         json!({
             "home": standing.home,
@@ -267,8 +261,8 @@ fn region_json(paired: &PairMember) -> Value {
         })
     };
     json!({
-        "region": paired.region,
-        "pair": paired.pair,
+        "region": paired.region(),
+        "pair": paired.other(),
         "reaches_pair": standings.iter().any(|standing| standing.reaches_pair),
         "reaches_witness": standings.iter().any(|standing| standing.reaches_witness),
         "has_witness": standings.iter().any(|standing| standing.has_witness),
@@ -312,33 +306,22 @@ impl Inner {
         let paired = self.paired()?;
         let atlas = &self.config.regions.atlas;
         let home = home.map(|home| atlas.find(home).map_or(home, |known| &known.name));
-        let is_meant = |kept: &&Arc<JobHomeReplica>| home.is_none_or(|home| kept.name() == home);
-        let meant: Vec<_> = paired.homes.iter().filter(is_meant).collect();
-        if meant.is_empty() {
-            let (one, other) = (paired.homes[0].name(), paired.homes[1].name());
+        let names = paired.home_names();
+        let meant = names.into_iter();
+        let meant = meant.filter(|name| home.is_none_or(|home| *name == home));
+        let moves: Vec<_> = meant.map(|name| (name.to_owned(), to(name))).collect();
+        if moves.is_empty() {
+            let [one, other] = names;
             let message = format!("the homes of this pair are {one} and {other}");
             return Err(Problem::bad_request(message));
         }
-        // Each move completes even if the caller disconnects.
-        let moving: Vec<_> = meant
-            .into_iter()
-            .map(|kept| {
-                let (kept, to) = (Arc::clone(kept), to(kept.name()));
-                tokio::spawn(name_task(async move {
-                    let moved = kept.pairing.transfer(&to, accepts_loss).await;
-                    (kept.name().to_owned(), to, moved)
-                }))
-            })
-            .collect();
         let (mut refused, mut said) = (false, Vec::new());
-        for moved in moving {
-            let Ok((name, to, moved)) = moved.await else {
-                continue;
-            };
-            refused |= moved.is_err();
-            said.push(match moved {
-                Ok(()) => format!("the jobs of {name} are in {to}"),
-                Err(why) => format!("those of {name} are not known to be in {to}: {why}"),
+        for moved in paired.transfer(moves, accepts_loss).await {
+            let MovedHome { home, to, result } = moved;
+            refused |= result.is_err();
+            said.push(match result {
+                Ok(()) => format!("the jobs of {home} are in {to}"),
+                Err(why) => format!("those of {home} are not known to be in {to}: {why}"),
             });
         }
         if refused {

@@ -3,54 +3,25 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
-use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use steadfast_admin::RestoreOutcome;
 use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_durable::FailureDetails;
-use steadfast_durable::native::{ActivityContext, Context, EntityType, FunctionHost, Functions};
+use steadfast_durable::native::{ActivityContext, Context, EntityType, Functions};
 use steadfast_events::{EventHubDefinition, Handler, ProcessorOptions};
-use steadfast_net::access::{AccessControl, KeyRing};
-use steadfast_net::http::{NodeHealth, State};
-use steadfast_net::listen::Certificate;
 use steadfast_net::log_ring::LogRing;
 use steadfast_partition::cluster::{PROTOCOL, SCHEMA};
-use steadfast_partition::{
-    NodeTransport, Options, Performer, Router, Runtime, Service, ServiceKind, Services, SingleNode,
-    Space,
-};
-use steadfast_realtime::{Hub, HubOptions, PUSHES, PushPerformer};
-use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
-use uuid::Uuid;
+use steadfast_partition::{Performer, Runtime, Service, ServiceKind, Services};
+use steadfast_realtime::{Hub, HubOptions};
 
-use super::cluster::{self, JoinedCluster};
-use super::error::Result;
 use super::hubs::HubRegistrations;
-use super::inner::{ConfigReader, Inner, ring};
-use super::keys::KeyFile;
-use super::open::OpenedEngine;
-use super::owner_rpc::{CLERK, CollectionsOwnerHandler};
-use super::performers::{PerformerFactory, Performers};
+use super::inner::ConfigReader;
+use super::performers::PerformerFactory;
+use super::processors;
 use super::running::Node;
-use super::secret;
-use super::watchdog::Watchdog;
-use super::{
-    amqp, blob, built_in_services, cluster_handlers, durable, listen_policy, open, processors,
-    realtime, region, region_server, volatile_services, web,
-};
-use crate::config::{Config, EngineKind, Error as ConfigError};
-
-/// The space that holds everything durable.
-const MAIN: &str = "main";
-
-/// The interval between attempts to create declared job collections.
-const DECLARE_PAUSE: Duration = Duration::from_secs(1);
+use crate::config::{Config, EngineKind};
 
 /// The task hub used when none is named.
 const DEFAULT_HUB: &str = "default";
@@ -70,20 +41,20 @@ const DEFAULT_HUB: &str = "default";
 /// # }
 /// ```
 pub struct Builder {
-    config: Config,
-    is_serving: bool,
-    is_development: bool,
-    clock: Arc<dyn Clock>,
-    source: Option<ConfigReader>,
-    restored: Option<RestoreOutcome>,
-    log: Option<Arc<LogRing>>,
-    services: Services,
-    makers: BTreeMap<ServiceKind, PerformerFactory>,
-    functions: BTreeMap<String, Functions>,
-    event_hubs: Vec<EventHubDefinition>,
-    processors: Vec<processors::ProcessorStarter>,
-    hubs: HubRegistrations,
-    versions: (u32, u32),
+    pub(super) config: Config,
+    pub(super) is_serving: bool,
+    pub(super) is_development: bool,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) source: Option<ConfigReader>,
+    pub(super) restored: Option<RestoreOutcome>,
+    pub(super) log: Option<Arc<LogRing>>,
+    pub(super) services: Services,
+    pub(super) makers: BTreeMap<ServiceKind, PerformerFactory>,
+    pub(super) functions: BTreeMap<String, Functions>,
+    pub(super) event_hubs: Vec<EventHubDefinition>,
+    pub(super) processors: Vec<processors::ProcessorStarter>,
+    pub(super) hubs: HubRegistrations,
+    pub(super) versions: (u32, u32),
 }
 
 impl Node {
@@ -140,7 +111,7 @@ impl Builder {
     #[must_use]
     pub fn reread(
         mut self,
-        source: impl Fn() -> std::result::Result<Config, String> + Send + Sync + 'static,
+        source: impl Fn() -> Result<Config, String> + Send + Sync + 'static,
     ) -> Self {
         self.source = Some(Box::new(source));
         self
@@ -289,7 +260,7 @@ impl Builder {
         I: DeserializeOwned + Send,
         O: Serialize,
         F: Fn(Context, I) -> R + Clone + Send + Sync + 'static,
-        R: Future<Output = std::result::Result<O, FailureDetails>> + Send + 'static,
+        R: Future<Output = Result<O, FailureDetails>> + Send + 'static,
     {
         self.functions(DEFAULT_HUB, |all| all.orchestration(name, function))
     }
@@ -301,7 +272,7 @@ impl Builder {
         I: DeserializeOwned + Send,
         O: Serialize,
         F: Fn(ActivityContext, I) -> R + Clone + Send + Sync + 'static,
-        R: Future<Output = std::result::Result<O, FailureDetails>> + Send + 'static,
+        R: Future<Output = Result<O, FailureDetails>> + Send + 'static,
     {
         self.functions(DEFAULT_HUB, |all| all.activity(name, function))
     }
@@ -430,326 +401,4 @@ impl Builder {
         self.clock = clock;
         self
     }
-
-    /// Starts the node: opens its state, acquires its partitions, then serves.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let folder = tempfile::tempdir()?;
-    /// # let folder = folder.path().join("data");
-    /// let node = steadfast::Node::builder().data(&folder).start().await?;
-    /// // ... and to shut down:
-    /// let sheet = node.drain(std::time::Duration::from_secs(30)).await;
-    /// assert_eq!(sheet.lost, 0);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn start(self) -> Result<Node> {
-        // The future is large: boxing it keeps the futures of callers small.
-        Box::pin(self.launch()).await
-    }
-
-    async fn launch(self) -> Result<Node> {
-        let StartInputs {
-            keys,
-            declared,
-            mut ring,
-            certificate,
-        } = self.checked()?;
-        let (config, clock) = (self.config, self.clock);
-        let began = clock.monotonic();
-        // The ports come first: a port that is in use is reported before any state is opened.
-        let port = if self.is_serving {
-            Some(web::bind(&config, certificate.as_ref())?)
-        } else {
-            None
-        };
-        let amqp_ports = if self.is_serving {
-            amqp::bind(&config, certificate.as_ref())?
-        } else {
-            Vec::new()
-        };
-        let durable_port = if self.is_serving {
-            Some(durable::bind(&config, certificate.as_ref())?)
-        } else {
-            None
-        };
-        let blob_port = if self.is_serving {
-            Some(blob::bind(&config, certificate.as_ref())?)
-        } else {
-            None
-        };
-        let hub_port = if self.is_serving {
-            Some(realtime::bind(&config, certificate.as_ref())?)
-        } else {
-            None
-        };
-        let mut nodes_port = cluster::bind(&config, certificate.as_ref())?;
-        let hosted = self.hubs.open(&config.name, &clock)?;
-        let OpenedEngine { engine, shards } = open::engine(&config, &clock).await?;
-        let client_key = secret::client_key(&config)?;
-        let backup_key = secret::backup_key(&config)?;
-        ring.add(client_key.clone());
-        let access = Arc::new(AccessControl::new(ring, Arc::clone(&clock)));
-        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let watchdog = Watchdog::start(&clock);
-        let joined = match &shards {
-            Some(shards) => {
-                let identity = shards.cluster();
-                let port = nodes_port.take();
-                let place = cluster::join(&config, self.versions, &engine, identity, port);
-                Some(place.await?)
-            }
-            None => None,
-        };
-        let mut makers = self.makers;
-        let lease = joined.as_ref().map(|joined| joined.lease.clone());
-        let is_development = self.is_development;
-        let prepared = built_in_services::prepare(
-            &config,
-            &clock,
-            &mut makers,
-            lease.clone(),
-            is_development,
-        )?;
-        hosted.set_mode(&config, &prepared.outbound.connect, &access)?;
-        let pusher = PushPerformer::new(hosted.realtime.clone());
-        makers.insert(PUSHES, Box::new(move |_| pusher as Arc<dyn Performer>));
-        let services = built_in_services::services(self.services, &prepared, &config);
-        let outbound = &prepared.outbound;
-        let (paired, entrance) =
-            region::start(&config, &engine, nodes_port, outbound, &clock).await?;
-        let beneath = Arc::clone(&engine);
-        let (store, runtime) =
-            runtime(&config, engine, &clock, services, makers, joined.as_ref()).await?;
-        let forwarded = joined.as_ref().map(|joined| Arc::clone(&joined.forward));
-        let cluster = match joined {
-            Some(joined) => {
-                let certificate = certificate.clone();
-                let started = joined.start(&runtime, &store, certificate, &stop, &tasks);
-                Some(started.await?)
-            }
-            None => {
-                runtime.serve_all().await?;
-                None
-            }
-        };
-        let under = (Arc::clone(&beneath), lease);
-        let memories = volatile_services::start(&config, &runtime, &clock, under, cluster.as_ref());
-        let own_hubs = self.functions.keys().cloned().collect();
-        let abroad = paired.as_ref().map(|paired| paired.jobs());
-        let own = built_in_services::open(prepared, &config, &runtime, abroad, &clock, own_hubs);
-        if let Some(cluster) = &cluster {
-            cluster_handlers::connect_task_hubs(cluster, &own.task_hubs);
-        }
-        built_in_services::declare(&config, &own).await?;
-        let mut hosts = Vec::new();
-        for (hub, functions) in self.functions {
-            hosts.push(FunctionHost::start(own.task_hubs.hub(&hub)?, functions));
-        }
-        for definition in self.event_hubs {
-            own.hubs.ensure(definition).await?;
-        }
-        built_in_services::seal_keys(&own, &stop, &tasks);
-        let inner = Arc::new_cyclic(|weak: &std::sync::Weak<Inner>| {
-            let me = weak.clone();
-            let checks = move || me.upgrade().map(|inner| inner.checks()).unwrap_or_default();
-            Inner {
-                me: weak.clone(),
-                governor: Arc::new(web::governor(&config)),
-                config,
-                is_development: self.is_development,
-                access,
-                clock,
-                began,
-                engine: beneath,
-                store,
-                shards,
-                runtime,
-                cluster,
-                paired,
-                forwarder: forwarded,
-                services: own,
-                volatile: memories,
-                hosts: Mutex::new(hosts),
-                hosted,
-                keys,
-                client_key,
-                backup_key,
-                key_lock: Mutex::new(()),
-                certificate,
-                health: Arc::new(NodeHealth::new(checks)),
-                addresses: Mutex::new(Vec::new()),
-                declared: RwLock::new(declared),
-                source: self.source,
-                log: self.log,
-                reloads: Mutex::new(Vec::new()),
-                hooks: Mutex::new(Vec::new()),
-                leaving: CancellationToken::new(),
-                stop,
-                tasks,
-                watchdog,
-                restores: self.restored.as_ref().map_or(0, |restored| restored.number),
-                restored: self.restored,
-                backup: Mutex::new(None),
-                pending_restore: Mutex::new(None),
-                is_leaving: AtomicBool::new(false),
-                left: watch::channel(None).0,
-                ended: CancellationToken::new(),
-            }
-        });
-        if inner.cluster.is_some() {
-            let lender = Arc::new(CollectionsOwnerHandler(Arc::downgrade(&inner)));
-            inner.runtime.router().register(CLERK, lender);
-        }
-        if let Some(cluster) = &inner.cluster {
-            cluster_handlers::connect_realtime_hubs(cluster, realtime::context(&inner));
-        }
-        if let Some(entrance) = entrance {
-            region_server::open(entrance, &inner);
-        }
-        match &inner.paired {
-            None => declare_jobs(&inner).await?,
-            Some(_) => declare_later(&inner),
-        }
-        processors::run(&inner, self.processors).await?;
-        if let (Some(port), Some(durable_port)) = (port, durable_port) {
-            let context = amqp::context(&inner);
-            let frame = web::frame(&inner);
-            web::start(&inner, port, &frame, &context);
-            amqp::start(&inner, amqp_ports, &context);
-            if let Some(port) = hub_port {
-                realtime::start(&inner, port, &frame);
-            }
-            durable::start(&inner, durable_port, &frame);
-            if let Some(port) = blob_port {
-                blob::start(&inner, port, &frame);
-            }
-        }
-        inner.health.set(State::Ready);
-        Ok(Node::new(inner))
-    }
-
-    /// Checks, without opening any state, whether the node could start: the keys and the
-    /// certificate are readable, and no port would be open without authentication.
-    ///
-    /// ```
-    /// use steadfast::config::{Config, Layers};
-    ///
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let open = Config::new(&Layers::new().flag("listen=0.0.0.0")?)?;
-    /// let refused = steadfast::Node::builder().config(open).serve().check();
-    /// assert_eq!(refused.unwrap_err().code().0, "STF-7004");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn check(&self) -> Result<()> {
-        self.checked().map(drop)
-    }
-
-    fn checked(&self) -> Result<StartInputs> {
-        let config = &self.config;
-        let keys = KeyFile::new(config.keys_file.clone());
-        let declared = config.ring()?;
-        let ring = ring(&declared, &keys, self.is_development)?;
-        let is_reached = self.is_serving || cluster::is_wanted(config);
-        let tls = config.tls.as_ref().filter(|_| is_reached);
-        let certificate = tls.map(|(chain, key)| Certificate::load(chain, key));
-        if self.is_serving {
-            listen_policy::check(config, &ring, self.is_development)?;
-        }
-        Ok(StartInputs {
-            keys,
-            declared,
-            ring,
-            certificate: certificate.transpose()?,
-        })
-    }
-}
-
-/// Inputs that are read before any state is opened.
-struct StartInputs {
-    keys: KeyFile,
-    declared: KeyRing,
-    ring: KeyRing,
-    certificate: Option<Arc<Certificate>>,
-}
-
-/// Creates the job collections that the configuration declares.
-async fn declare_jobs(inner: &Inner) -> Result<()> {
-    let context = web::jobs(inner, false);
-    let mut refused = Ok(());
-    for declared in &inner.config.job_collections {
-        let declared = steadfast_scheduler::CollectionDeclaration {
-            subscription: declared.subscription.as_deref().unwrap_or("main"),
-            group: declared.resource_group.as_deref().unwrap_or("default"),
-            name: &declared.name,
-            most_jobs: declared.max_jobs,
-            location: declared.location.as_deref(),
-        };
-        if let Err(why) = steadfast_scheduler::declare(&context, declared).await {
-            let why = format!("'{}': {why}", declared.name);
-            let error = ConfigError::value("job_collection", "the configuration", why);
-            refused = Err(error.into());
-        }
-    }
-    refused
-}
-
-/// Creates them in the background, once the owners of the pair's jobs are known.
-fn declare_later(inner: &Arc<Inner>) {
-    let weak = Arc::downgrade(inner);
-    let stop = inner.stop.clone();
-    inner
-        .tasks
-        .spawn(stop.run_until_cancelled_owned(async move {
-            let mut said = String::new();
-            loop {
-                tokio::time::sleep(DECLARE_PAUSE).await;
-                let Some(inner) = weak.upgrade() else {
-                    return;
-                };
-                let Err(error) = declare_jobs(&inner).await else {
-                    return;
-                };
-                let why = error.to_string();
-                if why != said {
-                    tracing::info!(event = "jobs.not_declared", why);
-                    said = why;
-                }
-            }
-        }));
-}
-
-async fn runtime(
-    config: &Config,
-    engine: Arc<dyn steadfast_storage::Engine>,
-    clock: &Arc<dyn Clock>,
-    services: Services,
-    makers: BTreeMap<ServiceKind, PerformerFactory>,
-    joined: Option<&JoinedCluster>,
-) -> Result<(Arc<steadfast_storage::Store>, Arc<Runtime>)> {
-    let wanted = Space {
-        number: 0,
-        name: MAIN.to_owned(),
-        partitions: config.partitions,
-        incarnation: Uuid::new_v4().as_u128(),
-    };
-    let space = Space::open(&*engine, wanted).await?;
-    let store = Arc::new(open::store(config, engine, clock, joined));
-    let beyond: Arc<dyn NodeTransport> = match joined {
-        Some(joined) => Arc::clone(&joined.forward) as Arc<dyn NodeTransport>,
-        None => Arc::new(SingleNode),
-    };
-    let performers = Arc::new(Performers::default());
-    let options = Options {
-        services,
-        performer: Arc::clone(&performers) as Arc<dyn Performer>,
-        router: Arc::new(Router::new(beyond)),
-        clock: Arc::clone(clock),
-    };
-    let runtime = Arc::new(Runtime::new(Arc::clone(&store), space, options));
-    performers.make(makers, &runtime);
-    Ok((store, runtime))
 }

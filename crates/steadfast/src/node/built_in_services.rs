@@ -7,21 +7,19 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::RwLock;
 use steadfast_core::clock::Clock;
 use steadfast_core::task::name_task;
-use steadfast_durable::{DeliveryOptions, Dispatcher, Instances, TaskHubs};
-use steadfast_durabletask::TaskServiceCounts;
+use steadfast_durable::{DeliveryOptions, Dispatcher, Instances, TaskHubs, TaskServiceCounts};
 use steadfast_events::{Blobs, EventHubDefinition, EventHubs, EventRetention};
-use steadfast_jobs::{JobClient, JobRunner, JobScheduler};
-use steadfast_net::egress::{EgressPolicy, EgressRule, Guard};
+use steadfast_jobs::{Deliverer, JobClient, JobRunner, JobScheduler};
+use steadfast_net::egress::{ConnectOptions, EgressPolicy, EgressRule, Guard};
 use steadfast_net::sealing::SealingKey;
 use steadfast_partition::{CollectionReplicas, Performer, Runtime, ServiceKind, Services};
 use steadfast_realtime::PushService;
-use steadfast_scheduler::SecretKey;
-use steadfast_scheduler::outbound::{self, CallPermit, OutboundDelivery};
 use steadfast_storage::NodeLease;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::error::Result;
+use super::job_calls::{self, CallOptions};
 use super::performers::PerformerFactory;
 use super::secret;
 use crate::config::{Config, Error as ConfigError, RegionRole};
@@ -37,22 +35,20 @@ pub(super) struct BuiltInServices {
     pub(super) work: Arc<TaskServiceCounts>,
     pub(super) jobs: JobClient,
     pub(super) replicas: Arc<CollectionReplicas>,
-    /// Encrypts and decrypts the secrets of jobs.
-    pub(super) secret: SecretKey,
     /// The node's own addresses, which no job may call.
     pub(super) addresses: Arc<RwLock<Vec<SocketAddr>>>,
-    /// The addresses that jobs may call.
-    pub(super) egress: EgressPolicy,
+    /// How calls of jobs are made.
+    pub(super) calls: CallOptions,
 }
 
 /// Parts that are created before the runtime.
 pub(super) struct PreparedServices {
-    secret: SecretKey,
     /// Seals and unseals the keys of event hub policies.
     sealing: SealingKey,
     addresses: Arc<RwLock<Vec<SocketAddr>>>,
-    /// Options of outgoing calls.
-    pub(super) outbound: outbound::Options,
+    /// How outgoing calls connect.
+    pub(super) connect: ConnectOptions,
+    pub(super) calls: CallOptions,
     runner: Arc<OnceLock<JobRunner>>,
     dispatcher: Arc<OnceLock<Dispatcher>>,
 }
@@ -80,34 +76,20 @@ pub(super) fn prepare(
     is_development: bool,
 ) -> Result<PreparedServices> {
     let text = secret::text(config)?;
-    let secret = SecretKey::new(text.reveal());
     let addresses = Arc::new(RwLock::new(Vec::new()));
-    let mut options = outbound::Options::new(secret.clone());
-    options.connect.guard = guard(config, Arc::clone(&addresses), is_development)?;
-    options.connect.proxy.clone_from(&config.jobs_proxy);
-    options
-        .endpoints
-        .extend(config.jobs_endpoints.iter().cloned());
-    if let Some(authority) = &config.jobs_token_authority {
-        options.authority.clone_from(authority);
-    }
-    if let Some(file) = &config.jobs_ca {
-        let wrong = |error: std::io::Error| ConfigError::value("jobs.ca", file.display(), error);
-        options.connect.roots = Some(std::fs::read(file).map_err(wrong)?);
-    }
-    let kept = options.clone();
-    // Another node may run the jobs as soon as this node's lease expires.
-    options.permit = lease.map(|lease| CallPermit::node(move || lease.tenure()));
+    let connect = connect(config, Arc::clone(&addresses), is_development)?;
+    let calls = job_calls::call_options(config, &text, &connect);
     let made = Arc::new(OnceLock::new());
     // Jobs of a region pair run in the spaces of their homes, not in the main space.
     if !matches!(config.regions.role, Some(RegionRole::Region { .. })) {
-        makers.insert(steadfast_jobs::KIND, runner(options, clock, &made)?);
+        let deliverer = job_calls::node_deliverer(calls.clone(), lease, clock)?;
+        makers.insert(steadfast_jobs::KIND, runner(deliverer, clock, &made));
     }
     Ok(PreparedServices {
-        secret,
         sealing: SealingKey::new(text.reveal()),
         addresses,
-        outbound: kept,
+        connect,
+        calls,
         runner: made,
         dispatcher: dispatcher(clock, makers),
     })
@@ -115,19 +97,35 @@ pub(super) fn prepare(
 
 /// Returns the factory of the job runner, which is called once the runtime exists.
 pub(super) fn runner(
-    options: outbound::Options,
+    deliverer: Arc<dyn Deliverer>,
     clock: &Arc<dyn Clock>,
     made: &Arc<OnceLock<JobRunner>>,
-) -> Result<PerformerFactory> {
-    let outbound = OutboundDelivery::new(options, Arc::clone(clock));
-    let outbound = outbound.map_err(|why| ConfigError::value("jobs", "the settings", why))?;
+) -> PerformerFactory {
     let (made, clock) = (Arc::clone(made), Arc::clone(clock));
-    Ok(Box::new(move |runtime: &Runtime| {
+    Box::new(move |runtime: &Runtime| {
         let router = Arc::clone(runtime.router());
-        let runner = JobRunner::new(router, Arc::new(outbound), clock);
+        let runner = JobRunner::new(router, deliverer, clock);
         let runner = made.get_or_init(|| runner).clone();
         Arc::new(runner) as Arc<dyn Performer>
-    }))
+    })
+}
+
+/// How the calls of jobs and upstreams connect.
+fn connect(
+    config: &Config,
+    own: Arc<RwLock<Vec<SocketAddr>>>,
+    is_development: bool,
+) -> Result<ConnectOptions> {
+    let mut connect = ConnectOptions {
+        guard: guard(config, own, is_development)?,
+        roots: None,
+        proxy: config.jobs_proxy.clone(),
+    };
+    if let Some(file) = &config.jobs_ca {
+        let wrong = |error: std::io::Error| ConfigError::value("jobs.ca", file.display(), error);
+        connect.roots = Some(std::fs::read(file).map_err(wrong)?);
+    }
+    Ok(connect)
 }
 
 /// Adds the factory of the dispatcher that delivers work items to workers.
@@ -191,9 +189,8 @@ pub(super) fn open(
             Arc::clone(runtime.router()),
             options,
         )),
-        secret: prepared.secret,
         addresses: prepared.addresses,
-        egress: prepared.outbound.connect.guard.policy,
+        calls: prepared.calls,
         hubs,
     }
 }

@@ -9,7 +9,6 @@ use steadfast_durable::{KIND as TASK_HUBS, TaskHubs, WorkerPeers as WorkerNodes}
 use steadfast_partition::cluster::{Cluster, ClusterPeer, NodeMessageHandler as Hears};
 use steadfast_partition::{Error, ErrorKind, Result, ServiceKind};
 use steadfast_realtime::{PeerNode, PeerTransport as HubNodes, Realtime, WORDS};
-use steadfast_signalr::{Context, REQUESTS, answer};
 use tokio::sync::watch;
 
 /// Connects the task hubs of all nodes.
@@ -18,11 +17,9 @@ pub(super) fn connect_task_hubs(cluster: &Arc<Cluster>, hubs: &TaskHubs) {
     cluster.register_handler(TASK_HUBS, Arc::new(WorkerMessageHandler(hubs.clone())));
 }
 
-/// Connects the SignalR hubs of all nodes and their clients.
-pub(super) fn connect_realtime_hubs(cluster: &Arc<Cluster>, context: Context) {
-    let realtime = context.realtime.clone();
+/// Connects the SignalR hubs of all nodes.
+pub(super) fn connect_realtime_hubs(cluster: &Arc<Cluster>, realtime: &Realtime) {
     cluster.register_handler(WORDS, Arc::new(HubMessageHandler(realtime.clone())));
-    cluster.register_handler(REQUESTS, Arc::new(RemotePollHandler(context)));
     realtime.join_cluster(Arc::new(ClusterTransport(Arc::downgrade(cluster))));
 }
 
@@ -130,15 +127,5 @@ impl Hears for HubMessageHandler {
         let what = "a message between SignalR hubs";
         let malformed = |_| Error::new(ErrorKind::Malformed { what });
         self.0.receive(message).map_err(malformed)
-    }
-}
-
-/// Handles requests of this node's clients that arrived at another node.
-struct RemotePollHandler(Context);
-
-#[async_trait]
-impl Hears for RemotePollHandler {
-    async fn handle(&self, message: Bytes) -> Result<Bytes> {
-        Ok(answer(&self.0, message).await)
     }
 }

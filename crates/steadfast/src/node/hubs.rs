@@ -3,13 +3,9 @@
 use std::sync::Arc;
 
 use steadfast_core::clock::Clock;
-use steadfast_net::access::AccessControl;
-use steadfast_net::egress::ConnectOptions;
 use steadfast_realtime::{Hub, HubOptions, Realtime, Result as HubsResult};
-use steadfast_signalr::Upstreams;
 
 use super::error::Result;
-use crate::config::{Config, DeclaredUpstream, Error as ConfigError};
 
 /// Hosts one hub, when the node starts.
 type HubStarter = Box<dyn FnOnce(&Realtime) -> HubsResult<()> + Send>;
@@ -29,21 +25,6 @@ pub(super) struct RealtimeHubs {
 }
 
 impl RealtimeHubs {
-    /// Sets how clients of hubs without an app server are handled.
-    pub(super) fn set_mode(
-        &self,
-        config: &Config,
-        connect: &ConnectOptions,
-        access: &Arc<AccessControl>,
-    ) -> Result<()> {
-        let rules = config.upstreams.iter().map(DeclaredUpstream::rule);
-        let upstreams = Upstreams::new(rules.collect(), connect.clone(), Arc::clone(access));
-        let wrong = |why: String| ConfigError::value("upstream", "the configuration", why);
-        let upstreams = Arc::new(upstreams.map_err(wrong)?);
-        self.realtime.set_mode(config.realtime_mode, upstreams);
-        Ok(())
-    }
-
     /// Paths and their hubs.
     pub(super) fn paths(&self) -> &[(String, String)] {
         &self.paths

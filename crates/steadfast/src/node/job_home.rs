@@ -16,7 +16,7 @@ use steadfast_partition::region::{
     CopyTransport, ExternalWork, PairSetup, RegionPair, RegionTransport, VoteStore,
 };
 use steadfast_partition::{Options, Performer, Router, Runtime, Services, SingleNode, Space};
-use steadfast_scheduler::outbound::{self, CallPermit};
+use steadfast_scheduler::outbound::CallPermit;
 use steadfast_scheduler::{JobHome, Replication};
 use steadfast_storage::local::{self, LocalEngine};
 use steadfast_storage::mirror::{LeaderLease, Mirror, MirrorFollower};
@@ -25,6 +25,7 @@ use uuid::Uuid;
 
 use super::built_in_services;
 use super::error::Result;
+use super::job_calls::{self, CallOptions};
 use super::performers::Performers;
 use crate::config::Config;
 
@@ -54,7 +55,7 @@ pub(super) struct JobHomeOptions<'a> {
     pub(super) requires_sync: bool,
     pub(super) transport: Arc<dyn RegionTransport>,
     /// Options and clock of outgoing calls.
-    pub(super) outbound: &'a outbound::Options,
+    pub(super) calls: &'a CallOptions,
     pub(super) clock: &'a Arc<dyn Clock>,
 }
 
@@ -155,13 +156,14 @@ impl JobHomeOptions<'_> {
         seat: &Arc<LeaderLease>,
         clock: &Arc<dyn Clock>,
     ) -> Result<(Arc<Runtime>, JobRunner)> {
-        let mut outbound = self.outbound.clone();
-        outbound.region = self.region.to_owned();
+        let mut calls = self.calls.clone();
+        calls.region = self.region.to_owned();
         // Calls are permitted only while this region holds the leader lease.
         let permitted = Arc::clone(seat);
-        outbound.permit = Some(CallPermit::region(move || permitted.epoch()));
+        calls.permit = Some(CallPermit::region(move || permitted.epoch()));
         let runner = Arc::new(OnceLock::new());
-        let maker = built_in_services::runner(outbound, self.clock, &runner)?;
+        let deliverer = job_calls::deliverer(calls, self.clock)?;
+        let maker = built_in_services::runner(deliverer, self.clock, &runner);
         let performers = Arc::new(Performers::default());
         let options = Options {
             services: Services::new().with(JobScheduler),

@@ -138,8 +138,7 @@ fn region(inner: &Inner) -> Vec<MetricSample> {
     let Some(paired) = &inner.paired else {
         return Vec::new();
     };
-    let standings = paired.homes.iter().map(|home| home.pairing.status());
-    let standings: Vec<_> = standings.collect();
+    let standings = paired.statuses();
     let gauges = |name, help, value: fn(&PairStatus) -> f64| {
         let each = standings.iter();
         let each = each.map(|standing| (standing.home.clone(), value(standing)));

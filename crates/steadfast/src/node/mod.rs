@@ -1,21 +1,42 @@
 //! A node: everything that runs in one process.
+//!
+//! Each capability of the crate's features is one module here. Without its feature a form of
+//! the module in `src/absent` takes its place, so that no other module asks for features.
+#![cfg_attr(
+    not(all(
+        feature = "cluster",
+        feature = "durabletask",
+        feature = "eventhubs",
+        feature = "scheduler",
+        feature = "signalr"
+    )),
+    allow(dead_code, reason = "what only absent capabilities use")
+)]
 
 mod admin;
-mod amqp;
 mod backup_restore;
 mod backup_root;
-mod blob;
 mod builder;
 mod built_in_services;
+mod client_port;
 mod cluster;
 mod cluster_handlers;
+#[cfg_attr(not(feature = "cluster"), path = "../absent/cluster_port.rs")]
+mod cluster_port;
 mod collections;
 mod connection_drain;
-mod durable;
+#[cfg_attr(not(feature = "durabletask"), path = "../absent/durabletask.rs")]
+mod durabletask;
 mod error;
+#[cfg_attr(not(feature = "eventhubs"), path = "../absent/eventhubs.rs")]
+mod eventhubs;
 mod hubs;
 mod inner;
+#[cfg_attr(not(feature = "scheduler"), path = "../absent/job_calls.rs")]
+mod job_calls;
+#[cfg(all(feature = "cluster", feature = "scheduler"))]
 mod job_home;
+#[cfg(feature = "scheduler")]
 mod job_targets;
 mod keys;
 mod listen_address;
@@ -25,13 +46,25 @@ mod open;
 mod owner_rpc;
 mod performers;
 mod processors;
-mod realtime;
+#[cfg_attr(
+    not(all(feature = "cluster", feature = "scheduler")),
+    path = "../absent/region.rs"
+)]
 mod region;
+#[cfg_attr(
+    not(all(feature = "cluster", feature = "scheduler")),
+    path = "../absent/region_server.rs"
+)]
 mod region_server;
 mod rest_collections;
 mod running;
+#[cfg_attr(not(feature = "scheduler"), path = "../absent/scheduler.rs")]
+mod scheduler;
 mod secret;
+#[cfg_attr(not(feature = "signalr"), path = "../absent/signalr.rs")]
+mod signalr;
 mod slot;
+mod start;
 mod stateful_service;
 mod threads;
 mod volatile_services;

@@ -1,4 +1,6 @@
 //! A server in a region pair, or as its witness.
+//!
+//! Features `cluster` and `scheduler` together.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,19 +9,20 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use steadfast_cluster_rpc::{ClusterClient, Credentials};
 use steadfast_core::clock::{Clock, SleeplessClock};
+use steadfast_core::task::name_task;
 use steadfast_jobs::JobClient;
 use steadfast_jobs::region::RegionMap;
 use steadfast_net::access::Secret;
 use steadfast_net::listen::Listener;
 use steadfast_partition::region::{
-    RegionAction, RegionPeer, RegionRequest, RegionTransport, VoteStore,
+    PairStatus, RegionAction, RegionPeer, RegionRequest, RegionTransport, VoteStore,
 };
-use steadfast_scheduler::outbound;
 use steadfast_scheduler::{HomePair, JobHome};
 use steadfast_storage::Engine;
 use uuid::Uuid;
 
 use super::error::Result;
+use super::job_calls::CallOptions;
 use super::job_home::{JobHomeOptions, JobHomeReplica, SPACES};
 use crate::config::{Config, RegionRole};
 
@@ -28,13 +31,68 @@ const CLUSTER: &str = "regions";
 
 /// This server's membership in a region pair, with the jobs of both homes.
 pub(super) struct PairMember {
-    pub(super) region: String,
-    pub(super) pair: String,
+    region: String,
+    pair: String,
     /// In an order that is the same in both regions.
-    pub(super) homes: [Arc<JobHomeReplica>; 2],
+    homes: [Arc<JobHomeReplica>; 2],
+}
+
+/// What came of moving the jobs of a home.
+pub(super) struct MovedHome {
+    pub(super) home: String,
+    pub(super) to: String,
+    pub(super) result: std::result::Result<(), String>,
 }
 
 impl PairMember {
+    /// This server's region.
+    pub(super) fn region(&self) -> &str {
+        &self.region
+    }
+
+    /// The other region.
+    pub(super) fn other(&self) -> &str {
+        &self.pair
+    }
+
+    /// The names of both homes.
+    pub(super) fn home_names(&self) -> [&str; 2] {
+        self.homes.each_ref().map(|home| home.name())
+    }
+
+    /// The status of both homes.
+    pub(super) fn statuses(&self) -> Vec<PairStatus> {
+        let homes = self.homes.iter();
+        homes.map(|home| home.pairing.status()).collect()
+    }
+
+    /// Moves the jobs of homes to regions. Each move completes even if the caller disconnects.
+    pub(super) async fn transfer(
+        &self,
+        moves: Vec<(String, String)>,
+        accepts_loss: bool,
+    ) -> Vec<MovedHome> {
+        let find = |(name, to): (String, String)| {
+            let home = self.homes.iter().find(|home| home.name() == name);
+            Some((Arc::clone(home?), to))
+        };
+        let start = |(home, to): (Arc<JobHomeReplica>, String)| {
+            tokio::spawn(name_task(async move {
+                MovedHome {
+                    result: home.pairing.transfer(&to, accepts_loss).await,
+                    home: home.name().to_owned(),
+                    to,
+                }
+            }))
+        };
+        let moving: Vec<_> = moves.into_iter().filter_map(find).map(start).collect();
+        let mut moved = Vec::with_capacity(moving.len());
+        for one in moving {
+            moved.extend(one.await.ok());
+        }
+        moved
+    }
+
     /// The jobs of this server's region.
     pub(super) fn jobs(&self) -> &JobClient {
         let mut homes = self.homes.iter();
@@ -128,7 +186,7 @@ pub(super) async fn start(
     config: &Config,
     engine: &Arc<dyn Engine>,
     listener: Option<Listener>,
-    outbound: &outbound::Options,
+    calls: &CallOptions,
     clock: &Arc<dyn Clock>,
 ) -> Result<(Option<Arc<PairMember>>, Option<RegionListener>)> {
     let (Some(role), Some(listener)) = (&config.regions.role, listener) else {
@@ -172,7 +230,7 @@ pub(super) async fn start(
                     has_witness: witness.is_some(),
                     requires_sync: *requires_sync,
                     transport: Arc::clone(&lines) as Arc<dyn RegionTransport>,
-                    outbound,
+                    calls,
                     clock,
                 };
                 place.open()

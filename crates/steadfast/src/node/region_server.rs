@@ -9,7 +9,7 @@ use steadfast_partition::region::{RegionAction, RegionRequest};
 
 use super::inner::Inner;
 use super::region::{AuthorizedRegions, RegionListener};
-use super::web;
+use super::scheduler;
 
 /// Handles requests of the other region or, on a witness, of both regions.
 struct RegionRequestHandler {
@@ -63,7 +63,7 @@ impl PeerHandler for RegionRequestHandler {
         let home = inner.paired.as_ref().and_then(|own| own.home(&space));
         match (wish, home) {
             (RegionAction::Proxy(errand), Some(home)) => {
-                let context = web::jobs(&inner, false);
+                let context = scheduler::context(&inner, false);
                 steadfast_scheduler::serve_forwarded(&context, home, errand).await
             }
             (wish, Some(home)) => home.pairing.answer(wish).await,

@@ -1,43 +1,59 @@
-//! The port of REST, health and metrics.
+//! The HTTP port of a node, and those of each protocol.
 
 use std::sync::Arc;
 
 use steadfast_admin::{CollectionsBackend, Interface, NodeAdmin};
-use steadfast_core::task::name_task;
-use steadfast_eventhubs::amqp::Context as Events;
-use steadfast_eventhubs::publish;
 use steadfast_net::http::{
-    BodyBudget, Cors, KnownHosts, Landing, LandingPage, MetricRegistry, Middleware, TrustedProxies,
-    serve,
+    BodyBudget, Cors, KnownHosts, Landing, LandingPage, MetricRegistry, Middleware, Routes,
+    TrustedProxies,
 };
-use steadfast_net::listen::{Caps, Governor, Listener, ListenerOptions};
-use steadfast_scheduler::{Auth, JobPlacement, NoInternalTargets, Settings};
+use steadfast_net::listen::{Caps, Certificate, Governor};
 
+use super::client_port::ClientPort;
 use super::collections::RestCollections;
-use super::durable;
 use super::error::Result;
 use super::inner::Inner;
-use super::job_targets::NodeJobTargets;
-use super::listen_address::ListenAddress;
 use super::metrics::samples;
+use super::{durabletask, eventhubs, scheduler, signalr};
 use crate::config::Config;
 
-/// A port that is open but not served yet.
-pub(super) struct HttpPort {
-    listener: Listener,
+/// The ports of clients, open but not served yet.
+pub(super) struct ClientPorts {
+    http: ClientPort,
+    eventhubs: Vec<ClientPort>,
+    durabletask: Vec<ClientPort>,
+    signalr: Vec<ClientPort>,
 }
 
-/// Opens the port before any state, so that a port in use is reported at once.
-pub(super) fn bind(
-    config: &Config,
-    certificate: Option<&Arc<steadfast_net::listen::Certificate>>,
-) -> Result<HttpPort> {
-    let listener = Listener::bind(ListenerOptions {
-        address: config.address(config.http_port),
-        tls: certificate.map(|certificate| certificate.server(&["h2", "http/1.1"])),
-        connections: config.connections,
-    })?;
-    Ok(HttpPort { listener })
+/// Opens the ports before any state, so that a port in use is reported at once.
+pub(super) fn bind(config: &Config, certificate: Option<&Arc<Certificate>>) -> Result<ClientPorts> {
+    let (port, protocols) = (config.http_port, ["h2", "http/1.1"]);
+    Ok(ClientPorts {
+        http: ClientPort::bind("http", config, port, certificate, &protocols)?,
+        eventhubs: eventhubs::bind(config, certificate)?,
+        durabletask: durabletask::bind(config, certificate)?,
+        signalr: signalr::bind(config, certificate)?,
+    })
+}
+
+/// Serves the ports until the node stops.
+pub(super) fn start(inner: &Arc<Inner>, ports: ClientPorts) {
+    let frame = frame(inner);
+    let (scheme, is_encrypted) = (ports.http.scheme(), ports.http.is_encrypted());
+    let routes = admin_routes(inner)
+        .merge(Arc::clone(&inner.health).routes())
+        .merge(landing(inner, scheme).routes())
+        .merge(Arc::clone(&frame.metrics).routes());
+    let routes = durabletask::routes(inner, scheme, routes);
+    let routes = eventhubs::routes(inner, routes);
+    let routes = scheduler::routes(inner, is_encrypted, routes);
+    let routes = signalr::routes(inner, routes)
+        .fallback(steadfast_admin::no_route)
+        .method_not_allowed_fallback(steadfast_admin::no_method);
+    ports.http.serve_http(inner, frame.wrap(routes));
+    eventhubs::start(inner, ports.eventhubs, &frame);
+    signalr::start(inner, ports.signalr, &frame);
+    durabletask::start(inner, ports.durabletask, &frame);
 }
 
 /// Bounds the connections of clients on all ports. Many may come from one proxy.
@@ -57,7 +73,7 @@ fn proxies(config: &Config) -> TrustedProxies {
 }
 
 /// The middleware of all routes of this node.
-pub(super) fn frame(inner: &Arc<Inner>) -> Middleware {
+fn frame(inner: &Arc<Inner>) -> Middleware {
     let metrics = Arc::new(MetricRegistry::new(Arc::clone(&inner.clock)));
     let weak = Arc::downgrade(inner);
     metrics.add_source(move || {
@@ -83,35 +99,6 @@ pub(super) fn frame(inner: &Arc<Inner>) -> Middleware {
     }
 }
 
-/// The context of the scheduler's REST interface.
-pub(super) fn jobs(inner: &Inner, is_encrypted: bool) -> steadfast_scheduler::Context {
-    steadfast_scheduler::Context {
-        keeping: match &inner.paired {
-            Some(paired) => JobPlacement::Pair(paired.pair()),
-            None => JobPlacement::Alone(inner.services.jobs.clone()),
-        },
-        clock: Arc::clone(&inner.clock),
-        auth: Auth::Keys(Arc::clone(&inner.access)),
-        key: inner.services.secret.clone(),
-        egress: inner.services.egress.clone(),
-        // Services of one region cannot be targets of jobs that both regions run.
-        internal: match inner.paired {
-            Some(_) => Arc::new(NoInternalTargets),
-            None => Arc::new(NodeJobTargets {
-                hubs: inner.services.hubs.clone(),
-            }),
-        },
-        atlas: inner.config.regions.atlas.clone(),
-        settings: Settings {
-            enforce_quotas: inner.config.jobs_quotas,
-            allow_seconds: inner.config.jobs_allow_seconds,
-            min_retry_interval: inner.config.jobs_min_retry_interval,
-            scheme: if is_encrypted { "https" } else { "http" },
-            ..Settings::default()
-        },
-    }
-}
-
 /// The landing page at `/`.
 fn landing(inner: &Arc<Inner>, scheme: &'static str) -> Landing {
     let weak = Arc::downgrade(inner);
@@ -126,8 +113,8 @@ fn landing(inner: &Arc<Inner>, scheme: &'static str) -> Landing {
     })
 }
 
-/// Serves the port until the node stops.
-pub(super) fn start(inner: &Arc<Inner>, port: HttpPort, frame: &Middleware, events: &Arc<Events>) {
+/// The routes of the native REST interface.
+fn admin_routes(inner: &Arc<Inner>) -> Routes {
     let operator = Arc::clone(inner) as Arc<dyn NodeAdmin>;
     let interface = steadfast_admin::routes(Interface::new(Arc::clone(&inner.access)), &operator);
     let interface = steadfast_admin::identity_routes(interface, &operator);
@@ -150,12 +137,6 @@ pub(super) fn start(inner: &Arc<Inner>, port: HttpPort, frame: &Middleware, even
         leaving: inner.leaving.clone(),
     });
     let interface = steadfast_admin::event_routes(interface, &hubs);
-    let scheme = if port.listener.is_encrypted() {
-        "https"
-    } else {
-        "http"
-    };
-    let rest_hubs = durable::rest_context(inner);
     let desk = steadfast_admin::HubAdmin {
         realtime: inner.hosted.realtime.clone(),
         access: Arc::clone(&inner.access),
@@ -167,36 +148,5 @@ pub(super) fn start(inner: &Arc<Inner>, port: HttpPort, frame: &Middleware, even
         node: inner.config.name.clone(),
     });
     let interface = steadfast_admin::task_hub_routes(interface, &task_hubs);
-    let routes = interface
-        .routes()
-        .merge(steadfast_durabletask::routes(durable::context(inner)))
-        .merge(steadfast_durabletask::rest::routes(rest_hubs, scheme))
-        .merge(Arc::clone(&inner.health).routes())
-        .merge(landing(inner, scheme).routes())
-        .merge(steadfast_eventhubs::amqp::routes(
-            Arc::clone(events),
-            inner.leaving.clone(),
-        ))
-        .merge(publish::routes(Arc::clone(events)))
-        .merge(steadfast_scheduler::routes(Arc::new(jobs(
-            inner,
-            port.listener.is_encrypted(),
-        ))))
-        .merge(super::realtime::routes(inner))
-        .merge(Arc::clone(&frame.metrics).routes())
-        .fallback(steadfast_admin::no_route)
-        .method_not_allowed_fallback(steadfast_admin::no_method);
-    let routes = frame.wrap(routes);
-    let listener = port.listener.with_governor(&inner.governor);
-    inner.services.addresses.write().push(listener.address());
-    inner.addresses.lock().push(ListenAddress {
-        name: "http",
-        url: format!("{scheme}://{}", listener.address()),
-    });
-    let stop = inner.stop.clone();
-    let connections = inner.stop.clone();
-    let running = listener.run(stop, inner.tasks.clone(), move |stream, peer| {
-        name_task(serve(stream, peer, routes.clone(), connections.clone()))
-    });
-    inner.tasks.spawn(running);
+    interface.routes()
 }
