@@ -7,6 +7,10 @@ use crate::globals::Globals;
 use crate::job;
 
 #[derive(Subcommand)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one, for as long as the process runs"
+)]
 pub(crate) enum Command {
     /// Create, run, show and preview jobs, and manage their collections
     Job {

@@ -1,4 +1,4 @@
-//! The Scheduler's REST interface, and declared job collections.
+//! The Scheduler's REST interface, declared collections.
 //!
 //! Feature `scheduler`.
 

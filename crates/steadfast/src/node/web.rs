@@ -1,4 +1,4 @@
-//! The port of REST, health and metrics, and those of each protocol.
+//! The HTTP port of a node, and those of each protocol.
 
 use std::sync::Arc;
 
