@@ -4,7 +4,7 @@
 mod task_hub;
 
 use steadfast_wire::durabletask as wire;
-use steadfast_wire::durabletask::operation_result_type::ResultType;
+use steadfast_wire::durabletask::operation_result::ResultType;
 use task_hub::{Caller, PATIENCE, node};
 use tokio::task::JoinSet;
 use tonic::Code;
