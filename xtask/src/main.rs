@@ -14,6 +14,7 @@ mod groups;
 mod house;
 mod mutants;
 mod process;
+mod protos;
 mod soak;
 mod test;
 mod tools;
@@ -43,6 +44,8 @@ enum Chore {
     Conformance(conformance::Options),
     /// Write the tables of docs/reference/clients.md from versions and tests.
     Clients,
+    /// Generate the messages and services of Durable Task from their interface.
+    Protos,
     /// Run one long test.
     Soak(soak::Options),
     /// Plant faults one by one and require that the tests find them.
@@ -67,6 +70,7 @@ fn run(arguments: Arguments) -> Result<bool> {
         Chore::Test(options) => test::run(&workspace, &options),
         Chore::Conformance(options) => conformance::run(&workspace, &options),
         Chore::Clients => clients::write_page(&workspace),
+        Chore::Protos => protos::write(&workspace),
         Chore::Soak(options) => soak::run(&workspace, &options),
         Chore::Mutants(options) => mutants::run(&workspace, &options),
     }

@@ -2,8 +2,8 @@
 
 use steadfast_durable::{ActionKind, FailureDetails, InstanceStatus, TurnAction};
 use steadfast_wire::durabletask as wire;
-use steadfast_wire::durabletask::action_type::ActionType;
-use steadfast_wire::durabletask::entity_message_type::EntityMessageType;
+use steadfast_wire::durabletask::orchestrator_action::OrchestratorActionType;
+use steadfast_wire::durabletask::send_entity_message_action::EntityMessageType;
 
 use super::decode::{
     decode_call, decode_events, decode_lock, decode_signal, decode_unlock, due, task,
@@ -15,7 +15,7 @@ use super::view::decode_status;
 
 /// Decodes an action of a worker.
 pub fn action(action: wire::OrchestratorAction) -> Result<TurnAction, ConvertError> {
-    let kind = action.action_type;
+    let kind = action.orchestrator_action_type;
     let kind = kind.ok_or_else(|| ConvertError::new("an action is of no kind that is known"))?;
     Ok(TurnAction {
         id: action.id,
@@ -23,16 +23,16 @@ pub fn action(action: wire::OrchestratorAction) -> Result<TurnAction, ConvertErr
     })
 }
 
-fn deed(kind: ActionType) -> Result<ActionKind, ConvertError> {
+fn deed(kind: OrchestratorActionType) -> Result<ActionKind, ConvertError> {
     Ok(match kind {
-        ActionType::ScheduleTask(wanted) => ActionKind::Schedule(task(
+        OrchestratorActionType::ScheduleTask(wanted) => ActionKind::Schedule(task(
             wanted.name,
             wanted.version,
             wanted.input,
             wanted.parent_trace_context,
             wanted.tags,
         )?),
-        ActionType::CreateSubOrchestration(wanted) => ActionKind::Child {
+        OrchestratorActionType::CreateSubOrchestration(wanted) => ActionKind::Child {
             instance: wanted.instance_id,
             task: task(
                 wanted.name,
@@ -42,16 +42,16 @@ fn deed(kind: ActionType) -> Result<ActionKind, ConvertError> {
                 wanted.tags,
             )?,
         },
-        ActionType::CreateTimer(timer) => ActionKind::Timer(due(timer.fire_at)?),
-        ActionType::SendEvent(event) => send(event)?,
-        ActionType::CompleteOrchestration(end) => complete(end)?,
-        ActionType::TerminateOrchestration(end) => ActionKind::Terminate {
+        OrchestratorActionType::CreateTimer(timer) => ActionKind::Timer(due(timer.fire_at)?),
+        OrchestratorActionType::SendEvent(event) => send(event)?,
+        OrchestratorActionType::CompleteOrchestration(end) => complete(end)?,
+        OrchestratorActionType::TerminateOrchestration(end) => ActionKind::Terminate {
             instance: end.instance_id,
             reason: end.reason,
             is_recursive: end.recurse,
         },
-        ActionType::SendEntityMessage(message) => entity_message(message)?,
-        ActionType::RewindOrchestration(rewind) => {
+        OrchestratorActionType::SendEntityMessage(message) => entity_message(message)?,
+        OrchestratorActionType::RewindOrchestration(rewind) => {
             ActionKind::Rewind(decode_events(rewind.new_history)?)
         }
     })

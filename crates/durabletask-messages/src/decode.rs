@@ -5,7 +5,8 @@ use steadfast_durable::{
     Task, Trace, UnlockRequest,
 };
 use steadfast_wire::durabletask as wire;
-use steadfast_wire::durabletask::event_type::EventType;
+use steadfast_wire::durabletask::history_event::EventType;
+use steadfast_wire::durabletask::well_known;
 
 use super::error::{ConvertError, payload};
 use super::failure::decode_failure;
@@ -47,7 +48,7 @@ pub(crate) fn decode_events(
 fn event_taken(event: wire::HistoryEvent) -> Result<InstanceEvent, ConvertError> {
     let at = event.timestamp.map(moment).transpose()?;
     let kind = event.event_type;
-    let kind = kind.ok_or_else(|| ConvertError::new("an event is of no kind that is known"))?;
+    let kind = kind.ok_or_else(unknown_event)?;
     Ok(InstanceEvent {
         id: event.event_id,
         at: at.unwrap_or_default(),
@@ -55,11 +56,15 @@ fn event_taken(event: wire::HistoryEvent) -> Result<InstanceEvent, ConvertError>
     })
 }
 
+fn unknown_event() -> ConvertError {
+    ConvertError::new("an event is of no kind that is known")
+}
+
 fn what_taken(kind: EventType) -> Result<EventKind, ConvertError> {
     let failure =
         |details: Option<wire::TaskFailureDetails>| details.map(decode_failure).unwrap_or_default();
     Ok(match kind {
-        EventType::ExecutionStarted(start) => EventKind::Started(start_taken(start)?),
+        EventType::ExecutionStarted(start) => EventKind::Started(start_taken(*start)?),
         EventType::ExecutionCompleted(end) => EventKind::Completed {
             status: decode_status(end.orchestration_status)?
                 .ok_or_else(|| ConvertError::new("an execution cannot end as ContinuedAsNew"))?,
@@ -119,7 +124,7 @@ fn what_taken(kind: EventType) -> Result<EventKind, ConvertError> {
             name: raised.name,
             input: payload("the event", raised.input)?,
         },
-        EventType::Generic(note) => EventKind::Generic(note.input),
+        EventType::GenericEvent(note) => EventKind::Generic(note.data),
         EventType::ExecutionSuspended(note) => EventKind::Suspended(note.input),
         EventType::ExecutionResumed(note) => EventKind::Resumed(note.input),
         EventType::ExecutionRewound(rewound) => EventKind::Rewound(rewound.reason),
@@ -143,6 +148,8 @@ fn what_taken(kind: EventType) -> Result<EventKind, ConvertError> {
             is_legacy: false,
         },
         EventType::EntityUnlockSent(unlock) => EventKind::UnlockSent(decode_unlock(unlock)?),
+        // Of the former protocol between a host and its extension.
+        EventType::HistoryState(_) | EventType::ContinueAsNew(_) => return Err(unknown_event()),
     })
 }
 
@@ -175,7 +182,7 @@ fn parent_taken(parent: wire::ParentInstanceInfo) -> Parent {
 }
 
 /// When a timer is due, which is mandatory.
-pub(super) fn due(time: Option<wire::ProtoTimestamp>) -> Result<Moment, ConvertError> {
+pub(super) fn due(time: Option<well_known::Timestamp>) -> Result<Moment, ConvertError> {
     let time = time.ok_or_else(|| ConvertError::new("a timer does not say when it fires"))?;
     moment(time)
 }

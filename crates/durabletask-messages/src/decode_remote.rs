@@ -7,7 +7,8 @@ use steadfast_durable::{
     OrchestrationSpan, Parent, QueuedOperation, TurnWork, WorkPayload,
 };
 use steadfast_wire::durabletask as wire;
-use steadfast_wire::durabletask::work_item_request::Request;
+use steadfast_wire::durabletask::well_known;
+use steadfast_wire::durabletask::work_item::Request;
 
 use super::decode::{decode_events, task};
 use super::error::ConvertError;
@@ -16,19 +17,21 @@ use super::time::moment;
 use super::view::decode_status;
 use super::work::span;
 
-/// Decodes a work item; `None` is a ping. The past events are those fetched separately,
-/// or those in the item.
+/// Decodes a work item; `None` is a ping, or a batch in its former form, which only other
+/// servers send. The past events are those fetched separately, or those in the item.
 pub fn decode_work(
     request: Request,
     fetched: Option<Vec<wire::HistoryEvent>>,
 ) -> Result<Option<WorkPayload>, ConvertError> {
     Ok(Some(match request {
-        Request::HealthPing(_) => return Ok(None),
-        Request::Orchestrator(turn) => WorkPayload::Turn(Box::new(turn_received(turn, fetched)?)),
-        Request::Activity(activity) => {
+        Request::HealthPing(_) | Request::EntityRequest(_) => return Ok(None),
+        Request::OrchestratorRequest(turn) => {
+            WorkPayload::Turn(Box::new(turn_received(turn, fetched)?))
+        }
+        Request::ActivityRequest(activity) => {
             WorkPayload::Activity(Box::new(activity_received(activity)?))
         }
-        Request::Entity(batch) => WorkPayload::Batch(Box::new(batch_received(batch)?)),
+        Request::EntityRequestV2(batch) => WorkPayload::Batch(Box::new(batch_received(batch)?)),
     }))
 }
 
@@ -101,7 +104,7 @@ fn batch_received(batch: wire::EntityRequest) -> Result<BatchWork, ConvertError>
 
 /// Decodes an instance.
 pub fn decode_overview(state: wire::OrchestrationState) -> Result<InstanceView, ConvertError> {
-    let time = |time: Option<wire::ProtoTimestamp>| time.map(moment).transpose();
+    let time = |time: Option<well_known::Timestamp>| time.map(moment).transpose();
     let status = decode_status(state.orchestration_status)?;
     let parent = state.parent_instance_id.map(|instance| Parent {
         instance,

@@ -3,10 +3,10 @@
 use steadfast_durable::{ActionKind, BatchResult, EntityAction, FailureDetails, Task, TurnAction};
 use steadfast_wire::durabletask as wire;
 use steadfast_wire::durabletask::OrchestrationStatus;
-use steadfast_wire::durabletask::action_type::ActionType;
-use steadfast_wire::durabletask::entity_message_type::EntityMessageType;
-use steadfast_wire::durabletask::operation_action_type::OperationActionType;
-use steadfast_wire::durabletask::operation_result_type::ResultType;
+use steadfast_wire::durabletask::operation_action::OperationActionType;
+use steadfast_wire::durabletask::operation_result::ResultType;
+use steadfast_wire::durabletask::orchestrator_action::OrchestratorActionType;
+use steadfast_wire::durabletask::send_entity_message_action::EntityMessageType;
 
 use super::event::{called, encode_event, encode_trace, locked, signaled, unlocked};
 use super::failure::encode_failure;
@@ -17,29 +17,31 @@ use super::view::status;
 pub fn encode_actions(actions: &[TurnAction]) -> Vec<wire::OrchestratorAction> {
     let sent = |action: &TurnAction| wire::OrchestratorAction {
         id: action.id,
-        action_type: Some(deed_sent(&action.kind)),
+        orchestrator_action_type: Some(deed_sent(&action.kind)),
     };
     actions.iter().map(sent).collect()
 }
 
-fn deed_sent(deed: &ActionKind) -> ActionType {
+fn deed_sent(deed: &ActionKind) -> OrchestratorActionType {
     match deed {
-        ActionKind::Schedule(task) => ActionType::ScheduleTask(wire::ScheduleTaskAction {
-            name: task.name.clone(),
-            version: task.version.clone(),
-            input: task.input.clone(),
-            tags: task.tags.clone(),
-            parent_trace_context: task.trace.as_ref().map(encode_trace),
-        }),
+        ActionKind::Schedule(task) => {
+            OrchestratorActionType::ScheduleTask(wire::ScheduleTaskAction {
+                name: task.name.clone(),
+                version: task.version.clone(),
+                input: task.input.clone(),
+                tags: task.tags.clone(),
+                parent_trace_context: task.trace.as_ref().map(encode_trace),
+            })
+        }
         ActionKind::Child { instance, task } => child_sent(instance, task),
-        ActionKind::Timer(moment) => ActionType::CreateTimer(wire::CreateTimerAction {
+        ActionKind::Timer(moment) => OrchestratorActionType::CreateTimer(wire::CreateTimerAction {
             fire_at: Some(timestamp(*moment)),
         }),
         ActionKind::Send {
             instance,
             name,
             input,
-        } => ActionType::SendEvent(wire::SendEventAction {
+        } => OrchestratorActionType::SendEvent(wire::SendEventAction {
             instance: Some(wire::OrchestrationInstance {
                 instance_id: instance.clone(),
                 execution_id: None,
@@ -61,24 +63,24 @@ fn deed_sent(deed: &ActionKind) -> ActionType {
             instance,
             reason,
             is_recursive,
-        } => ActionType::TerminateOrchestration(wire::TerminateOrchestrationAction {
+        } => OrchestratorActionType::TerminateOrchestration(wire::TerminateOrchestrationAction {
             instance_id: instance.clone(),
             reason: reason.clone(),
             recurse: *is_recursive,
         }),
         ActionKind::Complete { .. } | ActionKind::ContinueAsNew { .. } => {
-            ActionType::CompleteOrchestration(end_sent(deed))
+            OrchestratorActionType::CompleteOrchestration(end_sent(deed))
         }
         ActionKind::Rewind(history) => {
-            ActionType::RewindOrchestration(wire::RewindOrchestrationAction {
+            OrchestratorActionType::RewindOrchestration(wire::RewindOrchestrationAction {
                 new_history: history.iter().map(encode_event).collect(),
             })
         }
     }
 }
 
-fn child_sent(instance: &str, task: &Task) -> ActionType {
-    ActionType::CreateSubOrchestration(wire::CreateSubOrchestrationAction {
+fn child_sent(instance: &str, task: &Task) -> OrchestratorActionType {
+    OrchestratorActionType::CreateSubOrchestration(wire::CreateSubOrchestrationAction {
         instance_id: instance.to_owned(),
         name: task.name.clone(),
         version: task.version.clone(),
@@ -88,8 +90,8 @@ fn child_sent(instance: &str, task: &Task) -> ActionType {
     })
 }
 
-fn message(kind: EntityMessageType) -> ActionType {
-    ActionType::SendEntityMessage(wire::SendEntityMessageAction {
+fn message(kind: EntityMessageType) -> OrchestratorActionType {
+    OrchestratorActionType::SendEntityMessage(wire::SendEntityMessageAction {
         entity_message_type: Some(kind),
     })
 }

@@ -2,8 +2,8 @@
 
 use steadfast_durable::{BatchResult, EntityAction, EntityOperation, EntityView, FailureDetails};
 use steadfast_wire::durabletask as wire;
-use steadfast_wire::durabletask::operation_action_type::OperationActionType;
-use steadfast_wire::durabletask::operation_result_type::ResultType;
+use steadfast_wire::durabletask::operation_action::OperationActionType;
+use steadfast_wire::durabletask::operation_result::ResultType;
 
 use super::decode::{decode_trace, task};
 use super::error::ConvertError;

@@ -5,7 +5,7 @@ use steadfast_durable::{
     UnlockRequest,
 };
 use steadfast_wire::durabletask as wire;
-use steadfast_wire::durabletask::event_type::EventType;
+use steadfast_wire::durabletask::history_event::EventType;
 
 use super::failure::encode_failure;
 use super::legacy;
@@ -22,11 +22,8 @@ pub fn encode_event(event: &InstanceEvent) -> wire::HistoryEvent {
 }
 
 fn what_sent(what: &EventKind) -> EventType {
-    let note = |input: &Option<String>| wire::NoteEvent {
-        input: input.clone(),
-    };
     match what {
-        EventKind::Started(start) => EventType::ExecutionStarted(started(start)),
+        EventKind::Started(start) => EventType::ExecutionStarted(Box::new(started(start))),
         EventKind::Completed {
             status: ended,
             result,
@@ -51,7 +48,10 @@ fn what_sent(what: &EventKind) -> EventType {
             tags: task.tags.clone(),
         }),
         EventKind::TaskCompleted { task, result } => {
-            EventType::TaskCompleted(completed(*task, result))
+            EventType::TaskCompleted(wire::TaskCompletedEvent {
+                task_scheduled_id: *task,
+                result: result.clone(),
+            })
         }
         EventKind::TaskFailed { task, failure } => EventType::TaskFailed(wire::TaskFailedEvent {
             task_scheduled_id: *task,
@@ -67,11 +67,14 @@ fn what_sent(what: &EventKind) -> EventType {
                 tags: task.tags.clone(),
             })
         }
-        EventKind::ChildCompleted { task, result } => {
-            EventType::SubOrchestrationInstanceCompleted(completed(*task, result))
-        }
+        EventKind::ChildCompleted { task, result } => EventType::SubOrchestrationInstanceCompleted(
+            wire::SubOrchestrationInstanceCompletedEvent {
+                task_scheduled_id: *task,
+                result: result.clone(),
+            },
+        ),
         EventKind::ChildFailed { task, failure } => {
-            EventType::SubOrchestrationInstanceFailed(wire::TaskFailedEvent {
+            EventType::SubOrchestrationInstanceFailed(wire::SubOrchestrationInstanceFailedEvent {
                 task_scheduled_id: *task,
                 failure_details: Some(encode_failure(failure)),
             })
@@ -83,8 +86,10 @@ fn what_sent(what: &EventKind) -> EventType {
             fire_at: Some(timestamp(*fire_at)),
             timer_id: *timer,
         }),
-        EventKind::TurnStarted => EventType::OrchestratorStarted(wire::Empty {}),
-        EventKind::TurnCompleted => EventType::OrchestratorCompleted(wire::Empty {}),
+        EventKind::TurnStarted => EventType::OrchestratorStarted(wire::OrchestratorStartedEvent {}),
+        EventKind::TurnCompleted => {
+            EventType::OrchestratorCompleted(wire::OrchestratorCompletedEvent {})
+        }
         EventKind::EventSent {
             instance,
             name,
@@ -98,13 +103,23 @@ fn what_sent(what: &EventKind) -> EventType {
             name: name.clone(),
             input: input.clone(),
         }),
-        EventKind::Suspended(reason) => EventType::ExecutionSuspended(note(reason)),
-        EventKind::Resumed(reason) => EventType::ExecutionResumed(note(reason)),
-        EventKind::Generic(data) => EventType::Generic(note(data)),
-        EventKind::Rewound(reason) => EventType::ExecutionRewound(wire::ExecutionRewoundEvent {
-            reason: reason.clone(),
-            ..wire::ExecutionRewoundEvent::default()
+        EventKind::Suspended(reason) => {
+            EventType::ExecutionSuspended(wire::ExecutionSuspendedEvent {
+                input: reason.clone(),
+            })
+        }
+        EventKind::Resumed(reason) => EventType::ExecutionResumed(wire::ExecutionResumedEvent {
+            input: reason.clone(),
         }),
+        EventKind::Generic(data) => {
+            EventType::GenericEvent(wire::GenericEvent { data: data.clone() })
+        }
+        EventKind::Rewound(reason) => {
+            EventType::ExecutionRewound(Box::new(wire::ExecutionRewoundEvent {
+                reason: reason.clone(),
+                ..wire::ExecutionRewoundEvent::default()
+            }))
+        }
         EventKind::EntitySignaled(_)
         | EventKind::EntityCalled(_)
         | EventKind::EntityCompleted { .. }
@@ -168,13 +183,6 @@ fn entity_sent(what: &EventKind) -> EventType {
         }
         EventKind::UnlockSent(unlock) => EventType::EntityUnlockSent(unlocked(unlock)),
         _ => unreachable!("the caller passes entity events only"),
-    }
-}
-
-fn completed(task: i32, result: &Option<String>) -> wire::TaskCompletedEvent {
-    wire::TaskCompletedEvent {
-        task_scheduled_id: task,
-        result: result.clone(),
     }
 }
 

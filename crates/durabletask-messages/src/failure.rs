@@ -6,7 +6,8 @@ use serde_json::{Map, Number, Value as Json};
 use steadfast_core::limits;
 use steadfast_durable::FailureDetails;
 use steadfast_wire::durabletask as wire;
-use steadfast_wire::durabletask::value_kind::Kind;
+use steadfast_wire::durabletask::well_known;
+use steadfast_wire::durabletask::well_known::value::Kind;
 
 /// Encodes a failure.
 pub fn encode_failure(failure: &FailureDetails) -> wire::TaskFailureDetails {
@@ -47,42 +48,44 @@ fn taken(failure: wire::TaskFailureDetails, depth: usize) -> FailureDetails {
 }
 
 /// A JSON text as a value. Invalid JSON becomes a string.
-fn value_sent(text: &str) -> wire::ProtoValue {
+fn value_sent(text: &str) -> well_known::Value {
     let read = serde_json::from_str(text);
     value(read.unwrap_or_else(|_| Json::String(text.to_owned())))
 }
 
-fn value(json: Json) -> wire::ProtoValue {
+fn value(json: Json) -> well_known::Value {
     let kind = match json {
-        Json::Null => Kind::Null(0),
-        Json::Bool(is) => Kind::Bool(is),
-        Json::Number(number) => Kind::Number(number.as_f64().unwrap_or_default()),
-        Json::String(text) => Kind::Text(text),
-        Json::Array(values) => Kind::List(wire::ListValue {
+        Json::Null => Kind::NullValue(0),
+        Json::Bool(is) => Kind::BoolValue(is),
+        Json::Number(number) => Kind::NumberValue(number.as_f64().unwrap_or_default()),
+        Json::String(text) => Kind::StringValue(text),
+        Json::Array(values) => Kind::ListValue(well_known::ListValue {
             values: values.into_iter().map(value).collect(),
         }),
-        Json::Object(fields) => Kind::Struct(wire::Struct {
+        Json::Object(fields) => Kind::StructValue(well_known::Struct {
             fields: fields
                 .into_iter()
                 .map(|(name, json)| (name, value(json)))
                 .collect(),
         }),
     };
-    wire::ProtoValue { kind: Some(kind) }
+    well_known::Value { kind: Some(kind) }
 }
 
-fn json(value: wire::ProtoValue) -> Json {
+fn json(value: well_known::Value) -> Json {
     match value.kind {
-        None | Some(Kind::Null(_)) => Json::Null,
-        Some(Kind::Bool(is)) => Json::Bool(is),
-        Some(Kind::Number(number)) => Number::from_f64(number).map_or(Json::Null, Json::Number),
-        Some(Kind::Text(text)) => Json::String(text),
-        Some(Kind::List(list)) => Json::Array(list.values.into_iter().map(json).collect()),
-        Some(Kind::Struct(fields)) => Json::Object(object(fields.fields)),
+        None | Some(Kind::NullValue(_)) => Json::Null,
+        Some(Kind::BoolValue(is)) => Json::Bool(is),
+        Some(Kind::NumberValue(number)) => {
+            Number::from_f64(number).map_or(Json::Null, Json::Number)
+        }
+        Some(Kind::StringValue(text)) => Json::String(text),
+        Some(Kind::ListValue(list)) => Json::Array(list.values.into_iter().map(json).collect()),
+        Some(Kind::StructValue(fields)) => Json::Object(object(fields.fields)),
     }
 }
 
-fn object(fields: BTreeMap<String, wire::ProtoValue>) -> Map<String, Json> {
+fn object(fields: BTreeMap<String, well_known::Value>) -> Map<String, Json> {
     let fields = fields.into_iter();
     fields.map(|(name, value)| (name, json(value))).collect()
 }

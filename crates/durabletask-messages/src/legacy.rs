@@ -11,7 +11,7 @@ use steadfast_durable::{
     ActionKind, EntityOperation, FailureDetails, LegacyMessage, LockRequest, Moment, UnlockRequest,
 };
 use steadfast_wire::durabletask as wire;
-use steadfast_wire::durabletask::event_type::EventType;
+use steadfast_wire::durabletask::history_event::EventType;
 
 use super::error::{ConvertError, payload};
 

@@ -6,8 +6,9 @@ use steadfast_durable::{
     WorkFilter, WorkFilters, WorkPayload, WorkerOptions,
 };
 use steadfast_wire::durabletask as wire;
-use steadfast_wire::durabletask::event_type::EventType;
-use steadfast_wire::durabletask::work_item_request::Request;
+use steadfast_wire::durabletask::history_event::EventType;
+use steadfast_wire::durabletask::well_known;
+use steadfast_wire::durabletask::work_item::Request;
 
 use super::error::ConvertError;
 use super::event::{called, encode_event, encode_trace, signaled};
@@ -16,15 +17,7 @@ use super::time::{moment, timestamp};
 /// Decodes the terms under which a worker takes work.
 pub fn terms(name: String, request: wire::GetWorkItemsRequest) -> WorkerOptions {
     let window = |asked: i32| usize::try_from(asked).unwrap_or_default();
-    let named = |filters: Vec<wire::VersionFilter>| {
-        let filters = filters.into_iter();
-        filters
-            .map(|filter| WorkFilter {
-                name: filter.name,
-                versions: filter.versions,
-            })
-            .collect()
-    };
+    let filter = |name, versions| WorkFilter { name, versions };
     WorkerOptions {
         name,
         address: None,
@@ -36,8 +29,16 @@ pub fn terms(name: String, request: wire::GetWorkItemsRequest) -> WorkerOptions 
             .work_item_filters
             .filter(|filters| !is_void(filters))
             .map(|filters| WorkFilters {
-                orchestrations: named(filters.orchestrations),
-                activities: named(filters.activities),
+                orchestrations: filters
+                    .orchestrations
+                    .into_iter()
+                    .map(|own| filter(own.name, own.versions))
+                    .collect(),
+                activities: filters
+                    .activities
+                    .into_iter()
+                    .map(|own| filter(own.name, own.versions))
+                    .collect(),
                 entities: filters
                     .entities
                     .into_iter()
@@ -67,9 +68,9 @@ pub fn can(request: &wire::GetWorkItemsRequest, what: wire::WorkerCapability) ->
 /// Encodes a work item. With `is_past_left_out` the worker fetches the history itself.
 pub fn encode_item(item: &WorkDelivery, now: Timestamp, is_past_left_out: bool) -> wire::WorkItem {
     let request = match &item.work {
-        WorkPayload::Turn(turn) => Request::Orchestrator(turn_sent(turn, is_past_left_out)),
-        WorkPayload::Activity(activity) => Request::Activity(activity_sent(activity)),
-        WorkPayload::Batch(batch) => Request::Entity(batch_sent(batch, now)),
+        WorkPayload::Turn(turn) => Request::OrchestratorRequest(turn_sent(turn, is_past_left_out)),
+        WorkPayload::Activity(activity) => Request::ActivityRequest(activity_sent(activity)),
+        WorkPayload::Batch(batch) => Request::EntityRequestV2(batch_sent(batch, now)),
     };
     wire::WorkItem {
         request: Some(request),
@@ -104,7 +105,7 @@ fn turn_sent(turn: &TurnWork, is_past_left_out: bool) -> wire::OrchestratorReque
         new_events: turn.new.iter().map(encode_event).collect(),
         // Entity messages arrive in order, so workers must not sort them.
         entity_parameters: Some(wire::OrchestratorEntityParameters {
-            entity_message_reorder_window: Some(wire::ProtoDuration::default()),
+            entity_message_reorder_window: Some(well_known::Duration::default()),
         }),
         requires_history_streaming: is_past_left_out,
         properties: std::collections::BTreeMap::new(),

@@ -11,7 +11,7 @@ use steadfast_durabletask_messages::{
     decode_statuses, encode_failure, encode_overview, moment, span_of_time, task,
 };
 use steadfast_wire::durabletask as wire;
-use steadfast_wire::durabletask::purge_request::Request as PurgeRequest;
+use steadfast_wire::durabletask::purge_instances_request::Request as PurgeRequest;
 use tonic::Status;
 
 use super::context::GrpcCaller;
@@ -143,7 +143,7 @@ pub(super) async fn patience(patience: Option<Duration>) {
 pub(super) async fn raise(
     caller: &GrpcCaller,
     request: wire::RaiseEventRequest,
-) -> Outcome<wire::Empty> {
+) -> Outcome<wire::RaiseEventResponse> {
     let (instance, name) = (&request.instance_id, &request.name);
     let raised = caller.hub.raise(instance, name, request.input).await;
     raised.map(done).map_err(to_status)
@@ -152,7 +152,7 @@ pub(super) async fn raise(
 pub(super) async fn terminate(
     caller: &GrpcCaller,
     request: wire::TerminateRequest,
-) -> Outcome<wire::Empty> {
+) -> Outcome<wire::TerminateResponse> {
     let (instance, is_recursive) = (&request.instance_id, request.recursive);
     let ended = caller.hub.terminate(instance, request.output, is_recursive);
     known(ended.await).map(done)
@@ -160,24 +160,24 @@ pub(super) async fn terminate(
 
 pub(super) async fn suspend(
     caller: &GrpcCaller,
-    request: wire::ReasonRequest,
-) -> Outcome<wire::Empty> {
+    request: wire::SuspendRequest,
+) -> Outcome<wire::SuspendResponse> {
     let suspended = caller.hub.suspend(&request.instance_id, request.reason);
     suspended.await.map(done).map_err(to_status)
 }
 
 pub(super) async fn resume(
     caller: &GrpcCaller,
-    request: wire::ReasonRequest,
-) -> Outcome<wire::Empty> {
+    request: wire::ResumeRequest,
+) -> Outcome<wire::ResumeResponse> {
     let resumed = caller.hub.resume(&request.instance_id, request.reason);
     resumed.await.map(done).map_err(to_status)
 }
 
 pub(super) async fn rewind(
     caller: &GrpcCaller,
-    request: wire::ReasonRequest,
-) -> Outcome<wire::Empty> {
+    request: wire::RewindInstanceRequest,
+) -> Outcome<wire::RewindInstanceResponse> {
     let rewound = caller.hub.rewind(&request.instance_id, request.reason);
     rewound.await.map(done).map_err(to_status)
 }
@@ -191,8 +191,8 @@ fn known(ended: Result<bool, Error>) -> Outcome<bool> {
 }
 
 /// Clients do not learn whether the call had an effect.
-fn done<T>(_: T) -> wire::Empty {
-    wire::Empty {}
+fn done<T, A: Default>(_: T) -> A {
+    A::default()
 }
 
 pub(super) async fn restart(
@@ -306,7 +306,7 @@ pub(super) async fn purge(
             };
             whole(count)
         }
-        Some(PurgeRequest::Batch(batch)) => {
+        Some(PurgeRequest::InstanceBatch(batch)) => {
             let mut count = 0;
             for id in batch_of(batch)?.iter().filter(|id| is_wanted(id)) {
                 count += caller
@@ -317,7 +317,9 @@ pub(super) async fn purge(
             }
             whole(count)
         }
-        Some(PurgeRequest::Filter(filter)) => purge_all(caller, filter, is_recursive).await?,
+        Some(PurgeRequest::PurgeInstanceFilter(filter)) => {
+            purge_all(caller, filter, is_recursive).await?
+        }
         None => return Err(malformed("the request names nothing to purge")),
     };
     Ok(wire::PurgeInstancesResponse {
@@ -394,14 +396,17 @@ pub(super) async fn skip_graceful(
 pub(super) async fn create_hub(
     caller: &GrpcCaller,
     request: wire::CreateTaskHubRequest,
-) -> Outcome<wire::Empty> {
+) -> Outcome<wire::CreateTaskHubResponse> {
     if request.recreate_if_exists {
         caller.hub.wipe().await.map_err(to_status)?;
     }
-    Ok(wire::Empty {})
+    Ok(wire::CreateTaskHubResponse {})
 }
 
-pub(super) async fn delete_hub(caller: &GrpcCaller, _: wire::Empty) -> Outcome<wire::Empty> {
+pub(super) async fn delete_hub(
+    caller: &GrpcCaller,
+    _: wire::DeleteTaskHubRequest,
+) -> Outcome<wire::DeleteTaskHubResponse> {
     caller.hub.wipe().await.map(done).map_err(to_status)
 }
 

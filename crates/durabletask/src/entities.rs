@@ -19,13 +19,13 @@ fn to_status(error: Error) -> Status {
 pub(super) async fn signal(
     caller: &GrpcCaller,
     request: wire::SignalEntityRequest,
-) -> Outcome<wire::Empty> {
+) -> Outcome<wire::SignalEntityResponse> {
     caller
         .hub
         .signal(operation(request)?)
         .await
         .map_err(to_status)?;
-    Ok(wire::Empty {})
+    Ok(wire::SignalEntityResponse {})
 }
 
 /// A call by a client, which waits for the response until its deadline or until the

@@ -11,7 +11,7 @@ use steadfast_durable::{
 };
 use steadfast_durabletask_messages::encode_event;
 use steadfast_wire::durabletask as wire;
-use steadfast_wire::durabletask::work_item_request::Request;
+use steadfast_wire::durabletask::work_item::Request;
 
 /// How much of an item fits into a message.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,8 +33,8 @@ pub(super) fn fit(item: &mut wire::WorkItem, most: usize) -> Fit {
     }
     let (events, first) = match &mut item.request {
         // The first event starts the turn and must stay.
-        Some(Request::Orchestrator(turn)) => (&mut turn.new_events, 1),
-        Some(Request::Entity(batch)) => (&mut batch.operation_requests, 0),
+        Some(Request::OrchestratorRequest(turn)) => (&mut turn.new_events, 1),
+        Some(Request::EntityRequestV2(batch)) => (&mut batch.operation_requests, 0),
         _ => return Fit::Nothing { count: 1 },
     };
     let sizes: Vec<_> = events.iter().skip(first).map(placed).collect();
@@ -69,7 +69,7 @@ fn placed(event: &wire::HistoryEvent) -> usize {
 
 /// Whether every event of a history that the worker must fetch fits into a message.
 pub(super) fn is_fetchable(item: &WorkDelivery, message: &wire::WorkItem, most: usize) -> bool {
-    let (WorkPayload::Turn(turn), Some(Request::Orchestrator(sent))) =
+    let (WorkPayload::Turn(turn), Some(Request::OrchestratorRequest(sent))) =
         (&item.work, &message.request)
     else {
         return true;
@@ -204,7 +204,7 @@ impl OversizedItem {
 
 #[cfg(test)]
 mod tests {
-    use steadfast_wire::durabletask::event_type::EventType;
+    use steadfast_wire::durabletask::history_event::EventType;
 
     use super::*;
 
@@ -227,7 +227,7 @@ mod tests {
             ..wire::OrchestratorRequest::default()
         };
         wire::WorkItem {
-            request: Some(Request::Orchestrator(turn)),
+            request: Some(Request::OrchestratorRequest(turn)),
             completion_token: "token".into(),
         }
     }
@@ -243,7 +243,7 @@ mod tests {
                 let whole = item.clone();
                 let longer = |count: usize| {
                     let mut item = whole.clone();
-                    if let Some(Request::Orchestrator(turn)) = &mut item.request {
+                    if let Some(Request::OrchestratorRequest(turn)) = &mut item.request {
                         turn.new_events.truncate(1 + count);
                     }
                     item.encoded_len()

@@ -5,12 +5,13 @@
 //!
 //! # One work item, from a task hub to a worker and back
 //!
-//! Messages are in `crates/wire/src/durabletask`, written as derives and compared with the
-//! bytes of an SDK.
+//! Messages are in `crates/wire/src/durabletask`, generated from the published interface and
+//! compared with the bytes of an SDK. The trait of the service is generated too.
 //!
 //! 1. `routes.rs`: the path names a method, the method a right. `context.rs`: metadata names
 //!    the task hub and the worker, and shows a key unless the server is for development.
-//!    `crates/net/src/grpc.rs` reads the message and writes the answer.
+//!    `crates/net/src/grpc.rs` bounds the body; the generated service reads the message, calls
+//!    `service.rs` and writes the answer.
 //! 2. `stream.rs`: a worker opens its stream. A ping is sent at once, and after every 30 s of
 //!    silence. The stream waits only for `WorkerStream::next` of the engine.
 //! 3. `crates/durabletask-messages/src/work.rs` converts the item to a message. A history over
@@ -33,9 +34,12 @@ mod clients;
 mod context;
 mod entities;
 mod fit;
+#[allow(unreachable_pub, unused_qualifications, reason = "it is generated")]
+mod generated;
 mod history;
 pub mod rest;
 mod routes;
+mod service;
 mod status;
 mod stream;
 mod workers;

@@ -1,4 +1,6 @@
-//! Dispatches gRPC methods to their handlers.
+//! Authenticates gRPC calls and hands them to the service.
+//!
+//! A method without rights here does not exist, even if the interface has it.
 
 use std::sync::Arc;
 
@@ -7,12 +9,13 @@ use axum::extract::{Path, Request, State};
 use axum::http::Uri;
 use axum::response::Response;
 use axum::routing::any;
+use steadfast_core::limits;
 use steadfast_net::access::{Right, ended};
-use steadfast_net::grpc::{GrpcResponseFuture, refuse, server_streaming, unary, unread, until};
-use steadfast_net::http::defer;
+use steadfast_net::grpc::{call, refuse};
 
 use super::context::{Context, GrpcCaller};
-use super::{clients, entities, history, status, stream, workers};
+use super::generated::task_hub_sidecar_service_server::TaskHubSidecarServiceServer;
+use super::status;
 
 /// All methods of `TaskHubSidecarService`.
 pub fn routes(context: Arc<Context>) -> Router {
@@ -42,8 +45,10 @@ async fn handle(
                 }
                 _ => None,
             };
+            let service = TaskHubSidecarServiceServer::new(caller)
+                .max_decoding_message_size(limits::GRPC_MESSAGE_BYTES);
             tokio::select! {
-                answer = answer(&method, Arc::new(caller), request) => answer,
+                answer = call(request, service) => answer,
                 why = ended(&mut follow) => refuse(status::denied(&why)),
             }
         }
@@ -101,82 +106,23 @@ fn rights(method: &str) -> Option<&'static [Right]> {
     found.map(|(_, rights)| *rights)
 }
 
-/// Handles a unary method with a function of the caller and the message.
-macro_rules! by {
-    ($caller:ident, $request:ident, $answer:path) => {
-        unary($request, move |message| {
-            let caller = Arc::clone(&$caller);
-            Box::pin(async move { $answer(&caller, message).await })
-        })
-    };
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Handles a streaming method; the stream ends when the caller's proof is revoked.
-macro_rules! streamed {
-    ($caller:ident, $request:ident, $answer:path, $kind:literal) => {
-        server_streaming($request, move |message| {
-            let caller = Arc::clone(&$caller);
-            Box::pin(async move {
-                let messages = $answer(&caller, message).await?;
-                let mut follow = caller.follow($kind);
-                let end = async move { status::denied(&ended(&mut follow).await) };
-                Ok(until(messages, end))
-            })
-        })
-    };
-}
+    const GENERATED: &str = include_str!("generated.rs");
 
-fn answer(method: &str, caller: Arc<GrpcCaller>, request: Request) -> GrpcResponseFuture {
-    match method {
-        "Hello" => by!(caller, request, workers::hello),
-        "GetWorkItems" => {
-            streamed!(caller, request, stream::get_work_items, "worker stream")
-        }
-        "CompleteOrchestratorTask" => by!(caller, request, workers::complete_turn),
-        "CompleteActivityTask" => by!(caller, request, workers::complete_activity),
-        "CompleteEntityTask" => by!(caller, request, workers::complete_batch),
-        "CompleteTasks" => by!(caller, request, workers::complete_many),
-        "AbandonTaskOrchestratorWorkItem"
-        | "AbandonTaskActivityWorkItem"
-        | "AbandonTaskEntityWorkItem" => by!(caller, request, workers::abandon),
-        "StreamInstanceHistory" => {
-            streamed!(caller, request, history::stream, "history stream")
-        }
-        "StartInstance" => by!(caller, request, clients::start),
-        "GetInstance" => by!(caller, request, clients::get),
-        "WaitForInstanceStart" => by!(caller, request, clients::wait_for_start),
-        "WaitForInstanceCompletion" => by!(caller, request, clients::wait_for_end),
-        "RaiseEvent" => by!(caller, request, clients::raise),
-        "TerminateInstance" => by!(caller, request, clients::terminate),
-        "SuspendInstance" => by!(caller, request, clients::suspend),
-        "ResumeInstance" => by!(caller, request, clients::resume),
-        "RewindInstance" => by!(caller, request, clients::rewind),
-        "RestartInstance" => by!(caller, request, clients::restart),
-        "QueryInstances" => by!(caller, request, clients::query),
-        "ListInstanceIds" => by!(caller, request, clients::list_ids),
-        "PurgeInstances" => by!(caller, request, clients::purge),
-        "SkipGracefulOrchestrationTerminations" => {
-            by!(caller, request, clients::skip_graceful)
-        }
-        "CreateTaskHub" => by!(caller, request, clients::create_hub),
-        "DeleteTaskHub" => by!(caller, request, clients::delete_hub),
-        "SignalEntity" => by!(caller, request, entities::signal),
-        "CallEntity" => {
-            let extensions = request.extensions().clone();
-            unary(request, move |message| {
-                let (caller, read) = (Arc::clone(&caller), defer(&extensions));
-                Box::pin(async move {
-                    read.map_err(unread)?;
-                    entities::call(&caller, message).await
-                })
-            })
-        }
-        "GetEntity" => by!(caller, request, entities::get),
-        "QueryEntities" => by!(caller, request, entities::query),
-        "CleanEntityStorage" => by!(caller, request, entities::clean),
-        other => {
-            let refused = refuse(status::unknown(other));
-            Box::pin(std::future::ready(refused))
-        }
+    #[test]
+    fn every_method_of_the_interface_has_rights() {
+        let mut published: Vec<_> = GENERATED
+            .split("\"/TaskHubSidecarService/")
+            .skip(1)
+            .filter_map(|rest| rest.split_once('"'))
+            .map(|(name, _)| name)
+            .collect();
+        let mut known = METHODS.map(|(name, _)| name).to_vec();
+        published.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(published, known);
     }
 }

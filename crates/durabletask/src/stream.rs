@@ -14,7 +14,7 @@ use steadfast_durabletask_messages::{can, encode_item, terms};
 use steadfast_net::access::AuditClient;
 use steadfast_net::grpc::GrpcStream;
 use steadfast_wire::durabletask as wire;
-use steadfast_wire::durabletask::work_item_request::Request;
+use steadfast_wire::durabletask::work_item::Request;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tonic::Status;
 
@@ -158,7 +158,7 @@ impl WorkItemStream {
 
 fn ping() -> wire::WorkItem {
     wire::WorkItem {
-        request: Some(Request::HealthPing(wire::Empty {})),
+        request: Some(Request::HealthPing(wire::HealthPing {})),
         completion_token: String::new(),
     }
 }

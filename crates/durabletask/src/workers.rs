@@ -23,14 +23,14 @@ type Outcome<T> = Result<T, Status>;
 /// The id of a completion action that the server has added.
 const OWN_ACTION: i32 = -1;
 
-pub(super) async fn hello(_: &GrpcCaller, _: wire::Empty) -> Outcome<wire::Empty> {
-    Ok(wire::Empty {})
+pub(super) async fn hello(_: &GrpcCaller, (): ()) -> Outcome<()> {
+    Ok(())
 }
 
 pub(super) async fn complete_turn(
     caller: &GrpcCaller,
     response: wire::OrchestratorResponse,
-) -> Outcome<wire::Empty> {
+) -> Outcome<wire::CompleteTaskResponse> {
     let (token, instance) = (
         response.completion_token.clone(),
         response.instance_id.clone(),
@@ -86,7 +86,7 @@ fn failed(why: ConvertError) -> TurnAction {
 pub(super) async fn complete_activity(
     caller: &GrpcCaller,
     response: wire::ActivityResponse,
-) -> Outcome<wire::Empty> {
+) -> Outcome<wire::CompleteTaskResponse> {
     let result = match response.failure_details.map(decode_failure) {
         Some(failure) => Err(failure),
         // The engine fails one that is too large.
@@ -102,7 +102,7 @@ pub(super) async fn complete_activity(
 pub(super) async fn complete_batch(
     caller: &GrpcCaller,
     result: wire::EntityBatchResult,
-) -> Outcome<wire::Empty> {
+) -> Outcome<wire::CompleteTaskResponse> {
     let token = result.completion_token.clone();
     let (token, entity) = decode_token(&token);
     let done = caller
@@ -138,18 +138,36 @@ pub(super) async fn complete_many(
     })
 }
 
-pub(super) async fn abandon(
+pub(super) async fn abandon_turn(
     caller: &GrpcCaller,
-    request: wire::AbandonRequest,
-) -> Outcome<wire::Empty> {
-    let (token, _) = decode_token(&request.completion_token);
+    request: wire::AbandonOrchestrationTaskRequest,
+) -> Outcome<wire::AbandonOrchestrationTaskResponse> {
+    abandon(caller, &request.completion_token).await
+}
+
+pub(super) async fn abandon_activity(
+    caller: &GrpcCaller,
+    request: wire::AbandonActivityTaskRequest,
+) -> Outcome<wire::AbandonActivityTaskResponse> {
+    abandon(caller, &request.completion_token).await
+}
+
+pub(super) async fn abandon_batch(
+    caller: &GrpcCaller,
+    request: wire::AbandonEntityTaskRequest,
+) -> Outcome<wire::AbandonEntityTaskResponse> {
+    abandon(caller, &request.completion_token).await
+}
+
+async fn abandon<A: Default>(caller: &GrpcCaller, token: &str) -> Outcome<A> {
+    let (token, _) = decode_token(token);
     taken(caller, caller.hub.abandon(token).await)
 }
 
-fn taken(caller: &GrpcCaller, taken: Result<bool, Error>) -> Outcome<wire::Empty> {
+fn taken<A: Default>(caller: &GrpcCaller, taken: Result<bool, Error>) -> Outcome<A> {
     let is_fresh = taken.map_err(|error| refused(&error))?;
     if !is_fresh {
         caller.context.counts.add_stale();
     }
-    Ok(wire::Empty {})
+    Ok(A::default())
 }

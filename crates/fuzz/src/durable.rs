@@ -11,7 +11,7 @@ use steadfast_durable::{DeliveryOptions, Dispatcher, Instances, TaskHubs, TaskSe
 use steadfast_durabletask::{Context, METHODS, rest, routes};
 use steadfast_partition::{Router, Services, SingleNode};
 use steadfast_wire::durabletask as wire;
-use steadfast_wire::durabletask::work_item_request::Request as WorkRequest;
+use steadfast_wire::durabletask::work_item::Request as WorkRequest;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -187,13 +187,13 @@ fn first(bytes: &[u8]) -> Option<(wire::WorkItem, usize)> {
 fn complete(item: &wire::WorkItem, method: &str, message: &[u8]) -> Option<Vec<u8>> {
     let token = item.completion_token.clone();
     Some(match (method, item.request.as_ref()?) {
-        ("CompleteOrchestratorTask", WorkRequest::Orchestrator(work)) => {
+        ("CompleteOrchestratorTask", WorkRequest::OrchestratorRequest(work)) => {
             let mut result = wire::OrchestratorResponse::decode(message).ok()?;
             result.instance_id.clone_from(&work.instance_id);
             result.completion_token = token;
             result.encode_to_vec()
         }
-        ("CompleteActivityTask", WorkRequest::Activity(work)) => {
+        ("CompleteActivityTask", WorkRequest::ActivityRequest(work)) => {
             let mut result = wire::ActivityResponse::decode(message).ok()?;
             let instance = work.orchestration_instance.clone().unwrap_or_default();
             result.instance_id = instance.instance_id;
@@ -201,7 +201,7 @@ fn complete(item: &wire::WorkItem, method: &str, message: &[u8]) -> Option<Vec<u
             result.completion_token = token;
             result.encode_to_vec()
         }
-        ("CompleteEntityTask", WorkRequest::Entity(_)) => {
+        ("CompleteEntityTask", WorkRequest::EntityRequestV2(_)) => {
             let mut result = wire::EntityBatchResult::decode(message).ok()?;
             result.completion_token = token;
             result.encode_to_vec()
@@ -211,7 +211,7 @@ fn complete(item: &wire::WorkItem, method: &str, message: &[u8]) -> Option<Vec<u
             | "AbandonTaskActivityWorkItem"
             | "AbandonTaskEntityWorkItem",
             _,
-        ) => wire::AbandonRequest {
+        ) => wire::AbandonOrchestrationTaskRequest {
             completion_token: token,
         }
         .encode_to_vec(),
@@ -304,7 +304,9 @@ fn grpc_seeds() -> Vec<Vec<u8>> {
         };
         let action = wire::OrchestratorAction {
             id: 1,
-            action_type: Some(wire::action_type::ActionType::SendEvent(event)),
+            orchestrator_action_type: Some(
+                wire::orchestrator_action::OrchestratorActionType::SendEvent(event),
+            ),
         };
         let batch = golden().find(|(name, _)| *name == "EntityBatchResult");
         let batch = batch.map(|(_, bytes)| bytes).unwrap_or_default();

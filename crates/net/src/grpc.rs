@@ -3,6 +3,7 @@
 //! Routes authenticate by the headers before the body is read here. A request must be
 //! `application/grpc` over HTTP/2: web pages may send other content types to any site.
 
+use std::convert::Infallible;
 use std::pin::Pin;
 
 use axum::body::Body;
@@ -12,9 +13,10 @@ use axum::response::{IntoResponse as _, Response};
 use futures_util::{Stream, StreamExt as _, stream};
 use prost::Message;
 use steadfast_core::limits;
-use tonic::server::{Grpc, ServerStreamingService, UnaryService};
+use tonic::server::{Grpc, UnaryService};
 use tonic::{Code, Status};
 use tonic_prost::ProstCodec;
+use tower::Service;
 
 use crate::http::{BodyChunks, BodyError};
 
@@ -44,24 +46,6 @@ where
     fn call(&mut self, request: tonic::Request<Q>) -> Self::Future {
         let answer = (self.0)(request.into_inner());
         Box::pin(async move { answer.await.map(tonic::Response::new) })
-    }
-}
-
-/// The handler of a server-streaming call.
-struct StreamingHandler<F>(F);
-
-impl<Q, A, F> ServerStreamingService<Q> for StreamingHandler<F>
-where
-    F: FnMut(Q) -> GrpcFuture<GrpcStream<A>>,
-    A: Message + 'static,
-{
-    type Response = A;
-    type ResponseStream = GrpcStream<A>;
-    type Future = GrpcFuture<tonic::Response<GrpcStream<A>>>;
-
-    fn call(&mut self, request: tonic::Request<Q>) -> Self::Future {
-        let answers = (self.0)(request.into_inner());
-        Box::pin(async move { answers.await.map(tonic::Response::new) })
     }
 }
 
@@ -97,23 +81,24 @@ where
     })
 }
 
-/// Serves a server-streaming call: reads the request and writes the stream of responses.
-pub fn server_streaming<Q, A>(
-    request: axum::extract::Request,
-    answer: impl FnMut(Q) -> GrpcFuture<GrpcStream<A>> + Send + 'static,
-) -> GrpcResponseFuture
+/// Calls a generated service with a request whose caller is known, behind the same frame.
+/// The service must not accept longer messages than `limits::GRPC_MESSAGE_BYTES`.
+pub fn call<S>(request: axum::extract::Request, mut service: S) -> GrpcResponseFuture
 where
-    Q: Message + Default + 'static,
-    A: Message + Default + 'static,
+    S: Service<
+            axum::extract::Request,
+            Response = axum::http::Response<tonic::body::Body>,
+            Error = Infallible,
+        > + Send
+        + 'static,
+    S::Future: Send,
 {
-    let codec = ProstCodec::<A, Q>::default();
-    let mut grpc = Grpc::new(codec).max_decoding_message_size(limits::GRPC_MESSAGE_BYTES);
     Box::pin(async move {
         match guarded(request, limits::GRPC_MESSAGE_BYTES) {
-            Ok(request) => finish(
-                grpc.server_streaming(StreamingHandler(answer), request)
-                    .await,
-            ),
+            Ok(request) => match service.call(request).await {
+                Ok(response) => finish(response),
+                Err(never) => match never {},
+            },
             Err(refused) => refused,
         }
     })

@@ -7,8 +7,8 @@ use super::{
     bodies, codes, documents, faults, features, header, layers, leftovers, names, paths, profile,
     ring, walks, words, workflow,
 };
-use crate::clients;
 use crate::workspace::Workspace;
+use crate::{clients, protos};
 
 /// A rule and how to find what breaks it.
 struct Rule {
@@ -74,6 +74,10 @@ const RULES: &[Rule] = &[
                 .into_iter()
                 .collect())
         },
+    },
+    Rule {
+        name: "generated files are what their interface generates",
+        find: |workspace, _| protos::check(workspace),
     },
     Rule {
         name: "Java and Go run each scenario of other clients, or say why not",

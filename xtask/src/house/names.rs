@@ -1,6 +1,7 @@
 //! A type has a name of its own, and the name is a noun.
 //!
-//! Names that a module qualifies, as in `entity::Command`, may repeat.
+//! Names that a module qualifies, as in `entity::Command`, may repeat. Generated files have
+//! the names of their interface.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -60,6 +61,9 @@ pub(crate) fn check(tree: &Tree) -> Result<Vec<String>> {
         let Some(text) = tree.text(file)? else {
             continue;
         };
+        if is_generated(&text) {
+            continue;
+        }
         for name in types(&text)? {
             if is_participle(&name) {
                 findings.push(format!("{}: {name} is no noun", file.display()));
@@ -89,6 +93,12 @@ fn is_source(file: &Path) -> bool {
     let part = |wanted: &str| file.iter().any(|part| part == wanted);
     let is_product = part("src") && !part("absent");
     file.starts_with("crates") && is_product && !part("tests") && !file.ends_with("tests.rs")
+}
+
+/// Whether the header says that the file is generated.
+fn is_generated(text: &str) -> bool {
+    let mut header = text.lines().take_while(|line| line.starts_with("//!"));
+    header.any(|line| line.contains("@generated"))
 }
 
 /// The types that a file defines, outside of its tests.

@@ -45,7 +45,7 @@ fn split(mut whole: wire::OrchestratorResponse, longest: usize) -> Vec<wire::Orc
 
 #[cfg(test)]
 mod tests {
-    use steadfast_wire::durabletask::action_type::ActionType;
+    use steadfast_wire::durabletask::orchestrator_action::OrchestratorActionType;
 
     use super::*;
 
@@ -56,7 +56,7 @@ mod tests {
         };
         wire::OrchestratorAction {
             id,
-            action_type: Some(ActionType::ScheduleTask(task)),
+            orchestrator_action_type: Some(OrchestratorActionType::ScheduleTask(task)),
         }
     }
 

@@ -138,7 +138,7 @@ impl TaskHubClient {
             input,
         };
         let sent = self.channel.one("RaiseEvent", request).await;
-        sent.map(|_: wire::Empty| ()).map_err(from_status)
+        sent.map_err(from_status)
     }
 
     /// Ends an instance.
@@ -177,7 +177,7 @@ impl TaskHubClient {
         instance: &str,
         reason: Option<String>,
     ) -> Result<()> {
-        let request = wire::ReasonRequest {
+        let request = wire::SuspendRequest {
             instance_id: instance.to_owned(),
             reason,
         };
@@ -188,13 +188,15 @@ impl TaskHubClient {
     where
         Q: prost::Message + Clone + Send + Sync + 'static,
     {
-        self.surely(method, message).await.map(|_: wire::Empty| ())
+        self.surely(method, message).await
     }
 
     /// Purges an instance that has ended; returns how many were purged.
     pub async fn purge(&self, instance: &str, is_recursive: bool) -> Result<u64> {
         let request = wire::PurgeInstancesRequest {
-            request: Some(wire::purge_request::Request::InstanceId(instance.into())),
+            request: Some(wire::purge_instances_request::Request::InstanceId(
+                instance.into(),
+            )),
             recursive: is_recursive,
             is_orchestration: true,
         };
@@ -286,9 +288,9 @@ impl TaskHubClient {
 
     /// Whether the server answers.
     pub async fn hello(&self) -> Result<()> {
-        let answer = self.channel.one("Hello", wire::Empty {}).await;
+        let answer = self.channel.one("Hello", ()).await;
         match answer {
-            Ok(wire::Empty {}) => Ok(()),
+            Ok(()) => Ok(()),
             Err(status) if status.code() == Code::Unimplemented => Ok(()),
             Err(status) => Err(from_status(status)),
         }

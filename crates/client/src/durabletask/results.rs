@@ -158,12 +158,11 @@ impl ResultSender {
 
     async fn alone(&self, result: Completed) -> Outcome {
         let channel = &self.channel;
-        let answer = match result {
+        match result {
             Completed::Orchestrator(turn) => channel.one("CompleteOrchestratorTask", turn).await,
             Completed::Activity(activity) => channel.one("CompleteActivityTask", activity).await,
             Completed::Entity(batch) => channel.one("CompleteEntityTask", batch).await,
-        };
-        answer.map(|wire::Empty {}| ())
+        }
     }
 }
 
@@ -199,7 +198,7 @@ mod tests {
             "CompleteActivityTask" => {
                 unary(request, move |_: wire::ActivityResponse| {
                     own.calls.lock().push(1);
-                    Box::pin(async { Ok(wire::Empty {}) })
+                    Box::pin(async { Ok(wire::CompleteTaskResponse {}) })
                 })
                 .await
             }

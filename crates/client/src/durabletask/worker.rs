@@ -9,7 +9,7 @@ use steadfast_durabletask_messages::{
 };
 use steadfast_wire::durabletask as wire;
 use steadfast_wire::durabletask::completed_task::Result as Completed;
-use steadfast_wire::durabletask::work_item_request::Request;
+use steadfast_wire::durabletask::work_item::Request;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -190,20 +190,26 @@ impl WorkerLoop {
 
     fn asked(&self) -> wire::GetWorkItemsRequest {
         let filters = self.bench.runner.filters();
-        let named = |filters: Vec<steadfast_durable::WorkFilter>| -> Vec<_> {
-            let filters = filters.into_iter();
-            filters
-                .map(|filter| wire::VersionFilter {
-                    name: filter.name,
-                    versions: filter.versions,
-                })
-                .collect()
-        };
-        let mut orchestrations = named(filters.orchestrations);
-        let (activities, entities) = (named(filters.activities), filters.entities);
+        let mut orchestrations: Vec<_> = filters
+            .orchestrations
+            .into_iter()
+            .map(|filter| wire::OrchestrationFilter {
+                name: filter.name,
+                versions: filter.versions,
+            })
+            .collect();
+        let activities: Vec<_> = filters
+            .activities
+            .into_iter()
+            .map(|filter| wire::ActivityFilter {
+                name: filter.name,
+                versions: filter.versions,
+            })
+            .collect();
+        let entities = filters.entities;
         if orchestrations.is_empty() && activities.is_empty() && entities.is_empty() {
             // An empty filter matches everything; no orchestration has the empty name.
-            orchestrations.push(wire::VersionFilter::default());
+            orchestrations.push(wire::OrchestrationFilter::default());
         }
         let [turns, most_activities, batches] = self.most.map(i32::from);
         wire::GetWorkItemsRequest {
@@ -219,7 +225,7 @@ impl WorkerLoop {
                 activities,
                 entities: entities
                     .into_iter()
-                    .map(|name| wire::NameFilter { name })
+                    .map(|name| wire::EntityFilter { name })
                     .collect(),
             }),
             worker_instance_id: self.name.clone(),
@@ -255,7 +261,7 @@ impl WorkItemRunner {
     async fn done(&self, token: String, request: Request) -> std::result::Result<(), Status> {
         let place = place(token, &request);
         let fetched = match &request {
-            Request::Orchestrator(turn) if turn.requires_history_streaming => {
+            Request::OrchestratorRequest(turn) if turn.requires_history_streaming => {
                 Some(self.history(turn).await?)
             }
             _ => None,
@@ -353,12 +359,12 @@ impl WorkItemRunner {
             mismatch,
             "an orchestration is suspended because its code has changed",
         );
-        let suspend = wire::ReasonRequest {
+        let suspend = wire::SuspendRequest {
             instance_id: place.instance,
             reason: Some(mismatch),
         };
         let suspended = self.tell("SuspendInstance", suspend).await;
-        let abandon = wire::AbandonRequest {
+        let abandon = wire::AbandonOrchestrationTaskRequest {
             completion_token: place.token,
         };
         self.tell("AbandonTaskOrchestratorWorkItem", abandon)
@@ -376,11 +382,7 @@ impl WorkItemRunner {
     where
         Q: prost::Message + Clone + Send + Sync + 'static,
     {
-        surely(|| async {
-            let answer = self.channel.one(method, message.clone()).await;
-            answer.map(|wire::Empty {}| ())
-        })
-        .await
+        surely(|| async { self.channel.one(method, message.clone()).await }).await
     }
 }
 
@@ -404,14 +406,14 @@ where
 
 fn place(token: String, request: &Request) -> WorkItemRef {
     let (instance, task) = match request {
-        Request::Orchestrator(turn) => (turn.instance_id.clone(), 0),
-        Request::Activity(activity) => {
+        Request::OrchestratorRequest(turn) => (turn.instance_id.clone(), 0),
+        Request::ActivityRequest(activity) => {
             let instance = activity.orchestration_instance.as_ref();
             let instance = instance.map(|own| own.instance_id.clone());
             (instance.unwrap_or_default(), activity.task_id)
         }
-        Request::Entity(batch) => (batch.instance_id.clone(), 0),
-        Request::HealthPing(_) => (String::new(), 0),
+        Request::EntityRequestV2(batch) => (batch.instance_id.clone(), 0),
+        Request::HealthPing(_) | Request::EntityRequest(_) => (String::new(), 0),
     };
     WorkItemRef {
         token,

@@ -1,7 +1,7 @@
 //! Memory for the bodies of requests to task hubs.
 
 use steadfast_wire::durabletask as wire;
-use steadfast_wire::durabletask::operation_result_type::ResultType;
+use steadfast_wire::durabletask::operation_result::ResultType;
 use tokio::task::JoinSet;
 use tonic::Code;
 

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 use steadfast_wire::durabletask as wire;
-use steadfast_wire::durabletask::action_type::ActionType;
-use steadfast_wire::durabletask::entity_message_type::EntityMessageType;
-use steadfast_wire::durabletask::event_type::EventType;
-use steadfast_wire::durabletask::operation_result_type::ResultType;
-use steadfast_wire::durabletask::work_item_request::Request as Work;
+use steadfast_wire::durabletask::history_event::EventType;
+use steadfast_wire::durabletask::operation_result::ResultType;
+use steadfast_wire::durabletask::orchestrator_action::OrchestratorActionType;
+use steadfast_wire::durabletask::send_entity_message_action::EntityMessageType;
+use steadfast_wire::durabletask::work_item::Request as Work;
 
 use crate::task_hub::{Caller, Stream, action, done, end, node};
 
@@ -26,7 +26,7 @@ fn event(id: i32, name: &str, data: &Value) -> wire::OrchestratorAction {
         name: name.into(),
         data: Some(data.to_string()),
     };
-    action(id, ActionType::SendEvent(event))
+    action(id, OrchestratorActionType::SendEvent(event))
 }
 
 /// A message to the entity as newer workers write it.
@@ -34,7 +34,7 @@ fn message(id: i32, kind: EntityMessageType) -> wire::OrchestratorAction {
     let message = wire::SendEntityMessageAction {
         entity_message_type: Some(kind),
     };
-    action(id, ActionType::SendEntityMessage(message))
+    action(id, OrchestratorActionType::SendEntityMessage(message))
 }
 
 /// Runs a batch: every operation adds one, and its result is the new state.
@@ -70,8 +70,8 @@ async fn run(hub: &Caller, batch: wire::EntityRequest, token: String) -> usize {
 async fn turn(hub: &Caller, worker: &mut Stream) -> (wire::OrchestratorRequest, String) {
     loop {
         match worker.work().await {
-            (Work::Orchestrator(turn), token) => return (turn, token),
-            (Work::Entity(batch), token) => {
+            (Work::OrchestratorRequest(turn), token) => return (turn, token),
+            (Work::EntityRequestV2(batch), token) => {
                 run(hub, batch, token).await;
             }
             other => panic!("{other:?}"),

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use steadfast_wire::durabletask as wire;
-use steadfast_wire::durabletask::action_type::ActionType;
 use steadfast_wire::durabletask::completed_task::Result as Completed;
-use steadfast_wire::durabletask::event_type::EventType;
-use steadfast_wire::durabletask::work_item_request::Request as Work;
+use steadfast_wire::durabletask::history_event::EventType;
+use steadfast_wire::durabletask::orchestrator_action::OrchestratorActionType;
+use steadfast_wire::durabletask::work_item::Request as Work;
 use tonic::Code;
 
 use crate::task_hub::{self, Caller, PATIENCE, action, done, end, node};
@@ -22,7 +22,7 @@ fn schedule(id: i32) -> wire::OrchestratorAction {
             ..wire::TraceContext::default()
         }),
     };
-    action(id, ActionType::ScheduleTask(task))
+    action(id, OrchestratorActionType::ScheduleTask(task))
 }
 
 #[tokio::test]
@@ -127,7 +127,7 @@ async fn durable_05_unknown_tokens_change_nothing() {
         };
         hub.tell("CompleteEntityTask", result).await.unwrap();
         for sort in ["Orchestrator", "Activity", "Entity"] {
-            let request = wire::AbandonRequest {
+            let request = wire::AbandonOrchestrationTaskRequest {
                 completion_token: unknown.into(),
             };
             hub.tell(&format!("AbandonTask{sort}WorkItem"), request)
@@ -243,7 +243,7 @@ async fn durable_34_tags_version_and_trace_reach_their_work() {
     assert_eq!(turn.past_events, []);
     let parameters = turn.entity_parameters.clone().unwrap();
     let window = parameters.entity_message_reorder_window;
-    assert_eq!(window, Some(wire::ProtoDuration::default()));
+    assert_eq!(window, Some(wire::well_known::Duration::default()));
     for event in &turn.new_events {
         assert!(event.timestamp.is_some(), "{event:?}");
         assert_eq!(event.event_id, -1);
@@ -258,7 +258,7 @@ async fn durable_34_tags_version_and_trace_reach_their_work() {
     assert_eq!(started.parent_instance, None);
     let span = wire::OrchestrationTraceContext {
         span_id: Some("c".into()),
-        span_start_time: Some(wire::ProtoTimestamp {
+        span_start_time: Some(wire::well_known::Timestamp {
             seconds: 7,
             nanos: 123_456_789,
         }),
@@ -300,7 +300,7 @@ async fn durable_38_abandoned_work_comes_again_later() {
     let mut worker = hub.worker().await;
     let (_, first) = worker.turn().await;
     let began = tokio::time::Instant::now();
-    let request = wire::AbandonRequest {
+    let request = wire::AbandonOrchestrationTaskRequest {
         completion_token: first.clone(),
     };
     hub.tell("AbandonTaskOrchestratorWorkItem", request)
@@ -405,15 +405,18 @@ async fn what_cannot_be_done_fails_the_instance() {
     let hub = Caller::new(&node, "durable");
     let mut worker = hub.worker().await;
     let early = wire::CreateTimerAction {
-        fire_at: Some(wire::ProtoTimestamp {
+        fire_at: Some(wire::well_known::Timestamp {
             seconds: i64::MAX,
             nanos: 0,
         }),
     };
     let actions = [
-        action(0, ActionType::CreateTimer(early)),
+        action(0, OrchestratorActionType::CreateTimer(early)),
         wire::OrchestratorAction::default(),
-        action(0, ActionType::SendEvent(wire::SendEventAction::default())),
+        action(
+            0,
+            OrchestratorActionType::SendEvent(wire::SendEventAction::default()),
+        ),
     ];
     for (number, bad) in actions.into_iter().enumerate() {
         let instance = hub.start("f", &format!("bad {number}")).await.unwrap();
@@ -438,7 +441,7 @@ async fn refusals_have_their_status_and_change_nothing() {
     let node = node().await;
     let hub = Caller::new(&node, "durable");
     let code = |answer: Result<(), tonic::Status>| answer.map_err(|status| status.code());
-    let named = |id: &str| wire::ReasonRequest {
+    let named = |id: &str| wire::SuspendRequest {
         instance_id: id.into(),
         reason: None,
     };
@@ -455,7 +458,7 @@ async fn refusals_have_their_status_and_change_nothing() {
     let far = wire::CreateInstanceRequest {
         name: "f".into(),
         instance_id: "far".into(),
-        scheduled_start_timestamp: Some(wire::ProtoTimestamp {
+        scheduled_start_timestamp: Some(wire::well_known::Timestamp {
             seconds: 0,
             nanos: -1,
         }),
@@ -743,7 +746,7 @@ async fn task_hubs_are_made_and_wiped() {
     hub.tell("CreateTaskHub", create(true)).await.unwrap();
     assert!(hub.get("a").await.is_none());
     hub.start("f", "b").await.unwrap();
-    hub.tell("DeleteTaskHub", wire::Empty {}).await.unwrap();
+    hub.tell("DeleteTaskHub", ()).await.unwrap();
     assert!(hub.get("b").await.is_none());
 }
 
@@ -842,7 +845,7 @@ async fn keys_open_what_they_may() {
         anonymous.start("f", "a").await.unwrap_err().code(),
         Code::Unauthenticated
     );
-    let hello = anonymous.tell("Hello", wire::Empty {}).await;
+    let hello = anonymous.tell("Hello", ()).await;
     assert_eq!(hello.unwrap_err().code(), Code::Unauthenticated);
     let wrong = hub("no secret of theirs", "blue");
     assert_eq!(
@@ -860,7 +863,7 @@ async fn keys_open_what_they_may() {
         worker.start("f", "b").await.unwrap_err().code(),
         Code::PermissionDenied
     );
-    worker.tell("Hello", wire::Empty {}).await.unwrap();
+    worker.tell("Hello", ()).await.unwrap();
     assert_eq!(worker.get("a").await.unwrap().name, "f");
     let end = || wire::TerminateRequest {
         instance_id: "a".into(),

@@ -5,8 +5,8 @@ use reqwest::{Client, Method};
 use serde_json::{Value, json};
 use steadfast::Node;
 use steadfast_wire::durabletask as wire;
-use steadfast_wire::durabletask::action_type::ActionType;
-use steadfast_wire::durabletask::operation_result_type::ResultType;
+use steadfast_wire::durabletask::operation_result::ResultType;
+use steadfast_wire::durabletask::orchestrator_action::OrchestratorActionType;
 
 use crate::task_hub::{Caller, action, done, end, node, node_with_file, url};
 
@@ -91,7 +91,7 @@ async fn fail_next(hub: &Caller) {
         }),
         ..wire::CompleteOrchestrationAction::default()
     };
-    let failed = action(-1, ActionType::CompleteOrchestration(failed));
+    let failed = action(-1, OrchestratorActionType::CompleteOrchestration(failed));
     let result = done(&turn.instance_id, &token, vec![failed]);
     hub.tell("CompleteOrchestratorTask", result).await.unwrap();
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use prost::Message as _;
 use steadfast_wire::durabletask as wire;
-use steadfast_wire::durabletask::action_type::ActionType;
-use steadfast_wire::durabletask::event_type::EventType;
-use steadfast_wire::durabletask::work_item_request::Request as Work;
+use steadfast_wire::durabletask::history_event::EventType;
+use steadfast_wire::durabletask::orchestrator_action::OrchestratorActionType;
+use steadfast_wire::durabletask::work_item::Request as Work;
 use tonic::Code;
 use wire::OrchestrationStatus as Status;
 
@@ -20,11 +20,11 @@ fn schedule(id: i32, name: &str) -> wire::OrchestratorAction {
         name: name.into(),
         ..wire::ScheduleTaskAction::default()
     };
-    action(id, ActionType::ScheduleTask(task))
+    action(id, OrchestratorActionType::ScheduleTask(task))
 }
 
-fn named(name: &str, versions: &[&str]) -> wire::VersionFilter {
-    wire::VersionFilter {
+fn named(name: &str, versions: &[&str]) -> wire::OrchestrationFilter {
+    wire::OrchestrationFilter {
         name: name.into(),
         versions: versions.iter().map(|v| (*v).to_owned()).collect(),
     }
@@ -84,7 +84,10 @@ async fn durable_35_a_worker_that_names_activities_alone_gets_nothing_else() {
     let node = node().await;
     let hub = Caller::new(&node, "durable");
     let filters = wire::WorkItemFilters {
-        activities: vec![named("A", &[])],
+        activities: vec![wire::ActivityFilter {
+            name: "A".into(),
+            ..wire::ActivityFilter::default()
+        }],
         ..wire::WorkItemFilters::default()
     };
     let mut sandbox = filtered(&hub, filters).await;
@@ -93,7 +96,7 @@ async fn durable_35_a_worker_that_names_activities_alone_gets_nothing_else() {
     assert!(is_idle(&mut sandbox).await);
     let filters = wire::WorkItemFilters {
         orchestrations: vec![named("F", &[])],
-        entities: vec![wire::NameFilter {
+        entities: vec![wire::EntityFilter {
             name: "Counter".into(),
         }],
         ..wire::WorkItemFilters::default()
@@ -102,10 +105,10 @@ async fn durable_35_a_worker_that_names_activities_alone_gets_nothing_else() {
     let mut kinds = Vec::new();
     for _ in 0..2 {
         let (work, token) = rest.work().await;
-        if let Work::Orchestrator(_) = &work {
+        if let Work::OrchestratorRequest(_) = &work {
             turned(&hub, "i", &token, vec![schedule(0, "a")]).await;
         }
-        kinds.push(matches!(work, Work::Entity(_)));
+        kinds.push(matches!(work, Work::EntityRequestV2(_)));
     }
     assert!(kinds.contains(&true) && kinds.contains(&false));
     assert_eq!(sandbox.activity().await.0.name, "a");
@@ -125,7 +128,7 @@ async fn durable_38_an_instance_goes_to_the_worker_that_does_not_give_it_back() 
     };
     hub.tell("StartInstance", request).await.unwrap();
     let give_back = async |token: String| {
-        let request = wire::AbandonRequest {
+        let request = wire::AbandonOrchestrationTaskRequest {
             completion_token: token,
         };
         let method = "AbandonTaskOrchestratorWorkItem";
@@ -169,7 +172,7 @@ async fn a_failure_is_shown_to_clients_that_want_outputs() {
         }),
         ..wire::CompleteOrchestrationAction::default()
     };
-    let failed = action(-1, ActionType::CompleteOrchestration(failed));
+    let failed = action(-1, OrchestratorActionType::CompleteOrchestration(failed));
     turned(&hub, "i", &token, vec![failed]).await;
     assert!(hub.ended("i").await.failure_details.is_some());
     for method in [
@@ -253,9 +256,9 @@ async fn three_steps(hub: &Caller, worker: &mut Stream) {
     hub.tell("CompleteActivityTask", result).await.unwrap();
     let (_, token) = worker.turn().await;
     let timer = wire::CreateTimerAction {
-        fire_at: Some(wire::ProtoTimestamp::default()),
+        fire_at: Some(wire::well_known::Timestamp::default()),
     };
-    let timer = action(1, ActionType::CreateTimer(timer));
+    let timer = action(1, OrchestratorActionType::CreateTimer(timer));
     turned(hub, "i", &token, vec![timer]).await;
     let (_, token) = worker.turn().await;
     let child = wire::CreateSubOrchestrationAction {
@@ -263,7 +266,7 @@ async fn three_steps(hub: &Caller, worker: &mut Stream) {
         name: "g".into(),
         ..wire::CreateSubOrchestrationAction::default()
     };
-    let child = action(2, ActionType::CreateSubOrchestration(child));
+    let child = action(2, OrchestratorActionType::CreateSubOrchestration(child));
     turned(hub, "i", &token, vec![child]).await;
     for instance in ["child", "i"] {
         let (_, token) = worker.turn().await;

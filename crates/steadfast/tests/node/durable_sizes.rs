@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use steadfast::Node;
 use steadfast_wire::durabletask as wire;
-use steadfast_wire::durabletask::action_type::ActionType;
-use steadfast_wire::durabletask::event_type::EventType;
-use steadfast_wire::durabletask::operation_result_type::ResultType;
-use steadfast_wire::durabletask::work_item_request::Request as Work;
+use steadfast_wire::durabletask::history_event::EventType;
+use steadfast_wire::durabletask::operation_result::ResultType;
+use steadfast_wire::durabletask::orchestrator_action::OrchestratorActionType;
+use steadfast_wire::durabletask::work_item::Request as Work;
 
 use crate::task_hub::{Caller, action, done, end, node, url};
 
@@ -72,8 +72,8 @@ impl Sdk {
 
     async fn run(&self, work: Work, token: String) {
         match work {
-            Work::Orchestrator(turn) => self.turn(turn, token).await,
-            Work::Activity(activity) => {
+            Work::OrchestratorRequest(turn) => self.turn(turn, token).await,
+            Work::ActivityRequest(activity) => {
                 let bytes: usize = activity.input.unwrap_or_default().parse().unwrap_or(1);
                 let response = wire::ActivityResponse {
                     instance_id: activity.orchestration_instance.unwrap().instance_id,
@@ -85,7 +85,7 @@ impl Sdk {
                 let done = self.hub.tell("CompleteActivityTask", response);
                 done.await.unwrap();
             }
-            Work::Entity(batch) => self.batch(batch, token).await,
+            Work::EntityRequestV2(batch) => self.batch(batch, token).await,
             other => panic!("what is {other:?}?"),
         }
     }
@@ -190,7 +190,7 @@ fn orchestrate(events: &[wire::HistoryEvent]) -> Vec<wire::OrchestratorAction> {
             input: Some(input.clone()),
             ..wire::ScheduleTaskAction::default()
         };
-        action(id as i32, ActionType::ScheduleTask(task))
+        action(id as i32, OrchestratorActionType::ScheduleTask(task))
     };
     (0..number).map(schedule).collect()
 }

@@ -12,9 +12,8 @@ use steadfast_wire::durabletask::*;
 
 const GOLDEN: &str = include_str!("../golden/durabletask.txt");
 
-/// Fields that have another name with us: one message stands for several, or the
-/// field is an alternative.
-const RENAMED: &[(&str, &str)] = &[("input", "data"), ("request", "instance_id")];
+/// Fields that have another name with us: an alternative is named after all of them.
+const RENAMED: &[(&str, &str)] = &[("request", "instance_id")];
 
 /// Reads bytes and writes them again: what is not known would be lost.
 fn again<M: Message + Default + Debug>(bytes: &[u8]) -> Option<(Vec<u8>, String)> {
@@ -26,121 +25,129 @@ type Again = fn(&[u8]) -> Option<(Vec<u8>, String)>;
 
 /// The type of a message.
 fn find(name: &str) -> Option<Again> {
-    Some(match name {
-        "ActivityRequest" => again::<ActivityRequest>,
-        "ActivityResponse" => again::<ActivityResponse>,
-        "CleanEntityStorageRequest" => again::<CleanEntityStorageRequest>,
-        "CleanEntityStorageResponse" => again::<CleanEntityStorageResponse>,
-        "CompleteOrchestrationAction" => again::<CompleteOrchestrationAction>,
-        "CreateInstanceRequest" => again::<CreateInstanceRequest>,
-        "CreateInstanceResponse" => again::<CreateInstanceResponse>,
-        "CreateSubOrchestrationAction" => again::<CreateSubOrchestrationAction>,
-        "CreateTaskHubRequest" => again::<CreateTaskHubRequest>,
-        "CreateTimerAction" => again::<CreateTimerAction>,
-        "EntityBatchResult" => again::<EntityBatchResult>,
-        "EntityLockGrantedEvent" => again::<EntityLockGrantedEvent>,
-        "EntityLockRequestedEvent" => again::<EntityLockRequestedEvent>,
-        "EntityMetadata" => again::<EntityMetadata>,
-        "EntityOperationCalledEvent" => again::<EntityOperationCalledEvent>,
-        "EntityOperationCompletedEvent" => again::<EntityOperationCompletedEvent>,
-        "EntityOperationFailedEvent" => again::<EntityOperationFailedEvent>,
-        "EntityOperationSignaledEvent" => again::<EntityOperationSignaledEvent>,
-        "EntityQuery" => again::<EntityQuery>,
-        "EntityRequest" => again::<EntityRequest>,
-        "EntityUnlockSentEvent" => again::<EntityUnlockSentEvent>,
-        "EventRaisedEvent" => again::<EventRaisedEvent>,
-        "EventSentEvent" => again::<EventSentEvent>,
-        "ExecutionCompletedEvent" => again::<ExecutionCompletedEvent>,
-        "ExecutionRewoundEvent" => again::<ExecutionRewoundEvent>,
-        "ExecutionStartedEvent" => again::<ExecutionStartedEvent>,
-        "ExecutionTerminatedEvent" => again::<ExecutionTerminatedEvent>,
-        "GetEntityRequest" => again::<GetEntityRequest>,
-        "GetEntityResponse" => again::<GetEntityResponse>,
-        "GetInstanceRequest" => again::<GetInstanceRequest>,
-        "GetInstanceResponse" => again::<GetInstanceResponse>,
-        "GetWorkItemsRequest" => again::<GetWorkItemsRequest>,
-        "HistoryChunk" => again::<HistoryChunk>,
-        "HistoryEvent" => again::<HistoryEvent>,
-        "InstanceBatch" => again::<InstanceBatch>,
-        "InstanceQuery" => again::<InstanceQuery>,
-        "ListInstanceIdsRequest" => again::<ListInstanceIdsRequest>,
-        "ListInstanceIdsResponse" => again::<ListInstanceIdsResponse>,
-        "OperationAction" => again::<OperationAction>,
-        "OperationInfo" => again::<OperationInfo>,
-        "OperationResult" => again::<OperationResult>,
-        "OperationResultFailure" => again::<OperationResultFailure>,
-        "OperationResultSuccess" => again::<OperationResultSuccess>,
-        "OrchestrationIdReusePolicy" => again::<OrchestrationIdReusePolicy>,
-        "OrchestrationInstance" => again::<OrchestrationInstance>,
-        "OrchestrationState" => again::<OrchestrationState>,
-        "OrchestrationTraceContext" => again::<OrchestrationTraceContext>,
-        "OrchestratorAction" => again::<OrchestratorAction>,
-        "OrchestratorEntityParameters" => again::<OrchestratorEntityParameters>,
-        "OrchestratorRequest" => again::<OrchestratorRequest>,
-        "OrchestratorResponse" => again::<OrchestratorResponse>,
-        "ParentInstanceInfo" => again::<ParentInstanceInfo>,
-        "PurgeInstanceFilter" => again::<PurgeInstanceFilter>,
-        "PurgeInstancesRequest" => again::<PurgeInstancesRequest>,
-        "PurgeInstancesResponse" => again::<PurgeInstancesResponse>,
-        "QueryEntitiesRequest" => again::<QueryEntitiesRequest>,
-        "QueryEntitiesResponse" => again::<QueryEntitiesResponse>,
-        "QueryInstancesRequest" => again::<QueryInstancesRequest>,
-        "QueryInstancesResponse" => again::<QueryInstancesResponse>,
-        "RaiseEventRequest" => again::<RaiseEventRequest>,
-        "RestartInstanceRequest" => again::<RestartInstanceRequest>,
-        "RestartInstanceResponse" => again::<RestartInstanceResponse>,
-        "RewindOrchestrationAction" => again::<RewindOrchestrationAction>,
-        "ScheduleTaskAction" => again::<ScheduleTaskAction>,
-        "SendEntityMessageAction" => again::<SendEntityMessageAction>,
-        "SendEventAction" => again::<SendEventAction>,
-        "SendSignalAction" => again::<SendSignalAction>,
-        "SignalEntityRequest" => again::<SignalEntityRequest>,
-        "SkipGracefulOrchestrationTerminationsRequest" => {
-            again::<SkipGracefulOrchestrationTerminationsRequest>
-        }
-        "SkipGracefulOrchestrationTerminationsResponse" => {
-            again::<SkipGracefulOrchestrationTerminationsResponse>
-        }
-        "StartNewOrchestrationAction" => again::<StartNewOrchestrationAction>,
-        "StreamInstanceHistoryRequest" => again::<StreamInstanceHistoryRequest>,
-        "SubOrchestrationInstanceCreatedEvent" => again::<SubOrchestrationInstanceCreatedEvent>,
-        "TaskCompletedEvent" => again::<TaskCompletedEvent>,
-        "TaskFailedEvent" => again::<TaskFailedEvent>,
-        "TaskFailureDetails" => again::<TaskFailureDetails>,
-        "TaskScheduledEvent" => again::<TaskScheduledEvent>,
-        "TerminateOrchestrationAction" => again::<TerminateOrchestrationAction>,
-        "TerminateRequest" => again::<TerminateRequest>,
-        "TimerCreatedEvent" => again::<TimerCreatedEvent>,
-        "TimerFiredEvent" => again::<TimerFiredEvent>,
-        "TraceContext" => again::<TraceContext>,
-        "WorkItem" => again::<WorkItem>,
-        "WorkItemFilters" => again::<WorkItemFilters>,
-        "AbandonActivityTaskRequest"
-        | "AbandonEntityTaskRequest"
-        | "AbandonOrchestrationTaskRequest" => again::<AbandonRequest>,
-        "ActivityFilter" | "OrchestrationFilter" => again::<VersionFilter>,
-        "EntityFilter" => again::<NameFilter>,
-        "ExecutionResumedEvent" | "ExecutionSuspendedEvent" | "GenericEvent" => again::<NoteEvent>,
-        "ResumeRequest" | "SuspendRequest" | "RewindInstanceRequest" => again::<ReasonRequest>,
-        "SubOrchestrationInstanceCompletedEvent" => again::<TaskCompletedEvent>,
-        "SubOrchestrationInstanceFailedEvent" => again::<TaskFailedEvent>,
-        "AbandonActivityTaskResponse"
-        | "AbandonEntityTaskResponse"
-        | "AbandonOrchestrationTaskResponse"
-        | "CompleteTaskResponse"
-        | "CreateTaskHubResponse"
-        | "DeleteTaskHubRequest"
-        | "DeleteTaskHubResponse"
-        | "HealthPing"
-        | "OrchestratorCompletedEvent"
-        | "OrchestratorStartedEvent"
-        | "RaiseEventResponse"
-        | "ResumeResponse"
-        | "RewindInstanceResponse"
-        | "SignalEntityResponse"
-        | "SuspendResponse"
-        | "TerminateResponse" => again::<Empty>,
-        _ => return None,
+    macro_rules! known {
+        ($($message:ident)*) => {
+            match name {
+                $(stringify!($message) => again::<$message>,)*
+                _ => return None,
+            }
+        };
+    }
+    Some(known! {
+        AbandonActivityTaskRequest
+        AbandonActivityTaskResponse
+        AbandonEntityTaskRequest
+        AbandonEntityTaskResponse
+        AbandonOrchestrationTaskRequest
+        AbandonOrchestrationTaskResponse
+        ActivityFilter
+        ActivityRequest
+        ActivityResponse
+        CleanEntityStorageRequest
+        CleanEntityStorageResponse
+        CompleteOrchestrationAction
+        CompleteTaskResponse
+        CreateInstanceRequest
+        CreateInstanceResponse
+        CreateSubOrchestrationAction
+        CreateTaskHubRequest
+        CreateTaskHubResponse
+        CreateTimerAction
+        DeleteTaskHubRequest
+        DeleteTaskHubResponse
+        EntityBatchResult
+        EntityFilter
+        EntityLockGrantedEvent
+        EntityLockRequestedEvent
+        EntityMetadata
+        EntityOperationCalledEvent
+        EntityOperationCompletedEvent
+        EntityOperationFailedEvent
+        EntityOperationSignaledEvent
+        EntityQuery
+        EntityRequest
+        EntityUnlockSentEvent
+        EventRaisedEvent
+        EventSentEvent
+        ExecutionCompletedEvent
+        ExecutionResumedEvent
+        ExecutionRewoundEvent
+        ExecutionStartedEvent
+        ExecutionSuspendedEvent
+        ExecutionTerminatedEvent
+        GenericEvent
+        GetEntityRequest
+        GetEntityResponse
+        GetInstanceRequest
+        GetInstanceResponse
+        GetWorkItemsRequest
+        HealthPing
+        HistoryChunk
+        HistoryEvent
+        InstanceBatch
+        InstanceQuery
+        ListInstanceIdsRequest
+        ListInstanceIdsResponse
+        OperationAction
+        OperationInfo
+        OperationResult
+        OperationResultFailure
+        OperationResultSuccess
+        OrchestrationFilter
+        OrchestrationIdReusePolicy
+        OrchestrationInstance
+        OrchestrationState
+        OrchestrationTraceContext
+        OrchestratorAction
+        OrchestratorCompletedEvent
+        OrchestratorEntityParameters
+        OrchestratorRequest
+        OrchestratorResponse
+        OrchestratorStartedEvent
+        ParentInstanceInfo
+        PurgeInstanceFilter
+        PurgeInstancesRequest
+        PurgeInstancesResponse
+        QueryEntitiesRequest
+        QueryEntitiesResponse
+        QueryInstancesRequest
+        QueryInstancesResponse
+        RaiseEventRequest
+        RaiseEventResponse
+        RestartInstanceRequest
+        RestartInstanceResponse
+        ResumeRequest
+        ResumeResponse
+        RewindInstanceRequest
+        RewindInstanceResponse
+        RewindOrchestrationAction
+        ScheduleTaskAction
+        SendEntityMessageAction
+        SendEventAction
+        SendSignalAction
+        SignalEntityRequest
+        SignalEntityResponse
+        SkipGracefulOrchestrationTerminationsRequest
+        SkipGracefulOrchestrationTerminationsResponse
+        StartNewOrchestrationAction
+        StreamInstanceHistoryRequest
+        SubOrchestrationInstanceCompletedEvent
+        SubOrchestrationInstanceCreatedEvent
+        SubOrchestrationInstanceFailedEvent
+        SuspendRequest
+        SuspendResponse
+        TaskCompletedEvent
+        TaskFailedEvent
+        TaskFailureDetails
+        TaskScheduledEvent
+        TerminateOrchestrationAction
+        TerminateRequest
+        TerminateResponse
+        TimerCreatedEvent
+        TimerFiredEvent
+        TraceContext
+        WorkItem
+        WorkItemFilters
     })
 }
 
@@ -218,6 +225,12 @@ fn broken_bytes_are_refused_and_never_break_us() {
             drop(again(&bytes));
         }
     }
+}
+
+#[test]
+fn events_of_a_history_are_small_in_memory() {
+    let bytes = size_of::<HistoryEvent>();
+    assert!(bytes <= 256, "{bytes}");
 }
 
 #[test]

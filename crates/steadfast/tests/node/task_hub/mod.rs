@@ -11,7 +11,7 @@ use prost::Message;
 use steadfast::Node;
 use steadfast::config::{Config, Layers};
 use steadfast_wire::durabletask as wire;
-use steadfast_wire::durabletask::work_item_request::Request as Work;
+use steadfast_wire::durabletask::work_item::Request as Work;
 use tonic::client::Grpc;
 use tonic::metadata::AsciiMetadataValue;
 use tonic::{Request, Status, Streaming};
@@ -128,7 +128,7 @@ impl Caller {
     where
         Q: Message + Send + Sync + 'static,
     {
-        self.call::<Q, wire::Empty>(method, message).await.map(drop)
+        self.call::<Q, ()>(method, message).await
     }
 
     /// One request, many answers.
@@ -219,31 +219,34 @@ impl Stream {
 
     pub(crate) async fn turn(&mut self) -> (wire::OrchestratorRequest, String) {
         match self.work().await {
-            (Work::Orchestrator(turn), token) => (turn, token),
+            (Work::OrchestratorRequest(turn), token) => (turn, token),
             other => panic!("no turn: {other:?}"),
         }
     }
 
     pub(crate) async fn activity(&mut self) -> (wire::ActivityRequest, String) {
         match self.work().await {
-            (Work::Activity(activity), token) => (activity, token),
+            (Work::ActivityRequest(activity), token) => (activity, token),
             other => panic!("no activity: {other:?}"),
         }
     }
 
     pub(crate) async fn batch(&mut self) -> (wire::EntityRequest, String) {
         match self.work().await {
-            (Work::Entity(batch), token) => (batch, token),
+            (Work::EntityRequestV2(batch), token) => (batch, token),
             other => panic!("no batch: {other:?}"),
         }
     }
 }
 
 /// An action of an orchestrator.
-pub(crate) fn action(id: i32, kind: wire::action_type::ActionType) -> wire::OrchestratorAction {
+pub(crate) fn action(
+    id: i32,
+    kind: wire::orchestrator_action::OrchestratorActionType,
+) -> wire::OrchestratorAction {
     wire::OrchestratorAction {
         id,
-        action_type: Some(kind),
+        orchestrator_action_type: Some(kind),
     }
 }
 
@@ -256,7 +259,7 @@ pub(crate) fn end(result: &str) -> wire::OrchestratorAction {
     };
     action(
         -1,
-        wire::action_type::ActionType::CompleteOrchestration(end),
+        wire::orchestrator_action::OrchestratorActionType::CompleteOrchestration(end),
     )
 }
 
