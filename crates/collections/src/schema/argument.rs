@@ -117,6 +117,7 @@ mod tests {
     use super::*;
     use crate::schema::key::encode_key;
 
+    #[expect(clippy::needless_pass_by_value, reason = "as operations take keys")]
     fn written<K>(key: impl AsKey<K>) -> Vec<u8> {
         let mut to = KeyWriter::new();
         key.write_key(&mut to);
@@ -147,7 +148,8 @@ mod tests {
         let text: String = "seven".into_record();
         assert_eq!(text, "seven");
         let bytes: Bytes = vec![1u8, 2].into_record();
-        assert_eq!(bytes, (&[1u8, 2][..]).into_record());
+        let same: Bytes = (&[1u8, 2][..]).into_record();
+        assert_eq!(bytes, same);
         let bytes: Vec<u8> = (&[1u8, 2]).into_record();
         assert_eq!(bytes, [1, 2]);
     }

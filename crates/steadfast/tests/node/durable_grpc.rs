@@ -241,7 +241,7 @@ async fn durable_34_tags_version_and_trace_reach_their_work() {
     let mut worker = hub.worker().await;
     let (turn, token) = worker.turn().await;
     assert_eq!(turn.past_events, []);
-    let parameters = turn.entity_parameters.clone().unwrap();
+    let parameters = turn.entity_parameters.unwrap();
     let window = parameters.entity_message_reorder_window;
     assert_eq!(window, Some(wire::well_known::Duration::default()));
     for event in &turn.new_events {
