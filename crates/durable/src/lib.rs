@@ -94,7 +94,9 @@
 //! - decides `crates/durabletask/src/routes.rs`: `handle`
 //! - decides `crates/durabletask/src/context.rs`: `new`
 //! - decides `crates/net/src/access/verify.rs`: `authorize`
-//! - passes `crates/net/src/grpc.rs`: `unary`
+//! - passes `crates/net/src/grpc.rs`: `call`
+//! - decides `crates/durabletask/src/generated.rs`: from `TaskHubSidecarServiceServer`
+//! - passes `crates/durabletask/src/service.rs`: from `signal_entity`
 //! - passes `crates/durabletask/src/entities.rs`: `signal`
 //! - decides `crates/durabletask-messages/src/error.rs`: `payload`
 //! - decides `crates/durable/src/hub/entities.rs`: `signal`
@@ -127,7 +129,8 @@
 //! Missed: eight of these files are the runtime and nine the log, which every durable
 //! command passes, and ten of the seventeen decide. The others check who calls and what
 //! is asked, run the operation before its commit, and check in the loop that the entity is
-//! still as it was: three places, because user code never runs in the loop.
+//! still as it was: three places, because user code never runs in the loop. Two more are
+//! the generated dispatch of gRPC and the trait that it calls.
 //!
 //! # Tests
 //!

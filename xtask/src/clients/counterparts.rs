@@ -51,12 +51,12 @@ const FOLDERS: [Folder; 6] = [
     Folder {
         name: "signalr-python",
         clients: &["Python"],
-        tests: &["signalr_clients", "cluster_clients"],
+        tests: &["signalr_clients", "cluster_nodes/clients"],
     },
     Folder {
         name: "signalr-node",
         clients: &["Node"],
-        tests: &["signalr_clients", "cluster_clients"],
+        tests: &["signalr_clients", "cluster_nodes/clients"],
     },
 ];
 

@@ -1,4 +1,4 @@
-//! AMQP connections, blobs and events over HTTP, over real sockets.
+//! AMQP connections, blobs and events over HTTP.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 #[path = "../amqp_setup/mod.rs"]

@@ -1,4 +1,4 @@
-//! Recurrence against an oracle; runs of jobs on a virtual clock.
+//! Recurrence against an oracle; runs on a virtual clock.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod bursts;

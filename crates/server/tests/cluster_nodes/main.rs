@@ -1,4 +1,4 @@
-//! Several nodes of the binary on PostgreSQL: joins, kills, stalls.
+//! Several nodes of the binary: joins, kills, stalls.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "tests")]
 
 #[path = "../running/mod.rs"]

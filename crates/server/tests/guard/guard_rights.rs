@@ -1,6 +1,6 @@
 //! Who may do what: every route with every proof and grant.
 //!
-//! Routes of hubs are in `guard_hubs.rs`, links in `guard_links.rs`.
+//! Routes of hubs are in `hubs.rs`, links in `links.rs`.
 //!
 //! The routes come from the tables that the server itself is built of. A route that
 //! has no expectation here fails the test.
