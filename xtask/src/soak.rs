@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use crate::workspace::Workspace;
-use crate::{clients, fuse, fuzz, process, tools};
+use crate::{clients, fuse, fuzz, house, process, tools};
 
 /// The long test to run, and how long.
 #[derive(Args)]
@@ -40,8 +40,9 @@ struct Soak {
 
 const VERY_OFTEN: u64 = 10_000;
 
-/// The only one that is not a test.
+/// Those that are not tests.
 const FUZZ: &str = "fuzz";
+const FEATURES: &str = "features";
 
 const SOAKS: &[Soak] = &[
     Soak {
@@ -218,6 +219,7 @@ const SOAKS: &[Soak] = &[
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {
     match options.name.as_str() {
         FUZZ => return fuzz::soak(workspace, &options.fuzz, options.seed),
+        FEATURES => return features(workspace),
         "postgres" | "cluster" => drop(tools::install_postgres(workspace)?),
         "clients" => {
             tools::install_postgres(workspace)?;
@@ -230,6 +232,17 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {
         let mut command = cargo_test(workspace, soak);
         command.arg("--nocapture").envs(variables(soak, options));
         process::run(&mut command)?;
+    }
+    Ok(true)
+}
+
+/// Compiles the binary with each feature alone. Cargo unites other features of dependencies
+/// for each, and builds them again: too long for every run of the tests.
+fn features(workspace: &Workspace) -> Result<bool> {
+    for feature in house::features() {
+        let mut command = workspace.cargo();
+        command.args(["check", "--package", "steadfast-server", "--locked"]);
+        process::run(command.args(["--no-default-features", "--features", feature]))?;
     }
     Ok(true)
 }
@@ -265,7 +278,7 @@ fn cargo_test(workspace: &Workspace, soak: &Soak) -> Command {
 fn names() -> Vec<&'static str> {
     let mut names: Vec<_> = SOAKS.iter().map(|soak| soak.name).collect();
     names.dedup();
-    names.push(FUZZ);
+    names.extend([FUZZ, FEATURES]);
     names
 }
 

@@ -16,15 +16,18 @@ use super::error::Result;
 use crate::config::Config;
 
 /// How calls of jobs are made: not at all.
-pub(super) type CallOptions = ();
+#[derive(Clone)]
+pub(super) struct CallOptions;
 
 /// Fails every call.
 struct RefusedDelivery;
 
-pub(super) fn call_options(_: &Config, _: &Secret, _: &ConnectOptions) -> CallOptions {}
+pub(super) fn call_options(_: &Config, _: &Secret, _: &ConnectOptions) -> CallOptions {
+    CallOptions
+}
 
 pub(super) fn node_deliverer(
-    (): CallOptions,
+    _: CallOptions,
     _: Option<NodeLease>,
     _: &Arc<dyn Clock>,
 ) -> Result<Arc<dyn Deliverer>> {
