@@ -41,7 +41,7 @@ fn a_line_has_its_event_its_message_and_its_fields() {
     assert_eq!(line.message.as_deref(), Some("it is late"));
     let fields = serde_json::json!({"node": "a", "count": 3, "is_up": false});
     assert_eq!(Value::Object(line.fields.clone()), fields);
-    assert!(!line.is_cut && line.target.starts_with("log_ring"));
+    assert!(!line.is_cut && line.target == module_path!());
     let line = &page.lines[1];
     assert_eq!((&line.event, &line.message), (&None, &None));
     let fields = serde_json::json!({"error": "broken", "list": "[\"x\"]"});
