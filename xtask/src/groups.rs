@@ -106,7 +106,8 @@ fn postgres(workspace: &Workspace) -> Result<()> {
 fn cluster(workspace: &Workspace) -> Result<()> {
     tools::install_postgres(workspace)?;
     clients::install(workspace)?;
-    let measured = ["--show-output"];
+    // Each test has several nodes and databases of its own, with leases that expire.
+    let measured = ["--show-output", ONE_AT_A_TIME];
     for package in [
         "steadfast-partition",
         "steadfast-cluster-rpc",
