@@ -12,11 +12,34 @@ pub(crate) struct Group {
     pub(crate) run: fn(&Workspace) -> Result<()>,
     /// Whether it uses what [`install`] installs.
     pub(crate) needs_tools: bool,
+    pub(crate) lane: Lane,
+}
+
+/// Which groups a group runs beside, if several are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// Before the lanes, with the machine to itself.
+    First,
+    /// One after the other at low priority: they compute.
+    Busy,
+    /// One after the other beside the busy ones, with priority over them: they mostly wait,
+    /// for leases, timers and responses, and some of them measure latency.
+    Waiting,
 }
 
 impl Group {
     const fn with_tools(mut self) -> Self {
         self.needs_tools = true;
+        self
+    }
+
+    const fn first(mut self) -> Self {
+        self.lane = Lane::First;
+        self
+    }
+
+    const fn waiting(mut self) -> Self {
+        self.lane = Lane::Waiting;
         self
     }
 }
@@ -31,16 +54,18 @@ const fn row(
         purpose,
         run,
         needs_tools: false,
+        lane: Lane::Busy,
     }
 }
 
-/// All groups in the order in which they run.
+/// All groups; those of a lane run in this order.
 #[rustfmt::skip]
 pub(crate) const GROUPS: &[Group] = &[
-    row("format", "rustfmt changes nothing", format),
-    row("lints", "clippy has no warning, with all features and with none", lints),
-    row("house", "rings, layers, headers, names, words, paths, error pages, leftovers, page of clients, planted faults", house::check),
-    row("deny", "licences, banned crates, sources, advisories", deny::check),
+    row("format", "rustfmt changes nothing", format).first(),
+    row("lints", "clippy has no warning, with all features and with none", lints).first(),
+    row("house", "rings, layers, headers, names, words, paths, error pages, leftovers, page of clients, planted faults", house::check).first(),
+    row("deny", "licences, banned crates, sources, advisories", deny::check).first(),
+    row("build", "every test compiles", build).first(),
     row("unit", "unit tests of every crate", unit),
     row("storage", "conformance, recovery, crash and error tests of the engines", storage),
     row("ownership", "balancing of a thousand members, its rules and the drain", ownership),
@@ -50,18 +75,18 @@ pub(crate) const GROUPS: &[Group] = &[
     row("durable", "orchestrations, entities, locks, delivery to workers", durable),
     row("events", "event hubs, blobs and processors; kills", events),
     row("realtime", "hubs and their clients, without a transport", realtime),
-    row("postgres", "conformance, failover, damage and migration tests of the engine on PostgreSQL", postgres).with_tools(),
-    row("cluster", "three nodes on PostgreSQL that join, leave, are killed and frozen", cluster).with_tools(),
+    row("postgres", "conformance, failover, damage and migration tests of the engine on PostgreSQL", postgres).with_tools().waiting(),
+    row("cluster", "three nodes on PostgreSQL that join, leave, are killed and frozen", cluster).with_tools().waiting(),
     row("harness", "tests of the test harness", harness),
     row("docs", "examples in the documentation, and its links", docs),
-    row("server", "tests of the binary", server).with_tools(),
+    row("server", "tests of the binary", server).with_tools().waiting(),
     row("cli", "the command line: help, examples, former names, output, errors", cli),
-    row("guard", "attacks on the binary: rights, budgets, origins, revocation", guard),
+    row("guard", "attacks on the binary: rights, budgets, origins, revocation", guard).waiting(),
     row("wire", "codecs: round trips, golden bytes, mutations", wire),
     row("fuzz", "whole sessions: the kept corpus and mutations of it", fuzz),
     row("protocols", "connections over real sockets, and their bounds", protocols),
     row("clients", "unmodified SDKs of five languages against the server, scenario by scenario", clients::check).with_tools(),
-    row("upstream", "the vendors' own tests: carried by packages, or shown by scenarios", upstream::check).with_tools(),
+    row("upstream", "the vendors' own tests: carried by packages, or shown by scenarios", upstream::check).with_tools().waiting(),
     row("tools", "installs Python, Node, PostgreSQL and the browser, and tries each", tools::check).with_tools(),
 ];
 
@@ -85,6 +110,11 @@ fn lints(workspace: &Workspace) -> Result<()> {
     let mut command = workspace.cargo();
     command.args(["clippy", "--package", "steadfast-server", "--locked"]);
     process::run(command.args(["--no-default-features", "--", "-D", "warnings"]))
+}
+
+fn build(workspace: &Workspace) -> Result<()> {
+    let mut command = workspace.cargo();
+    process::run(command.args(["test", "--workspace", "--locked", "--no-run"]))
 }
 
 fn unit(workspace: &Workspace) -> Result<()> {

@@ -3,12 +3,13 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 /// Runs to the end with our output; fails unless the status is zero.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
@@ -87,15 +88,37 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 /// have waited for.
 pub(crate) fn worked() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let ticks = ended_ticks(&stat).unwrap_or(0);
+    seconds(ended_ticks(&stat).unwrap_or(0))
+}
+
+/// Waits until a program has ended, and returns the CPU time of it and of those that it has
+/// waited for. It is not reaped yet.
+pub(crate) fn worked_by(child: &Child) -> Duration {
+    let pid = Pid::from_child(child);
+    let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    if let Err(error) = waitid(WaitId::Pid(pid), ended) {
+        eprintln!("CPU time of process {} is unknown: {error}", child.id());
+        return Duration::ZERO;
+    }
+    let file = format!("/proc/{}/stat", child.id());
+    let stat = std::fs::read_to_string(file).unwrap_or_default();
+    seconds(ticks(&stat, 11).unwrap_or(0) + ended_ticks(&stat).unwrap_or(0))
+}
+
+fn seconds(ticks: u64) -> Duration {
     Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// The fields `cutime` and `cstime` of `/proc/<pid>/stat`. The name before them may have
-/// spaces and parentheses.
+/// The fields `cutime` and `cstime` of `/proc/<pid>/stat`.
 fn ended_ticks(stat: &str) -> Option<u64> {
+    ticks(stat, 13)
+}
+
+/// Two adjacent fields of `/proc/<pid>/stat`, user and system time; `first` counts from the
+/// name, which may have spaces and parentheses.
+fn ticks(stat: &str, first: usize) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
-    let mut fields = fields.split_whitespace().skip(13);
+    let mut fields = fields.split_whitespace().skip(first);
     let [user, system] = [fields.next()?, fields.next()?];
     Some(user.parse::<u64>().ok()? + system.parse::<u64>().ok()?)
 }

@@ -1,0 +1,128 @@
+//! Runs the groups of two lanes side by side.
+//!
+//! A group in a lane is a process of its own, so that its output stays in one piece and its
+//! CPU time can be told from that of the other lane. The busy lane has the lower priority:
+//! what waits in the other one gets a CPU as soon as its lease, timer or response is there.
+//! Priorities count between the processes of one session, so no group may start a new one.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::groups::Group;
+use crate::outcome::{Outcome, timed};
+use crate::process;
+
+/// How much the busy lane yields: it gets about a tenth of a CPU that both lanes want.
+const NICENESS: i32 = 10;
+
+/// Runs each lane's groups in order; `program` runs one group when given `test --only`.
+pub(crate) fn run(
+    program: &Path,
+    busy: &[&'static Group],
+    waiting: &[&'static Group],
+) -> Vec<Outcome> {
+    let lane = |groups: &[&'static Group]| -> Vec<Outcome> {
+        groups
+            .iter()
+            .map(|group| run_apart(program, group))
+            .collect()
+    };
+    thread::scope(|scope| {
+        let busy = scope.spawn(|| {
+            yield_to_others();
+            lane(busy)
+        });
+        let mut outcomes = lane(waiting);
+        match busy.join() {
+            Ok(of_busy) => outcomes.extend(of_busy),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+        outcomes
+    })
+}
+
+/// Lowers the priority of this thread and of the processes that it starts.
+fn yield_to_others() {
+    if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
+        eprintln!("the busy lane keeps its priority: {error}");
+    }
+}
+
+fn run_apart(program: &Path, group: &'static Group) -> Outcome {
+    let mut command = Command::new(program);
+    command.args(["test", "--only", group.name]);
+    let (took, result) = timed(|| capture(&mut command));
+    let (worked, error) = match result {
+        Ok(worked) => (worked, None),
+        Err(error) => (Duration::ZERO, Some(error)),
+    };
+    if let Some(error) = &error {
+        eprintln!("group {} failed: {error:#}", group.name);
+    }
+    Outcome::new(group, took, worked, error.is_none())
+}
+
+/// Runs to the end, then prints all output in one piece; returns the CPU time.
+fn capture(command: &mut Command) -> Result<Duration> {
+    let shown = process::show(command);
+    let mut printed = tempfile::tempfile().context("no file for the output")?;
+    let clone = |file: &File| file.try_clone().context("no file for the output");
+    command.stdout(clone(&printed)?).stderr(clone(&printed)?);
+    let started = command.spawn();
+    let mut child = started.with_context(|| format!("cannot start {shown}"))?;
+    let worked = process::worked_by(&child);
+    let status = child
+        .wait()
+        .with_context(|| format!("cannot wait for {shown}"))?;
+    print_all(&mut printed).context("cannot print the output")?;
+    if !status.success() {
+        bail!("{shown}: {status}");
+    }
+    Ok(worked)
+}
+
+fn print_all(file: &mut File) -> io::Result<()> {
+    file.rewind()?;
+    let mut text = Vec::new();
+    file.read_to_end(&mut text)?;
+    let mut out = io::stdout().lock();
+    out.write_all(&text)?;
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_busy_lane_starts_has_a_lower_priority() {
+        let lane = thread::spawn(|| {
+            yield_to_others();
+            process::output(&mut Command::new("nice"))
+        });
+        assert_eq!(lane.join().unwrap().unwrap().trim(), "10");
+        assert_eq!(
+            process::output(&mut Command::new("nice")).unwrap().trim(),
+            "0"
+        );
+    }
+
+    #[test]
+    fn a_group_apart_is_timed_and_its_failure_seen() {
+        let shell = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            command
+        };
+        let work = "i=0; while [ $i -lt 99999 ]; do i=$((i+1)); done";
+        assert!(capture(&mut shell(work)).unwrap() > Duration::ZERO);
+        let error = capture(&mut shell("exit 3")).unwrap_err().to_string();
+        assert!(error.contains("exit 3"), "{error}");
+    }
+}
