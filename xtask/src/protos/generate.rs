@@ -34,6 +34,9 @@ pub(super) fn outputs(workspace: &Workspace) -> Result<Vec<Output>> {
     let server = tonic_prost_build::configure()
         .build_client(false)
         .build_transport(false);
+    let client = tonic_prost_build::configure()
+        .build_server(false)
+        .build_transport(false);
     let all = [
         (
             "crates/wire/src/durabletask/well_known.rs",
@@ -49,6 +52,11 @@ pub(super) fn outputs(workspace: &Workspace) -> Result<Vec<Output>> {
             "crates/durabletask/src/generated.rs",
             "The trait of a Durable Task server",
             methods(&files, server.service_generator())?,
+        ),
+        (
+            "crates/client/src/durabletask/generated.rs",
+            "The methods of a Durable Task server, for its clients",
+            methods(&files, client.service_generator())?,
         ),
     ];
     let outputs = all.into_iter().map(|(path, title, code)| {

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::http::uri::PathAndQuery;
-use axum::http::{Request, Response};
+use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderMap, HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use prost::Message;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
 use steadfast_core::limits;
@@ -20,11 +19,10 @@ use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
-use tonic::client::Grpc;
-use tonic::metadata::AsciiMetadataValue;
-use tonic::{Status, Streaming};
-use tonic_prost::ProstCodec;
+use tonic::Status;
+use tonic::body::Body;
 
+use super::generated::task_hub_sidecar_service_client::TaskHubSidecarServiceClient;
 use super::target::Target;
 
 /// How long opening a connection may take.
@@ -37,7 +35,18 @@ const KEEP_ALIVE_ANSWER: Duration = Duration::from_secs(10);
 const STREAM_WINDOW: u32 = 4 * 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
 
-/// A channel to a task hub. Clones share one connection.
+/// The methods of a task hub. Clones share one connection.
+pub(super) type TaskHubService = TaskHubSidecarServiceClient<TaskHubChannel>;
+
+/// Calls a method of a [`TaskHubService`] with a request.
+macro_rules! method {
+    ($name:ident) => {
+        |mut service: TaskHubService, request| async move { service.$name(request).await }
+    };
+}
+pub(super) use method;
+
+/// A connection to a task hub, opened on first use and reopened when it was lost.
 #[derive(Clone)]
 pub(super) struct TaskHubChannel {
     inner: Arc<Inner>,
@@ -45,30 +54,37 @@ pub(super) struct TaskHubChannel {
 
 struct Inner {
     target: Target,
-    /// The metadata of every request.
-    metadata: Vec<(&'static str, AsciiMetadataValue)>,
-    connection: Mutex<Option<SendRequest<tonic::body::Body>>>,
+    /// The headers of every request.
+    headers: HeaderMap,
+    connection: Mutex<Option<SendRequest<Body>>>,
+}
+
+/// The methods of a task hub. A worker gives its name.
+pub(super) fn connect(target: Target, worker: Option<&str>) -> Result<TaskHubService, Status> {
+    let origin = target.origin.clone();
+    let channel = TaskHubChannel::new(target, worker)?;
+    Ok(TaskHubService::with_origin(channel, origin)
+        .max_decoding_message_size(limits::GRPC_MESSAGE_BYTES)
+        .max_encoding_message_size(limits::GRPC_MESSAGE_BYTES))
 }
 
 impl TaskHubChannel {
-    /// A channel that connects on first use. A worker gives its name.
-    pub(super) fn new(target: Target, worker: Option<&str>) -> Result<Self, Status> {
+    fn new(target: Target, worker: Option<&str>) -> Result<Self, Status> {
         let text = |text: &str| {
-            AsciiMetadataValue::try_from(text)
-                .map_err(|_| Status::invalid_argument("a header is no text"))
+            HeaderValue::try_from(text).map_err(|_| Status::invalid_argument("a header is no text"))
         };
-        let mut metadata = vec![("taskhub", text(&target.hub)?)];
+        let mut headers = HeaderMap::new();
+        headers.insert("taskhub", text(&target.hub)?);
         if let Some(key) = &target.key {
-            metadata.push(("authorization", text(&format!("Bearer {key}"))?));
+            headers.insert(AUTHORIZATION, text(&format!("Bearer {key}"))?);
         }
         if let Some(worker) = worker {
-            metadata.push(("workerid", text(worker)?));
-            let longest = limits::GRPC_MESSAGE_BYTES.to_string();
-            metadata.push((MESSAGE_BYTES, text(&longest)?));
+            headers.insert("workerid", text(worker)?);
+            headers.insert(MESSAGE_BYTES, limits::GRPC_MESSAGE_BYTES.into());
         }
         let inner = Inner {
             target,
-            metadata,
+            headers,
             connection: Mutex::default(),
         };
         Ok(Self {
@@ -76,55 +92,8 @@ impl TaskHubChannel {
         })
     }
 
-    /// A unary call.
-    pub(super) async fn one<Q, A>(&self, method: &'static str, message: Q) -> Result<A, Status>
-    where
-        Q: Message + Send + Sync + 'static,
-        A: Message + Default + Send + Sync + 'static,
-    {
-        let mut grpc = self.grpc().await?;
-        let codec = ProstCodec::<Q, A>::default();
-        let answer = grpc.unary(self.request(message), path(method), codec);
-        answer.await.map(tonic::Response::into_inner)
-    }
-
-    /// A server-streaming call.
-    pub(super) async fn many<Q, A>(
-        &self,
-        method: &'static str,
-        message: Q,
-    ) -> Result<Streaming<A>, Status>
-    where
-        Q: Message + Send + Sync + 'static,
-        A: Message + Default + Send + Sync + 'static,
-    {
-        let mut grpc = self.grpc().await?;
-        let codec = ProstCodec::<Q, A>::default();
-        let answers = grpc.server_streaming(self.request(message), path(method), codec);
-        answers.await.map(tonic::Response::into_inner)
-    }
-
-    fn request<Q>(&self, message: Q) -> tonic::Request<Q> {
-        let mut request = tonic::Request::new(message);
-        for (name, value) in &self.inner.metadata {
-            request.metadata_mut().insert(*name, value.clone());
-        }
-        request
-    }
-
-    async fn grpc(&self) -> Result<Grpc<GrpcTransport>, Status> {
-        let pipe = GrpcTransport(self.connection().await?);
-        let origin = self.inner.target.origin.clone();
-        let mut grpc = Grpc::with_origin(pipe, origin)
-            .max_decoding_message_size(limits::GRPC_MESSAGE_BYTES)
-            .max_encoding_message_size(limits::GRPC_MESSAGE_BYTES);
-        let ready = grpc.ready().await;
-        ready.map_err(|error| unreachable(&self.inner.target, &error))?;
-        Ok(grpc)
-    }
-
     /// The connection, reopened if it was lost.
-    async fn connection(&self) -> Result<SendRequest<tonic::body::Body>, Status> {
+    async fn connection(&self) -> Result<SendRequest<Body>, Status> {
         let mut connection = self.inner.connection.lock().await;
         if let Some(open) = connection.as_ref().filter(|open| !open.is_closed()) {
             return Ok(open.clone());
@@ -137,11 +106,30 @@ impl TaskHubChannel {
         *connection = Some(opened.clone());
         Ok(opened)
     }
+
+    async fn send(self, mut request: Request<Body>) -> Result<Response<Incoming>, TransportError> {
+        let headers = self.inner.headers.iter();
+        let headers = headers.map(|(name, value)| (name.clone(), value.clone()));
+        request.headers_mut().extend(headers);
+        let mut connection = self.connection().await?;
+        let ready = connection.ready().await;
+        ready.map_err(|error| unreachable(&self.inner.target, &error))?;
+        Ok(connection.send_request(request).await?)
+    }
 }
 
-fn path(method: &'static str) -> PathAndQuery {
-    let path = format!("/TaskHubSidecarService/{method}");
-    PathAndQuery::try_from(path).unwrap_or(PathAndQuery::from_static("/"))
+impl tower::Service<Request<Body>> for TaskHubChannel {
+    type Response = Response<Incoming>;
+    type Error = TransportError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        Box::pin(self.clone().send(request))
+    }
 }
 
 fn unreachable(target: &Target, error: &(dyn std::error::Error + 'static)) -> Status {
@@ -153,9 +141,9 @@ fn unreachable(target: &Target, error: &(dyn std::error::Error + 'static)) -> St
     Status::unavailable(format!("{} cannot be reached: {text}", target.origin))
 }
 
-type DialError = Box<dyn std::error::Error + Send + Sync>;
+type TransportError = Box<dyn std::error::Error + Send + Sync>;
 
-async fn dial(target: &Target) -> Result<SendRequest<tonic::body::Body>, DialError> {
+async fn dial(target: &Target) -> Result<SendRequest<Body>, TransportError> {
     let stream = TcpStream::connect((target.host(), target.port())).await?;
     stream.set_nodelay(true)?;
     if !target.is_encrypted() {
@@ -166,7 +154,7 @@ async fn dial(target: &Target) -> Result<SendRequest<tonic::body::Body>, DialErr
     shake_hands(connector.connect(name, stream).await?).await
 }
 
-fn encryption(target: &Target) -> Result<ClientConfig, DialError> {
+fn encryption(target: &Target) -> Result<ClientConfig, TransportError> {
     let provider = Arc::new(ring::default_provider());
     let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()?;
@@ -189,7 +177,7 @@ fn encryption(target: &Target) -> Result<ClientConfig, DialError> {
     Ok(config)
 }
 
-async fn shake_hands<S>(stream: S) -> Result<SendRequest<tonic::body::Body>, DialError>
+async fn shake_hands<S>(stream: S) -> Result<SendRequest<Body>, TransportError>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -208,21 +196,4 @@ where
         }
     });
     Ok(sender)
-}
-
-/// A connection as a tonic transport.
-struct GrpcTransport(SendRequest<tonic::body::Body>);
-
-impl tower::Service<Request<tonic::body::Body>> for GrpcTransport {
-    type Response = Response<Incoming>;
-    type Error = hyper::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.0.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<tonic::body::Body>) -> Self::Future {
-        Box::pin(self.0.send_request(request))
-    }
 }

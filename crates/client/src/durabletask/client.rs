@@ -9,10 +9,10 @@ use steadfast_durabletask_messages::{
     decode_entity, decode_failure, decode_overview, encode_trace, status, timestamp,
 };
 use steadfast_wire::durabletask as wire;
-use tonic::Code;
+use tonic::{Code, Response, Status};
 use uuid::Uuid;
 
-use super::channel::TaskHubChannel;
+use super::channel::{TaskHubService, connect, method};
 use super::error::{bad_response, from_status, is_transient, rest, retry_backoff};
 use super::target::Target;
 
@@ -20,7 +20,7 @@ use super::target::Target;
 /// use and reopened when it is lost.
 #[derive(Clone)]
 pub struct TaskHubClient {
-    channel: TaskHubChannel,
+    service: TaskHubService,
 }
 
 /// The attempts for a request that is safe to retry.
@@ -32,27 +32,31 @@ impl TaskHubClient {
     /// server requires one, and with `Certificates=ca.pem` if a private authority has
     /// issued its certificate.
     pub fn connect(connection: &str) -> Result<Self> {
-        let channel = TaskHubChannel::new(Target::parse(connection)?, None);
+        let service = connect(Target::parse(connection)?, None);
         Ok(Self {
-            channel: channel.map_err(from_status)?,
+            service: service.map_err(from_status)?,
         })
     }
 
     /// Sends an idempotent request, with retries.
-    async fn surely<Q, A>(&self, method: &'static str, message: Q) -> Result<A>
+    async fn surely<Q, A, F>(
+        &self,
+        request: Q,
+        method: impl Fn(TaskHubService, Q) -> F,
+    ) -> Result<A>
     where
-        Q: prost::Message + Clone + Send + Sync + 'static,
-        A: prost::Message + Default + Send + Sync + 'static,
+        Q: Clone,
+        F: Future<Output = std::result::Result<Response<A>, Status>>,
     {
         let mut backoff = retry_backoff();
         let mut attempt = 0;
         loop {
             attempt += 1;
-            match self.channel.one(method, message.clone()).await {
+            match method(self.service.clone(), request.clone()).await {
                 Err(status) if is_transient(&status) && attempt < ATTEMPTS => {
                     rest(&mut backoff).await
                 }
-                answer => return answer.map_err(from_status),
+                answer => return answer.map(Response::into_inner).map_err(from_status),
             }
         }
     }
@@ -81,7 +85,7 @@ impl TaskHubClient {
             parent_trace_context: task.trace.as_ref().map(encode_trace),
             request_time: None,
         };
-        let made: wire::CreateInstanceResponse = self.surely("StartInstance", request).await?;
+        let made = self.surely(request, method!(start_instance)).await?;
         Ok(made.instance_id)
     }
 
@@ -91,36 +95,39 @@ impl TaskHubClient {
             instance_id: instance.to_owned(),
             get_inputs_and_outputs: has_payloads,
         };
-        shown(self.surely("GetInstance", request).await?)
+        shown(self.surely(request, method!(get_instance)).await?)
     }
 
     /// Waits until an instance has begun.
     pub async fn started(&self, instance: &str, has_payloads: bool) -> Result<InstanceView> {
-        self.wait("WaitForInstanceStart", instance, has_payloads)
-            .await
+        let method = method!(wait_for_instance_start);
+        self.wait(instance, has_payloads, method).await
     }
 
     /// Waits until an instance has ended.
     pub async fn ended(&self, instance: &str, has_payloads: bool) -> Result<InstanceView> {
-        self.wait("WaitForInstanceCompletion", instance, has_payloads)
-            .await
+        let method = method!(wait_for_instance_completion);
+        self.wait(instance, has_payloads, method).await
     }
 
     /// Waits, and reconnects when the connection is lost.
-    async fn wait(
+    async fn wait<F>(
         &self,
-        method: &'static str,
         instance: &str,
         has_payloads: bool,
-    ) -> Result<InstanceView> {
+        method: impl Fn(TaskHubService, wire::GetInstanceRequest) -> F,
+    ) -> Result<InstanceView>
+    where
+        F: Future<Output = std::result::Result<Response<wire::GetInstanceResponse>, Status>>,
+    {
         let mut backoff = retry_backoff();
         loop {
             let request = wire::GetInstanceRequest {
                 instance_id: instance.to_owned(),
                 get_inputs_and_outputs: has_payloads,
             };
-            match self.channel.one(method, request).await {
-                Ok(answer) => match shown(answer)? {
+            match method(self.service.clone(), request).await {
+                Ok(answer) => match shown(answer.into_inner())? {
                     Some(found) => return Ok(found),
                     None => rest(&mut backoff).await,
                 },
@@ -137,8 +144,8 @@ impl TaskHubClient {
             name: name.to_owned(),
             input,
         };
-        let sent = self.channel.one("RaiseEvent", request).await;
-        sent.map_err(from_status)
+        let sent = self.service.clone().raise_event(request).await;
+        sent.map(drop).map_err(from_status)
     }
 
     /// Ends an instance.
@@ -153,42 +160,41 @@ impl TaskHubClient {
             output,
             recursive: is_recursive,
         };
-        self.tell("TerminateInstance", request).await
+        self.surely(request, method!(terminate_instance)).await?;
+        Ok(())
     }
 
     /// Suspends an instance.
     pub async fn suspend(&self, instance: &str, reason: Option<String>) -> Result<()> {
-        self.reason("SuspendInstance", instance, reason).await
+        let instance_id = instance.to_owned();
+        let request = wire::SuspendRequest {
+            instance_id,
+            reason,
+        };
+        self.surely(request, method!(suspend_instance)).await?;
+        Ok(())
     }
 
     /// Resumes an instance.
     pub async fn resume(&self, instance: &str, reason: Option<String>) -> Result<()> {
-        self.reason("ResumeInstance", instance, reason).await
+        let instance_id = instance.to_owned();
+        let request = wire::ResumeRequest {
+            instance_id,
+            reason,
+        };
+        self.surely(request, method!(resume_instance)).await?;
+        Ok(())
     }
 
     /// Rewinds a failed instance to before its failures.
     pub async fn rewind(&self, instance: &str, reason: Option<String>) -> Result<()> {
-        self.reason("RewindInstance", instance, reason).await
-    }
-
-    async fn reason(
-        &self,
-        method: &'static str,
-        instance: &str,
-        reason: Option<String>,
-    ) -> Result<()> {
-        let request = wire::SuspendRequest {
-            instance_id: instance.to_owned(),
+        let instance_id = instance.to_owned();
+        let request = wire::RewindInstanceRequest {
+            instance_id,
             reason,
         };
-        self.tell(method, request).await
-    }
-
-    async fn tell<Q>(&self, method: &'static str, message: Q) -> Result<()>
-    where
-        Q: prost::Message + Clone + Send + Sync + 'static,
-    {
-        self.surely(method, message).await
+        self.surely(request, method!(rewind_instance)).await?;
+        Ok(())
     }
 
     /// Purges an instance that has ended; returns how many were purged.
@@ -200,7 +206,7 @@ impl TaskHubClient {
             recursive: is_recursive,
             is_orchestration: true,
         };
-        let purged: wire::PurgeInstancesResponse = self.surely("PurgeInstances", request).await?;
+        let purged = self.surely(request, method!(purge_instances)).await?;
         Ok(purged.deleted_instance_count.unsigned_abs().into())
     }
 
@@ -220,7 +226,7 @@ impl TaskHubClient {
         let request = wire::QueryInstancesRequest {
             query: Some(request),
         };
-        let page: wire::QueryInstancesResponse = self.surely("QueryInstances", request).await?;
+        let page = self.surely(request, method!(query_instances)).await?;
         let items = page.orchestration_state.into_iter().map(decode_overview);
         Ok(ResultPage {
             items: items
@@ -233,7 +239,9 @@ impl TaskHubClient {
     /// Sends an operation to an entity and waits until it is durable. A repeated request
     /// is deduplicated for ten minutes.
     pub async fn signal(&self, operation: EntityOperation) -> Result<()> {
-        self.tell("SignalEntity", requested(operation)).await
+        let request = requested(operation);
+        self.surely(request, method!(signal_entity)).await?;
+        Ok(())
     }
 
     /// Calls an operation of an entity and waits for its result: one turn, without an
@@ -242,8 +250,8 @@ impl TaskHubClient {
         &self,
         operation: EntityOperation,
     ) -> Result<std::result::Result<Option<String>, FailureDetails>> {
-        let answer = self.surely("CallEntity", requested(operation)).await;
-        let answer: wire::CallEntityResponse = answer?;
+        let request = requested(operation);
+        let answer = self.surely(request, method!(call_entity)).await?;
         Ok(match answer.failure_details {
             Some(failure) => Err(decode_failure(failure)),
             None => Ok(answer.output),
@@ -256,7 +264,7 @@ impl TaskHubClient {
             instance_id: entity.to_owned(),
             include_state: has_state,
         };
-        let found: wire::GetEntityResponse = self.surely("GetEntity", request).await?;
+        let found = self.surely(request, method!(get_entity)).await?;
         let found = found.entity.filter(|_| found.exists);
         found.map(decode_entity).transpose().map_err(bad_response)
     }
@@ -276,7 +284,7 @@ impl TaskHubClient {
         let request = wire::QueryEntitiesRequest {
             query: Some(request),
         };
-        let page: wire::QueryEntitiesResponse = self.surely("QueryEntities", request).await?;
+        let page = self.surely(request, method!(query_entities)).await?;
         let items = page.entities.into_iter().map(decode_entity);
         Ok(ResultPage {
             items: items
@@ -288,9 +296,8 @@ impl TaskHubClient {
 
     /// Whether the server answers.
     pub async fn hello(&self) -> Result<()> {
-        let answer = self.channel.one("Hello", ()).await;
-        match answer {
-            Ok(()) => Ok(()),
+        match self.service.clone().hello(()).await {
+            Ok(_) => Ok(()),
             Err(status) if status.code() == Code::Unimplemented => Ok(()),
             Err(status) => Err(from_status(status)),
         }

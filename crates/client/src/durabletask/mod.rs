@@ -7,6 +7,8 @@ mod channel;
 mod chunks;
 mod client;
 mod error;
+#[allow(unreachable_pub, unused_qualifications, reason = "it is generated")]
+mod generated;
 mod results;
 mod target;
 mod worker;

@@ -15,7 +15,7 @@ use steadfast_wire::durabletask::completed_task::Result as Completed;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tonic::{Code, Status};
 
-use super::channel::TaskHubChannel;
+use super::channel::TaskHubService;
 
 /// Calls in flight; further results wait and are batched.
 const CALLS: usize = 4;
@@ -40,10 +40,10 @@ struct PendingResult {
 
 impl ResultQueue {
     /// Starts the sender, which ends when all clones are dropped.
-    pub(super) fn new(channel: TaskHubChannel) -> Self {
+    pub(super) fn new(service: TaskHubService) -> Self {
         let (queue, waiting) = mpsc::channel(WAITING);
         let post = ResultSender {
-            channel,
+            service,
             takes_one: AtomicBool::new(false),
         };
         tokio::spawn(send(waiting, Arc::new(post)));
@@ -112,7 +112,7 @@ async fn send(mut waiting: mpsc::Receiver<PendingResult>, post: Arc<ResultSender
 
 /// Sends results to the server.
 struct ResultSender {
-    channel: TaskHubChannel,
+    service: TaskHubService,
     /// Whether the server does not support batched calls.
     takes_one: AtomicBool,
 }
@@ -144,8 +144,8 @@ impl ResultSender {
         let request = wire::CompleteTasksRequest {
             tasks: results.iter().map(task).collect(),
         };
-        let answer = self.channel.one("CompleteTasks", request).await?;
-        let wire::CompleteTasksResponse { answers } = answer;
+        let answer = self.service.clone().complete_tasks(request).await?;
+        let wire::CompleteTasksResponse { answers } = answer.into_inner();
         if answers.len() != results.len() {
             return Err(Status::internal("results and statuses differ in number"));
         }
@@ -157,12 +157,13 @@ impl ResultSender {
     }
 
     async fn alone(&self, result: Completed) -> Outcome {
-        let channel = &self.channel;
-        match result {
-            Completed::Orchestrator(turn) => channel.one("CompleteOrchestratorTask", turn).await,
-            Completed::Activity(activity) => channel.one("CompleteActivityTask", activity).await,
-            Completed::Entity(batch) => channel.one("CompleteEntityTask", batch).await,
-        }
+        let mut service = self.service.clone();
+        let taken = match result {
+            Completed::Orchestrator(turn) => service.complete_orchestrator_task(turn).await,
+            Completed::Activity(activity) => service.complete_activity_task(activity).await,
+            Completed::Entity(batch) => service.complete_entity_task(batch).await,
+        };
+        taken.map(drop)
     }
 }
 
@@ -174,6 +175,7 @@ mod tests {
     use axum::routing::any;
     use parking_lot::Mutex;
 
+    use super::super::channel::connect;
     use super::super::target::Target;
     use super::*;
     use steadfast_net::grpc::{refuse, unary};
@@ -239,7 +241,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move { axum::serve(listener, routes).await });
         let target = Target::parse(&format!("http://{address}")).unwrap();
-        let own = ResultQueue::new(TaskHubChannel::new(target, None).unwrap());
+        let own = ResultQueue::new(connect(target, None).unwrap());
         let results = results.iter().map(|result| {
             own.submit(Completed::Activity(wire::ActivityResponse {
                 result: Some((*result).to_owned()),

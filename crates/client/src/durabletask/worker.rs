@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status, Streaming};
 use uuid::Uuid;
 
-use super::channel::TaskHubChannel;
+use super::channel::{TaskHubService, connect};
 use super::chunks::chunks;
 use super::error::{from_status, is_transient, rest, retry_backoff};
 use super::results::ResultQueue;
@@ -104,10 +104,10 @@ impl WorkerBuilder {
     pub fn start(self) -> Result<TaskHubWorker> {
         let leaving = CancellationToken::new();
         let (told, is_up) = watch::channel(false);
-        let channel = TaskHubChannel::new(self.target, Some(&self.name)).map_err(from_status)?;
+        let service = connect(self.target, Some(&self.name)).map_err(from_status)?;
         let bench = WorkItemRunner {
-            results: ResultQueue::new(channel.clone()),
-            channel,
+            results: ResultQueue::new(service.clone()),
+            service,
             runner: FunctionRunner::new(self.functions),
         };
         let dialing = WorkerLoop {
@@ -161,9 +161,8 @@ impl WorkerLoop {
 
     /// Takes work from one stream until it ends.
     async fn work(&self, running: &mut JoinSet<()>) -> std::result::Result<(), Status> {
-        let asked = self.asked();
-        let mut stream: Streaming<wire::WorkItem> =
-            self.bench.channel.many("GetWorkItems", asked).await?;
+        let mut service = self.bench.service.clone();
+        let mut stream = service.get_work_items(self.asked()).await?.into_inner();
         loop {
             let next = tokio::time::timeout(SILENCE, stream.message());
             let item = tokio::select! {
@@ -236,7 +235,7 @@ impl WorkerLoop {
 /// Runs work items concurrently.
 #[derive(Clone)]
 struct WorkItemRunner {
-    channel: TaskHubChannel,
+    service: TaskHubService,
     results: ResultQueue,
     runner: FunctionRunner,
 }
@@ -292,8 +291,8 @@ impl WorkItemRunner {
             execution_id: turn.execution_id.clone(),
             for_work_item_processing: true,
         };
-        let stream = self.channel.many("StreamInstanceHistory", request);
-        let mut stream: Streaming<wire::HistoryChunk> = stream.await?;
+        let mut service = self.service.clone();
+        let mut stream = service.stream_instance_history(request).await?.into_inner();
         let mut events = Vec::new();
         while let Some(chunk) = stream.message().await? {
             events.extend(chunk.events);
@@ -321,7 +320,11 @@ impl WorkItemRunner {
             return self.bring(Completed::Orchestrator(whole)).await;
         }
         for part in parts {
-            self.tell("CompleteOrchestratorTask", part).await?;
+            let send = || async {
+                let mut service = self.service.clone();
+                service.complete_orchestrator_task(part.clone()).await
+            };
+            surely(send).await?;
         }
         Ok(())
     }
@@ -363,12 +366,19 @@ impl WorkItemRunner {
             instance_id: place.instance,
             reason: Some(mismatch),
         };
-        let suspended = self.tell("SuspendInstance", suspend).await;
+        let service = &self.service;
+        let suspend = || async { service.clone().suspend_instance(suspend.clone()).await };
+        let suspended = surely(suspend).await;
         let abandon = wire::AbandonOrchestrationTaskRequest {
             completion_token: place.token,
         };
-        self.tell("AbandonTaskOrchestratorWorkItem", abandon)
-            .await?;
+        let abandon = || async {
+            let mut service = service.clone();
+            service
+                .abandon_task_orchestrator_work_item(abandon.clone())
+                .await
+        };
+        surely(abandon).await?;
         suspended
     }
 
@@ -376,27 +386,19 @@ impl WorkItemRunner {
     async fn bring(&self, result: Completed) -> std::result::Result<(), Status> {
         surely(|| self.results.submit(result.clone())).await
     }
-
-    /// Calls a method of the server.
-    async fn tell<Q>(&self, method: &'static str, message: Q) -> std::result::Result<(), Status>
-    where
-        Q: prost::Message + Clone + Send + Sync + 'static,
-    {
-        surely(|| async { self.channel.one(method, message.clone()).await }).await
-    }
 }
 
 /// Sends an idempotent request, with retries.
-async fn surely<F>(send: impl Fn() -> F) -> std::result::Result<(), Status>
+async fn surely<F, A>(send: impl Fn() -> F) -> std::result::Result<(), Status>
 where
-    F: Future<Output = std::result::Result<(), Status>>,
+    F: Future<Output = std::result::Result<A, Status>>,
 {
     let mut backoff = retry_backoff();
     let mut attempt = 0;
     loop {
         attempt += 1;
         match send().await {
-            Ok(()) => return Ok(()),
+            Ok(_) => return Ok(()),
             Err(status) if status.code() == Code::NotFound => return Ok(()),
             Err(status) if is_transient(&status) && attempt < ATTEMPTS => rest(&mut backoff).await,
             Err(status) => return Err(status),
