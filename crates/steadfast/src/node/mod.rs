@@ -41,6 +41,7 @@ mod job_targets;
 mod keys;
 mod listen_address;
 mod listen_policy;
+mod message_check;
 mod metrics;
 mod open;
 mod owner_rpc;

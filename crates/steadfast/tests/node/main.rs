@@ -13,6 +13,7 @@ mod durable_rest;
 mod durable_sdks;
 mod durable_sizes;
 mod durable_worker;
+mod effects;
 mod example_houses;
 mod examples;
 mod examples_built;
