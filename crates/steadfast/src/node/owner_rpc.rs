@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use steadfast_admin::{
     EntryPage, EntryRange, PartitionScheme, QueuePage, StepResult, TransactionStep,
 };
@@ -42,6 +43,14 @@ pub(super) enum CollectionsRequest {
         #[serde(rename = "slot")]
         number: u32,
         steps: Vec<TransactionStep>,
+    },
+    /// Run all steps in one transaction in a partition of the owner, and send messages.
+    Commit {
+        name: String,
+        scheme: PartitionScheme,
+        #[serde(rename = "slot")]
+        number: u32,
+        order: CommitOrder,
     },
     /// Read a page of a partition of the owner.
     Scan {
@@ -97,9 +106,23 @@ impl CollectionsRequest {
             | Self::Peek { .. }
             | Self::Life { .. }
             | Self::Look { .. } => true,
+            // A repetition finds the key of the first one.
+            Self::Commit { order, .. } => order.idempotency.is_some(),
             Self::Create { .. } | Self::Transact { .. } => false,
         }
     }
+}
+
+/// A transaction with messages.
+#[derive(Serialize, Deserialize)]
+pub(super) struct CommitOrder {
+    pub(super) steps: Vec<TransactionStep>,
+    /// Envelopes, in hexadecimal digits.
+    pub(super) messages: Vec<String>,
+    /// What the response says of each message.
+    pub(super) effects: Vec<Value>,
+    /// An idempotency key, and the digest of its request.
+    pub(super) idempotency: Option<(String, String)>,
 }
 
 /// The response to a [`CollectionsRequest`].
@@ -113,6 +136,10 @@ pub(super) enum CollectionsResponse {
         copies: usize,
     },
     Steps(Vec<StepResult>),
+    Committed {
+        response: Value,
+        is_replayed: bool,
+    },
     Page(EntryPage),
     Queue(QueuePage),
     Sheet(InspectTable),
@@ -222,6 +249,15 @@ impl Inner {
                 rest_collections::transact(&state, steps)
                     .await
                     .map(CollectionsResponse::Steps)
+            }
+            CollectionsRequest::Commit {
+                name,
+                scheme,
+                number,
+                order,
+            } => {
+                let service = service(name, scheme, is_volatile);
+                rest_collections::commit(self, &service, number, &order).await
             }
             CollectionsRequest::Scan {
                 name,
