@@ -1,8 +1,8 @@
-//! Messages of transactions, as problems of REST if they are invalid.
+//! Messages of transactions, or why they are invalid.
 
 use bytes::Bytes;
-use steadfast_collections::OutgoingMessage;
 use steadfast_net::http::Problem;
+use steadfast_partition::OutgoingMessage;
 
 /// A message, encoded for the runtime.
 pub(super) fn encoded(message: impl OutgoingMessage) -> Result<Bytes, Problem> {

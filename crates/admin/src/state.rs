@@ -347,9 +347,11 @@ pub(super) fn check_steps(
         let words = format!("a transaction has {STEPS} steps at most");
         return Err(Problem::bad_request(words));
     }
-    for rights in steps.iter().flat_map(needs) {
-        let scope = EntityScope::Entity(service);
-        caller.meets(&Demand::new(rights, ServiceArea::State, scope))?;
+    for step in steps {
+        for rights in needs(step) {
+            let scope = EntityScope::Entity(service);
+            caller.meets(&Demand::new(rights, ServiceArea::State, scope))?;
+        }
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Messages that functions send with the commit of their result.
+//! Messages that functions send with their results.
 
 use bytes::Bytes;
 use steadfast_collections::OutgoingMessage;

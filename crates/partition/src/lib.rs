@@ -160,5 +160,6 @@ pub use reads::durable_reads::{AppendPosition, Batch, ReadPosition, StreamHead, 
 pub use reads::read_request::{ReadRequest, ReadResponse};
 pub use reads::remote_reader::{ReadView, RemoteReader};
 pub use replicas::CollectionReplicas;
+pub use steadfast_collections::OutgoingMessage;
 pub use steadfast_storage::engine::Scan;
 pub use steadfast_storage::{Error as StorageError, Snapshot};

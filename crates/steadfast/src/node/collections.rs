@@ -19,9 +19,8 @@ use steadfast_net::http::Problem;
 use tokio::task::JoinSet;
 
 use super::inner::Inner;
-use super::owner_rpc::{
-    CollectionsRequest, CollectionsResponse, CommitOrder, service, to_partition_scheme,
-};
+use super::owner_rpc::{CollectionsRequest, CollectionsResponse, service, to_partition_scheme};
+use super::rest_collections::CommitOrder;
 use super::{idempotency, scheduler};
 
 /// Routes REST requests for collections to their owner.

@@ -19,7 +19,7 @@ use steadfast_partition::{
 };
 
 use super::inner::Inner;
-use super::rest_collections;
+use super::rest_collections::{self, CommitOrder};
 use crate::inspect::{InspectRequest, InspectTable};
 
 /// The kind of the owner handler of collections; no service has it.
@@ -111,18 +111,6 @@ impl CollectionsRequest {
             Self::Create { .. } | Self::Transact { .. } => false,
         }
     }
-}
-
-/// A transaction with messages.
-#[derive(Serialize, Deserialize)]
-pub(super) struct CommitOrder {
-    pub(super) steps: Vec<TransactionStep>,
-    /// Envelopes, in hexadecimal digits.
-    pub(super) messages: Vec<String>,
-    /// What the response says of each message.
-    pub(super) effects: Vec<Value>,
-    /// An idempotency key, and the digest of its request.
-    pub(super) idempotency: Option<(String, String)>,
 }
 
 /// The response to a [`CollectionsRequest`].
@@ -257,7 +245,11 @@ impl Inner {
                 order,
             } => {
                 let service = service(name, scheme, is_volatile);
-                rest_collections::commit(self, &service, number, &order).await
+                let done = rest_collections::commit(self, &service, number, &order).await?;
+                Ok(CollectionsResponse::Committed {
+                    response: done.response,
+                    is_replayed: done.is_replayed,
+                })
             }
             CollectionsRequest::Scan {
                 name,

@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use ring::digest::{SHA256, digest};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use steadfast_admin::{
-    EntryPage, EntryRange, PageEntry, QueueEntry, QueuePage, StepResult, TransactionStep,
-    WritePrecondition,
+    CommitResponse, EntryPage, EntryRange, PageEntry, QueueEntry, QueuePage, StepResult,
+    TransactionStep, WritePrecondition,
 };
 use steadfast_collections::schema::Json;
 use steadfast_collections::{
@@ -24,7 +25,6 @@ use steadfast_net::http::Problem;
 use super::error::Error;
 use super::idempotency::{self, IdempotencyWindow, KeyLookup};
 use super::inner::Inner;
-use super::owner_rpc::{CollectionsResponse, CommitOrder};
 use super::service_partition::ServicePartition;
 
 /// A precondition of a transaction does not hold.
@@ -35,6 +35,18 @@ const PAGE: usize = 100;
 const LARGEST_PAGE: usize = 1000;
 
 type JsonDictionary = Dictionary<String, Json>;
+
+/// A transaction with messages.
+#[derive(Serialize, Deserialize)]
+pub(super) struct CommitOrder {
+    pub(super) steps: Vec<TransactionStep>,
+    /// Envelopes, in hexadecimal digits.
+    pub(super) messages: Vec<String>,
+    /// What the response says of each message.
+    pub(super) effects: Vec<Value>,
+    /// An idempotency key, and the digest of its request.
+    pub(super) idempotency: Option<(String, String)>,
+}
 
 /// Creates a service whose first partition is local, or returns the existing one.
 pub(super) async fn create(
@@ -94,7 +106,7 @@ pub(super) async fn commit(
     service: &ServiceDefinition,
     number: u32,
     order: &CommitOrder,
-) -> Result<CollectionsResponse, Problem> {
+) -> Result<CommitResponse, Problem> {
     let partition = partition(inner, service, number).await?;
     // No service has such a name.
     let scope = format!("{}#{number}\u{1}idempotency", service.name);
@@ -135,7 +147,7 @@ pub(super) async fn commit(
         // A later request removes them.
         tracing::debug!(event = "state.keys_kept", %error, "old idempotency keys are still there");
     }
-    Ok(CollectionsResponse::Committed {
+    Ok(CommitResponse {
         response,
         is_replayed,
     })
