@@ -151,6 +151,20 @@ const SOAKS: &[Soak] = &[
         amount: ("STEADFAST_ROUNDS", 100),
     },
     Soak {
+        name: "effects",
+        package: "steadfast",
+        test: "node",
+        filter: "every_effect_of_a_transaction",
+        amount: ("STEADFAST_ROUNDS", 2_000),
+    },
+    Soak {
+        name: "effects",
+        package: "steadfast-server",
+        test: "server",
+        filter: "repeated_under_kills",
+        amount: ("STEADFAST_ROUNDS", 200),
+    },
+    Soak {
         name: "drain",
         package: "steadfast-signalr",
         test: "signalr",

@@ -4,8 +4,10 @@
 //! run in one transaction.
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use steadfast_net::access::Principal;
 use steadfast_net::http::Problem;
 
 /// A partition of a service.
@@ -70,6 +72,61 @@ pub struct StepResult {
     /// The ETag of the current value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub etag: Option<String>,
+}
+
+/// A transaction with messages to other services.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TransactionCommit {
+    pub steps: Vec<TransactionStep>,
+    /// Messages, encoded for the runtime.
+    pub messages: Vec<Bytes>,
+    /// What the response says of each message.
+    pub effects: Vec<Value>,
+    /// `None`: a repetition is another transaction.
+    pub idempotency: Option<IdempotencyKey>,
+}
+
+/// What makes repetitions of a request harmless.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdempotencyKey {
+    pub key: String,
+    /// The request: another one with the same key is refused.
+    pub request: String,
+}
+
+/// The response to a transaction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CommitResponse {
+    pub response: Value,
+    /// An earlier request with the same key has committed, and this is its response.
+    pub is_replayed: bool,
+}
+
+/// The name of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobPath {
+    pub subscription: String,
+    pub resource_group: String,
+    pub collection: String,
+    pub job: String,
+}
+
+impl JobPath {
+    /// A job of the subscription `main` and the resource group `default`, unless others are
+    /// named.
+    pub fn new(
+        subscription: Option<String>,
+        resource_group: Option<String>,
+        collection: String,
+        job: String,
+    ) -> Self {
+        Self {
+            subscription: subscription.unwrap_or_else(|| "main".to_owned()),
+            resource_group: resource_group.unwrap_or_else(|| "default".to_owned()),
+            collection,
+            job,
+        }
+    }
 }
 
 /// A page of entries of a dictionary, in key order.
@@ -205,6 +262,25 @@ pub trait CollectionsBackend: Send + Sync + 'static {
         place: PartitionAddress,
         steps: Vec<TransactionStep>,
     ) -> Result<Vec<StepResult>, Problem>;
+
+    /// Commits steps and messages in one transaction, once per idempotency key.
+    async fn commit(
+        &self,
+        place: PartitionAddress,
+        commit: TransactionCommit,
+    ) -> Result<CommitResponse, Problem>;
+
+    /// The message that creates a job from the properties of its document, encoded for the
+    /// runtime. The job acts later with the rights that the caller has now.
+    async fn create_job(
+        &self,
+        caller: &Principal,
+        job: &JobPath,
+        properties: Value,
+    ) -> Result<Bytes, Problem>;
+
+    /// The message that cancels a job, encoded for the runtime.
+    fn cancel_job(&self, job: &JobPath) -> Result<Bytes, Problem>;
 
     /// Reads entries of one durable state, without locks.
     async fn scan(

@@ -17,17 +17,20 @@ mod logs;
 mod maintenance;
 mod node;
 mod node_admin;
+mod outgoing;
 mod page;
 mod region;
 mod state;
 mod taskhubs;
+mod transactions;
 
 pub use audit::audit_routes;
 pub use cluster::cluster_routes;
 pub use collections::{
-    CollectionsBackend, EntryPage, EntryRange, PageEntry, PartitionAddress, PartitionScheme,
-    QueueEntry, QueuePage, ServiceDescription, ServiceListing, ServicePage, StepResult,
-    TransactionStep, VisibilityFilter, WritePrecondition,
+    CollectionsBackend, CommitResponse, EntryPage, EntryRange, IdempotencyKey, JobPath, PageEntry,
+    PartitionAddress, PartitionScheme, QueueEntry, QueuePage, ServiceDescription, ServiceListing,
+    ServicePage, StepResult, TransactionCommit, TransactionStep, VisibilityFilter,
+    WritePrecondition,
 };
 pub use event_routes::event_routes;
 pub use eventhubs::EventHubContext;
@@ -44,3 +47,4 @@ pub use node_admin::{
 pub use region::region_routes;
 pub use state::state_routes;
 pub use taskhubs::{TaskHubAdmin, task_hub_routes};
+pub use transactions::transaction_routes;

@@ -22,7 +22,7 @@ use super::interface::{ApiOperation, Interface, LOOK, on, read};
 use super::page::{PageQuery, foreign_cursor, may, page, page_limit};
 
 /// Maximum steps of one transaction.
-const STEPS: usize = 1000;
+pub(super) const STEPS: usize = 1000;
 
 #[derive(Deserialize)]
 struct PartitionSelector {
@@ -196,17 +196,7 @@ fn batches(interface: Interface, collections: &Arc<dyn CollectionsBackend>) -> I
                     Path(service): Path<String>,
                     body: Result<Json<TransactionRequest>, JsonRejection>| {
             let TransactionRequest { partition, steps } = read(body)?;
-            if steps.len() > STEPS {
-                return Err(Problem::bad_request(format!(
-                    "a transaction has {STEPS} steps at most"
-                )));
-            }
-            for step in &steps {
-                for rights in needs(step) {
-                    let scope = EntityScope::Entity(&service);
-                    pass.meets(&Demand::new(rights, ServiceArea::State, scope))?;
-                }
-            }
+            check_steps(&pass, &service, &steps)?;
             let results = own
                 .transact(PartitionAddress { service, partition }, steps)
                 .await?;
@@ -214,13 +204,7 @@ fn batches(interface: Interface, collections: &Arc<dyn CollectionsBackend>) -> I
         };
     let body = json!({"type": "object", "required": ["steps"], "properties": {
         "partition": {"type": "string"},
-        "steps": {"type": "array", "maxItems": STEPS, "items": {"type": "object", "required": ["op", "collection"], "properties": {
-            "op": {"enum": ["get", "put", "delete", "enqueue", "dequeue"]},
-            "collection": {"type": "string"},
-            "key": {"type": "string"},
-            "value": {},
-            "if": {"description": "\"absent\", \"present\" or {\"etag\": \"..\"}"},
-        }}},
+        "steps": {"type": "array", "maxItems": STEPS, "items": step_schema()},
     }});
     let own = Arc::clone(collections);
     let scan = async move |Path((service, collection)): Path<(String, String)>,
@@ -351,6 +335,36 @@ fn entries(interface: Interface, collections: &Arc<dyn CollectionsBackend>) -> I
             ),
             on(&Method::DELETE, delete),
         )
+}
+
+/// Checks the number of steps, and whether the caller may take each of them.
+pub(super) fn check_steps(
+    caller: &Principal,
+    service: &str,
+    steps: &[TransactionStep],
+) -> Result<(), Problem> {
+    if steps.len() > STEPS {
+        let words = format!("a transaction has {STEPS} steps at most");
+        return Err(Problem::bad_request(words));
+    }
+    for step in steps {
+        for rights in needs(step) {
+            let scope = EntityScope::Entity(service);
+            caller.meets(&Demand::new(rights, ServiceArea::State, scope))?;
+        }
+    }
+    Ok(())
+}
+
+/// The description of a step.
+pub(super) fn step_schema() -> Value {
+    json!({"type": "object", "required": ["op", "collection"], "properties": {
+        "op": {"enum": ["get", "put", "delete", "enqueue", "dequeue"]},
+        "collection": {"type": "string"},
+        "key": {"type": "string"},
+        "value": {},
+        "if": {"description": "\"absent\", \"present\" or {\"etag\": \"..\"}"},
+    }})
 }
 
 /// The rights of a step: one of each list. A dequeue both reads and changes the queue.

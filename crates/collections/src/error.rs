@@ -170,8 +170,8 @@ pub enum ErrorKind {
         "a key or value of {collection} cannot be encoded or decoded; see the cause"
     )]
     Schema { collection: String },
-    /// The receiver of a command in the transaction rejected it.
-    #[error(_, "a command was refused: {message}")]
+    /// A service rejected a command or message of the transaction.
+    #[error(_, "a command or message was refused: {message}")]
     CommandRejected { code: Code, message: String },
 }
 
@@ -251,6 +251,15 @@ impl Error {
             },
         };
         Self::caused(kind, error)
+    }
+
+    /// A message or command that its service refuses, with the code of the service.
+    pub fn rejected(code: Code, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self::new(ErrorKind::CommandRejected {
+            code,
+            message: code.strip(&message).to_owned(),
+        })
     }
 
     /// What kind of failure this is.

@@ -56,7 +56,9 @@
 //! 4. `prepared.rs`, `Tx::prepare`: the write set becomes redo (`Writes`). From here only
 //!    the outcome of the append ends the transaction. `Tx::commit` prepares, stages
 //!    (`committer.rs`) and waits; the runtime above may take the prepared transaction and
-//!    stage it in an entry of its own.
+//!    stage it in an entry of its own. What the transaction has sent (`Tx::send`,
+//!    `outgoing_message.rs`) or staged goes with it through the commit path
+//!    (`commit_path.rs`): the runtime writes messages into its outbox in the same commit.
 //! 5. `prepared.rs`, `Prepared::finish`, when the append is durable: resident rows get
 //!    their new values, the registry and the queues their changes, subscribers their
 //!    notices; then the locks go to the waiters.
@@ -118,6 +120,7 @@ mod lock_display;
 mod log;
 mod notice;
 mod options;
+mod outgoing_message;
 mod prepared;
 mod queue;
 mod registry;
@@ -138,7 +141,7 @@ mod writeset;
 
 pub use attempt::{Attempt, Conclusion};
 pub use collection::{Description, Shape};
-pub use commit_path::{CommitPath, CommitRejected, Outcome};
+pub use commit_path::{CommitPath, CommitRejected, Outcome, StagedCommands};
 pub use concurrent_queue::ConcurrentQueue;
 pub use dictionary::{Dictionary, DictionaryView};
 pub use enumerate::{Cursor, DictionaryNotice, DictionaryNotices, DictionaryQuery};
@@ -148,6 +151,7 @@ pub use inspect::{CollectionSummary, Entry, Inspector};
 pub use log::{Log, LogBounds, LogEvent};
 pub use notice::{StateNotice, TransactionNotice};
 pub use options::{LockMode, OperationOptions, Timeout};
+pub use outgoing_message::OutgoingMessage;
 pub use prepared::Prepared;
 pub use queue::Queue;
 pub use replica::{Options, Replica, ReplicaRole, StateNotices, TransactionNotices};

@@ -14,7 +14,7 @@ use steadfast_core::task::name_task;
 use steadfast_storage::{Ledger, Writes};
 
 use crate::collection::{Collection, CollectionStage, Shape};
-use crate::commit_path::{CommitRejected, Outcome};
+use crate::commit_path::{CommitRejected, Outcome, StagedCommands};
 use crate::error::{Error, ErrorKind, Result};
 use crate::items::ItemPosition;
 use crate::lock::latch::ParkingLatch;
@@ -37,7 +37,7 @@ pub struct Prepared {
     enqueued: Vec<(Arc<Collection>, ItemPosition)>,
     counts: Vec<(Arc<Collection>, i64)>,
     writes: Option<Writes>,
-    commands: Vec<Bytes>,
+    staged: StagedCommands,
     /// Whether there are changes to make visible.
     has_changes: bool,
     is_over: bool,
@@ -53,7 +53,7 @@ impl Tx {
         let id = self.id();
         match self.prepare() {
             Ok(mut sealed) => match (&home.committer, sealed.take_writes()) {
-                (_, writes) if sealed.has_commands() => {
+                (_, writes) if !sealed.staged.is_empty() => {
                     let outcome = sealed.hand_over(writes.unwrap_or_default());
                     tokio::spawn(name_task(async move {
                         let outcome = outcome.await;
@@ -85,7 +85,7 @@ impl Tx {
     /// Prepares the transaction for a caller that appends to the log itself.
     pub fn prepare(mut self) -> Result<Prepared> {
         self.check()?;
-        if !self.writes.is_empty() || !self.commands.is_empty() {
+        if !self.writes.is_empty() || !self.staged.is_empty() {
             self.check_write()?;
         }
         if !self.owner.leave_active(TransactionPhase::Committing) {
@@ -98,7 +98,7 @@ impl Tx {
             enqueued: Vec::new(),
             counts: Vec::new(),
             writes: None,
-            commands: std::mem::take(&mut self.commands),
+            staged: std::mem::take(&mut self.staged),
             has_changes: false,
             is_over: false,
         };
@@ -117,21 +117,17 @@ impl Prepared {
         self.writes.take()
     }
 
-    /// Takes the commands that share its commit, once.
-    pub fn take_commands(&mut self) -> Vec<Bytes> {
-        std::mem::take(&mut self.commands)
+    /// Takes the commands and messages that share its commit, once.
+    pub fn take_commands(&mut self) -> StagedCommands {
+        std::mem::take(&mut self.staged)
     }
 
-    fn has_commands(&self) -> bool {
-        !self.commands.is_empty()
-    }
-
-    /// Submits rows and commands to the runtime of the partition.
+    /// Submits rows, commands and messages to the runtime of the partition.
     fn hand_over(&mut self, writes: Writes) -> Outcome {
-        let commands = self.take_commands();
+        let staged = self.take_commands();
         match &self.inner.commit_path {
-            Some(courier) => courier.commit(writes, commands),
-            // Without a commit path no command can be staged.
+            Some(courier) => courier.commit(writes, staged),
+            // Without a commit path nothing can be staged.
             None => Box::pin(std::future::ready(Ok(self.inner.durable_lsn()))),
         }
     }

@@ -20,6 +20,7 @@ use steadfast_storage::engine::{Scan, TableRow};
 use tokio::time::Instant;
 
 use crate::collection::{Collection, CollectionStage};
+use crate::commit_path::StagedCommands;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::latch::ParkingLatch;
 use crate::lock::mode::LockStrength;
@@ -28,6 +29,7 @@ use crate::lock::owner::{LockOwner, TransactionPhase};
 use crate::lock::resident::CachedValue;
 use crate::lock::table::{Blocker, LockAttempt, LockWait, WaitOutcome};
 use crate::options::WaitDeadline;
+use crate::outgoing_message::OutgoingMessage;
 use crate::replica_inner::ReplicaInner;
 use crate::source::PinnedState;
 use crate::writeset::WriteSet;
@@ -38,8 +40,8 @@ pub struct Tx {
     pub(crate) inner: Arc<ReplicaInner>,
     pub(crate) owner: Arc<LockOwner<ParkingLatch>>,
     pub(crate) writes: WriteSet,
-    /// Commands that share its commit.
-    pub(crate) commands: Vec<Bytes>,
+    /// Commands and messages that share its commit.
+    pub(crate) staged: StagedCommands,
     /// Collections that it has entered.
     entered: Vec<TableId>,
     pinned: Option<PinnedState>,
@@ -74,7 +76,7 @@ impl Tx {
             inner: Arc::clone(home),
             owner,
             writes: WriteSet::default(),
-            commands: Vec::new(),
+            staged: StagedCommands::default(),
             entered: Vec::new(),
             pinned: None,
             is_primary: home.may_write(),
@@ -104,22 +106,53 @@ impl Tx {
         self.pinned.as_ref().map(PinnedState::lsn)
     }
 
-    /// Adds a command to an instance of this partition, encoded for the runtime: it runs
-    /// with the commit, or not at all.
-    pub fn stage(&mut self, command: Bytes) -> Result<()> {
-        self.check_write()?;
-        if self.inner.commit_path.is_none() {
-            let what = "a command in a transaction without a node around it".to_owned();
-            return Err(Error::new(ErrorKind::Unsupported { what }));
-        }
-        let staged: usize = self.commands.iter().map(Bytes::len).sum();
-        let (bytes, limit) = (staged + command.len(), limits::PUBLIC_TRANSACTION_BYTES);
-        if bytes > limit {
-            let what = "all commands of a transaction";
-            return Err(Error::new(ErrorKind::TooLarge { what, bytes, limit }));
-        }
-        self.commands.push(command);
+    /// Sends a message with the commit, to whatever partition its receiver lives in:
+    /// exactly once, after the commit, and to one receiver in the order of the calls. A
+    /// transaction that does not commit sends nothing.
+    ///
+    /// Messages are built by the service crates. One that is invalid or too large is
+    /// refused here; one whose target does not exist is refused by the commit, as far as
+    /// that is known then.
+    pub fn send(&mut self, message: impl OutgoingMessage) -> Result<()> {
+        self.check_commit_path()?;
+        let message = message.into_bytes()?;
+        self.check_staged(message.len())?;
+        self.staged.messages.push(message);
         Ok(())
+    }
+
+    /// Adds a command to an instance of this partition, encoded for the runtime: it runs
+    /// with the commit, or not at all. The commit refuses a command to an instance of
+    /// another partition, which only [`Tx::send`] reaches.
+    pub fn stage(&mut self, command: Bytes) -> Result<()> {
+        self.check_commit_path()?;
+        self.check_staged(command.len())?;
+        self.staged.commands.push(command);
+        Ok(())
+    }
+
+    /// Refuses to stage anything where no runtime would deliver it.
+    fn check_commit_path(&self) -> Result<()> {
+        self.check_write()?;
+        if self.inner.commit_path.is_some() {
+            return Ok(());
+        }
+        let what = if self.inner.is_volatile {
+            "sending from a transaction of a volatile service"
+        } else {
+            "sending from a transaction without a node around it"
+        };
+        let what = what.to_owned();
+        Err(Error::new(ErrorKind::Unsupported { what }))
+    }
+
+    fn check_staged(&self, more: usize) -> Result<()> {
+        let (bytes, limit) = (self.staged.bytes() + more, limits::PUBLIC_TRANSACTION_BYTES);
+        if bytes <= limit {
+            return Ok(());
+        }
+        let what = "all that a transaction sends";
+        Err(Error::new(ErrorKind::TooLarge { what, bytes, limit }))
     }
 
     /// Drops all changes and releases the locks.
@@ -473,7 +506,7 @@ impl Tx {
             collection.set_life(CollectionStage::Removed);
         }
         self.writes = WriteSet::default();
-        self.commands.clear();
+        self.staged = StagedCommands::default();
         self.pinned = None;
         self.inner
             .locks

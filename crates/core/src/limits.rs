@@ -234,6 +234,12 @@ pub const TAIL_WAIT: Duration = Duration::from_secs(30);
 pub const LOG_RING_BYTES: usize = 1024 * 1024;
 pub const LOG_LINE_BYTES: usize = 16 * 1024;
 
+/// Longest idempotency key of a transaction over REST.
+pub const IDEMPOTENCY_KEY_BYTES: usize = 255;
+
+/// Idempotency keys that one partition of a service remembers of one day.
+pub const IDEMPOTENCY_KEYS: u64 = 100_000;
+
 /// Largest body of a request to our own REST interface.
 pub const REST_BODY_BYTES: usize = 4 * 1024 * 1024;
 

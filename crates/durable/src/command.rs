@@ -236,7 +236,9 @@ impl Command {
                 text(&done.state) + actions + outcomes.sum::<usize>()
             }
             Self::TaskDone(done) => {
-                text(&done.result) + done.failure.as_ref().map_or(0, FailureDetails::size)
+                let messages: usize = done.messages.iter().map(Vec::len).sum();
+                let failure = done.failure.as_ref().map_or(0, FailureDetails::size);
+                text(&done.result) + failure + messages
             }
             _ => 0,
         }
@@ -255,6 +257,10 @@ pub struct ActivityCompletion {
     pub result: Option<String>,
     #[n(3)]
     pub failure: Option<FailureDetails>,
+    /// Messages to other services, as envelopes.
+    #[record(default)]
+    #[n(4)]
+    pub messages: Vec<Vec<u8>>,
 }
 
 /// A request to an entity, and its origin.

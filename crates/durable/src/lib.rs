@@ -152,6 +152,7 @@ mod inline;
 mod instance;
 mod moment;
 pub mod native;
+mod outgoing;
 mod rows;
 mod service;
 mod status;
@@ -169,7 +170,9 @@ pub use event::{
     EntityOperation, EventKind, ExecutionStart, InstanceEvent, LegacyMessage, LockRequest,
     NO_ACTION, Parent, Tags, Task, Trace, UnlockRequest,
 };
-pub use external_message::{signal_message, start_message};
+pub use external_message::{
+    RaiseMessage, SignalMessage, StartMessage, raise, signal, signal_message, start, start_message,
+};
 pub use failure::FailureDetails;
 pub use hub::{
     ConnectedWorker, Diagnosis, LockView, PendingWait, TaskHub, TaskHubDetails, TaskHubPage,
@@ -185,7 +188,7 @@ pub use view::{
     PurgeOutcome, PurgeQuery, ResultPage,
 };
 pub use work::{
-    ActivityResult, ActivityWork, BatchResult, BatchWork, EntityAction, HistoryPosition,
-    OrchestrationSpan, QueuedOperation, TurnResult, TurnWork, WorkDelivery, WorkFilter,
-    WorkFilters, WorkPayload, WorkerOptions,
+    ActivityResult, ActivityRun, ActivityWork, BatchResult, BatchWork, EntityAction,
+    HistoryPosition, OrchestrationSpan, QueuedOperation, TurnResult, TurnWork, WorkDelivery,
+    WorkFilter, WorkFilters, WorkPayload, WorkerOptions,
 };

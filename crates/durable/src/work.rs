@@ -149,6 +149,21 @@ pub struct TurnResult {
 /// The result of an activity.
 pub type ActivityResult = Result<Option<String>, FailureDetails>;
 
+/// The result of an activity, and the messages that are sent with it.
+#[derive(Clone, Debug)]
+pub struct ActivityRun {
+    pub result: ActivityResult,
+    /// Envelopes; none if the activity has failed.
+    pub messages: Vec<Vec<u8>>,
+}
+
+impl From<ActivityResult> for ActivityRun {
+    fn from(result: ActivityResult) -> Self {
+        let messages = Vec::new();
+        Self { result, messages }
+    }
+}
+
 /// The result of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BatchResult {

@@ -8,10 +8,10 @@
 use bytes::Bytes;
 use steadfast_collections::schema::Record;
 use steadfast_core::clock::Timestamp;
-use steadfast_core::id::StreamId;
+use steadfast_core::id::{Partition, StreamId};
 use steadfast_core::limits;
 use steadfast_partition::{
-    Address, Message, Service, ServiceKind, StreamHead, Turn, TurnError, TurnOutcome,
+    Address, Message, Service, ServiceKind, Space, StreamHead, Turn, TurnError, TurnOutcome,
     service_stream,
 };
 
@@ -85,6 +85,15 @@ impl Service for HubPartitions {
 
     fn kind(&self) -> ServiceKind {
         HUB_PARTITION
+    }
+
+    /// The partitions of an event hub lie side by side.
+    fn partition(&self, space: &Space, to: &Address) -> Option<Partition> {
+        let name = std::str::from_utf8(&to.name).ok();
+        match name.zip(hub_partition_number(to)) {
+            Some((name, number)) => Some(space.partition_of(HUB_PARTITION, name, number)),
+            None => Some(space.partition(to)),
+        }
     }
 
     fn handle(

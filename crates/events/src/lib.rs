@@ -56,7 +56,8 @@
 //!    with a command that moves the checkpoint **from the position that this task
 //!    expects**. If the checkpoint is elsewhere (another owner, a reset), the hub partition
 //!    refuses, and nothing of the transaction is written. So no clock and no lease decides
-//!    whether an effect happens twice.
+//!    whether an effect happens twice. What the handler sends is in the outbox of the same
+//!    commit; a message that the commit refuses is a failure of the handler.
 //! 4. A handler that fails gets the events again, one by one; then the event that fails is
 //!    dead-lettered, in the same commit that moves the checkpoint past it.
 //!
@@ -136,7 +137,7 @@ pub use processor::{
     PartitionStart, Processor, ProcessorError, ProcessorOptions, ReceivedEvent,
 };
 pub use producer::{ProducerOptions, ProducerSequence, ProducerState};
-pub use publish_message::publish_message;
+pub use publish_message::{EventMessage, publish, publish_message};
 pub use reader::{PartitionProperties, PartitionReader};
 pub use reader_options::ReaderOptions;
 pub use reader_registry::ReaderCounts;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use steadfast_collections::schema::Record;
+use steadfast_core::clock::Timestamp;
 use steadfast_core::id::TableId;
 use steadfast_core::limits;
 use steadfast_partition::{
@@ -111,6 +112,11 @@ impl JobClient {
         }
     }
 
+    /// The time of its clock.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.runner.now()
+    }
+
     /// A row of a copy.
     async fn copied<T: Record>(
         &self,
@@ -126,14 +132,14 @@ impl JobClient {
     async fn copied_collection(&self, id: &CollectionId) -> Result<JobCollection> {
         let key = id.address().name;
         let found = self.copied(id, COLLECTIONS, &key).await?;
-        found.ok_or_else(|| missing(ErrorKind::NoCollection, "there is no such job collection"))
+        found.ok_or_else(|| refused(ErrorKind::NoCollection, "there is no such job collection"))
     }
 
     async fn copied_job(&self, id: &JobId) -> Result<Job> {
         let key = job_key(&id.address());
         let definition = self.copied(&id.collection, JOBS, &key).await?;
         let status = self.copied(&id.collection, STATUS, &key).await?;
-        let missing = || missing(ErrorKind::NoJob, "there is no such job");
+        let missing = || refused(ErrorKind::NoJob, "there is no such job");
         Ok(Job {
             definition: definition.ok_or_else(missing)?,
             status: status.unwrap_or_default(),
@@ -167,7 +173,7 @@ impl JobClient {
         if self.is_shared && expect == Precondition::Nothing {
             let message = "a job collection of a pair of regions is created by REST, \
                            which reserves its name in both regions";
-            return Err(missing(ErrorKind::Taken, message));
+            return Err(refused(ErrorKind::Taken, message));
         }
         let id = draft.id.clone();
         let ask = JobCommand::PutCollection {
@@ -397,7 +403,7 @@ impl JobClient {
     }
 }
 
-fn missing(kind: ErrorKind, message: &str) -> Error {
+pub(crate) fn refused(kind: ErrorKind, message: &str) -> Error {
     match refuse(kind, message) {
         TurnError::Refused(refusal) => {
             PartitionError::new(PartitionErrorKind::Refused(refusal)).into()

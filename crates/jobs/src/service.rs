@@ -3,7 +3,8 @@
 //! A collection and its jobs live in one partition, the collection's. A job is a
 //! definition row, a status row and a timer; a running attempt is a work row.
 
-use steadfast_partition::{Address, Service, ServiceKind, Turn, TurnError, TurnOutcome};
+use steadfast_core::id::Partition;
+use steadfast_partition::{Address, Service, ServiceKind, Space, Turn, TurnError, TurnOutcome};
 
 use crate::change;
 use crate::command::{JobCommand, JobResponse};
@@ -22,6 +23,11 @@ impl Service for JobScheduler {
 
     fn kind(&self) -> ServiceKind {
         KIND
+    }
+
+    /// A job lives in the partition of its collection.
+    fn partition(&self, space: &Space, to: &Address) -> Option<Partition> {
+        Some(space.partition(&Address::new(KIND, to.name.clone(), "")))
     }
 
     /// The timers of a job are independent of each other.

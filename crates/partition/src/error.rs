@@ -46,6 +46,9 @@ pub enum ErrorKind {
     /// The service refused the command; nothing has changed.
     #[error(_, "{}", _0.message)]
     Refused(ServiceError),
+    /// A message of a transaction cannot be applied by its receiver; nothing has changed.
+    #[error(_, "{}", _0.message)]
+    MessageRefused(ServiceError),
     /// The service is not registered.
     #[error(
         "STF-4004",
@@ -75,6 +78,13 @@ pub enum ErrorKind {
         "the owner of partition {partition} cannot be reached; try again soon"
     )]
     Unreachable { partition: Partition },
+    /// A transaction has a command for an instance that lives in another partition.
+    #[error(
+        "STF-4009",
+        "the command is for an instance of partition {home}, and the transaction is in \
+         {here}; send it as a message"
+    )]
+    ForeignCommand { home: Partition, here: Partition },
     /// The storage engine failed.
     #[error(_, "the storage engine failed")]
     Storage,
@@ -107,7 +117,7 @@ impl Error {
     /// The stable code, the name of its page in `docs/errors/`.
     pub fn code(&self) -> Code {
         match (&self.kind, &self.source) {
-            (ErrorKind::Refused(refusal), _) => refusal.code,
+            (ErrorKind::Refused(refusal) | ErrorKind::MessageRefused(refusal), _) => refusal.code,
             (ErrorKind::Storage, Some(source)) => source.code(),
             (kind, _) => kind.own_code().unwrap_or(Code("STF-4005")),
         }

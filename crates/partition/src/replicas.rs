@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use steadfast_collections::{CommitPath, CommitRejected, Options, Outcome, Replica, Tx};
+use steadfast_collections::{
+    CommitPath, CommitRejected, Options, Outcome, Replica, StagedCommands, Tx,
+};
 use steadfast_core::id::{Lsn, Partition};
 use steadfast_core::task::name_task;
 use steadfast_storage::Writes;
@@ -17,11 +19,13 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ingress::address::Envelope;
 use crate::ingress::mailbox::Mailbox;
 use crate::ingress::router::Router;
+use crate::message_check::MessageCheck;
 
 /// The replicas of a node; create it once and share it.
 pub struct CollectionReplicas {
     router: Arc<Router>,
     options: Options,
+    check: Option<Arc<dyn MessageCheck>>,
     known: Mutex<BTreeMap<Partition, Replica>>,
 }
 
@@ -31,8 +35,16 @@ impl CollectionReplicas {
         Self {
             router,
             options,
+            check: None,
             known: Mutex::new(BTreeMap::new()),
         }
+    }
+
+    /// The same, with a check of the messages that transactions send.
+    #[must_use]
+    pub fn with_check(self, check: Arc<dyn MessageCheck>) -> Self {
+        let check = Some(check);
+        Self { check, ..self }
     }
 
     /// The replica of a partition that this node serves.
@@ -49,7 +61,7 @@ impl CollectionReplicas {
             replica.close();
         }
         let options = Options {
-            commit_path: Some(Arc::new(OwnerCommitPath(door.clone()))),
+            commit_path: Some(Arc::new(OwnerCommitPath(self.target(door.clone())))),
             ..self.options.clone()
         };
         let opened = Replica::primary(door.ledger().clone(), options);
@@ -58,24 +70,23 @@ impl CollectionReplicas {
         Ok(replica)
     }
 
-    /// Commits a transaction over collections together with commands to instances
-    /// of the same partition: all or nothing. If a service refuses, the transaction
-    /// is aborted.
+    /// Commits a transaction over collections, with all that it sends, together with
+    /// commands to instances of the same partition: all or nothing. If a service refuses,
+    /// the transaction is aborted.
     pub async fn commit(
         &self,
         partition: Partition,
         tx: Tx,
         commands: Vec<Envelope>,
     ) -> Result<Lsn> {
-        let door = self.door(partition)?;
+        let target = self.target(self.door(partition)?);
         let mut sealed = tx.prepare().map_err(|error| collections(&error))?;
         let writes = sealed.take_writes().unwrap_or_default();
-        let staged = envelopes(sealed.take_commands())?;
-        let commands = staged.into_iter().chain(commands).collect();
+        let staged = sealed.take_commands();
         // Once it is handed over, its outcome must be applied even if the caller stops
         // waiting.
         let task = tokio::spawn(name_task(async move {
-            match door.commit(writes, commands).await {
+            match target.commit(writes, staged, commands).await {
                 Ok(lsn) => sealed.finish(Ok(lsn)).map_err(|error| collections(&error)),
                 Err(error) => {
                     // Without an error of the storage engine nothing was written:
@@ -91,21 +102,52 @@ impl CollectionReplicas {
             .unwrap_or_else(|_| Err(Error::unknown(partition, None)))
     }
 
+    fn target(&self, mailbox: Mailbox) -> CommitTarget {
+        let check = self.check.clone();
+        CommitTarget { mailbox, check }
+    }
+
     fn door(&self, partition: Partition) -> Result<Mailbox> {
         let here = self.router.mailbox(partition);
         here.ok_or_else(|| Error::new(ErrorKind::NotOwner { partition }))
     }
 }
 
-/// Sends commands of transactions to the owner of their partition.
-struct OwnerCommitPath(Mailbox);
+/// The owner of a partition, as transactions commit there.
+#[derive(Clone)]
+struct CommitTarget {
+    mailbox: Mailbox,
+    check: Option<Arc<dyn MessageCheck>>,
+}
+
+impl CommitTarget {
+    /// Commits what a transaction has staged, and more commands after it.
+    async fn commit(
+        &self,
+        writes: Writes,
+        staged: StagedCommands,
+        more: Vec<Envelope>,
+    ) -> Result<Lsn> {
+        let mut commands = envelopes(staged.commands)?;
+        commands.extend(more);
+        let mut messages = envelopes(staged.messages)?;
+        if let Some(check) = &self.check {
+            for message in &mut messages {
+                *message = check.check(message.clone()).await?;
+            }
+        }
+        self.mailbox.commit(writes, commands, messages).await
+    }
+}
+
+/// Sends what transactions have staged to the owner of their partition.
+struct OwnerCommitPath(CommitTarget);
 
 impl CommitPath for OwnerCommitPath {
-    fn commit(&self, writes: Writes, commands: Vec<Bytes>) -> Outcome {
-        let door = self.0.clone();
+    fn commit(&self, writes: Writes, staged: StagedCommands) -> Outcome {
+        let target = self.0.clone();
         Box::pin(async move {
-            let commands = envelopes(commands).map_err(|error| declined(&error))?;
-            let committed = door.commit(writes, commands).await;
+            let committed = target.commit(writes, staged, Vec::new()).await;
             committed.map_err(|error| declined(&error))
         })
     }

@@ -31,9 +31,9 @@
 //! 6. `connection/outbox.rs`: the bounded queue of each client;
 //!    `ClientConnection::outgoing` returns what the transport writes next, and pings.
 //!
-//! A send that is part of a commit is a command of its transaction
-//! (`crates/collections/src/commit_path.rs`, `Tx::stage`; in an operation of an entity
-//! `EntityContext::tell`). The owner of the partition runs it in the same commit
+//! A send that is part of a commit is a message of its transaction
+//! (`crates/collections/src/outgoing_message.rs`, `Tx::send`; in an operation of an entity
+//! `EntityContext::send`). The owner of the partition runs it in the same commit
 //! (`push.rs`, `PushService`), and its gate releases it to the queues of the clients
 //! (`PushPerformer`) when the commit is durable.
 //!
@@ -120,7 +120,7 @@ pub use error::{Error, ErrorKind, HubError, HubResult, Result};
 pub use hub_connections::{HubConnections, is_name};
 pub use metrics::HubCounts;
 pub use mode::{ServiceMode, Upstream, UpstreamEvent, UpstreamResponse};
-pub use push::{PUSHES, PushCommand, PushExt, PushPerformer, PushService};
+pub use push::{PUSHES, PushCommand, PushMessage, PushPerformer, PushService, push};
 pub use service::{AppServerSession, ClientDrainSummary, Realtime};
 
 /// Items that generated code names.

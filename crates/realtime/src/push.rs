@@ -1,18 +1,19 @@
 //! Sends that are part of a commit.
 //!
-//! A transaction carries them as commands. They are sent after its commit, and those
-//! of one partition in the order of their commits. They are not stored: pushes that
-//! were not sent when a node crashes are lost.
+//! A transaction carries them as messages. They leave after its commit, and those of one
+//! partition in the order of their commits. They are not stored: pushes that were not sent
+//! when a node crashes are lost, so each is sent at most once.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::Serialize;
-use steadfast_collections::{Result as Staged, Tx};
+use steadfast_collections::{Error as StateError, OutgoingMessage, Result as Staged};
 use steadfast_core::codec::{ByteReader, DecodeError, put_bytes, put_varint};
+use steadfast_core::id::Partition;
 use steadfast_core::limits;
 use steadfast_partition::{
-    Address, Effect, Envelope, Message, Performer, Service, ServiceKind, Turn, TurnError,
+    Address, Effect, Envelope, Message, Performer, Service, ServiceKind, Space, Turn, TurnError,
     TurnOutcome,
 };
 use steadfast_wire::signalr::Protocol;
@@ -65,22 +66,42 @@ impl PushCommand {
         })
     }
 
-    /// The command that sends it, to stage with a commit.
-    pub fn envelope(&self) -> Envelope {
+    /// The message that sends it with a commit.
+    pub(crate) fn envelope(&self) -> Envelope {
         let address = Address::new(PUSHES, self.hub.clone(), Bytes::new());
         Envelope::new(address, self.encode())
     }
 }
 
-/// Types that can stage pushes.
-pub trait PushExt {
-    /// Sends this after the commit, and only if it commits.
-    fn push(&mut self, push: &PushCommand) -> Staged<()>;
+/// A call of a client method to send with a commit, made by [`push`].
+#[derive(Clone, Debug)]
+#[must_use = "a message is sent by a transaction"]
+pub struct PushMessage(Result<PushCommand>);
+
+/// A message that calls a method of some clients of a hub, with a tuple of arguments:
+/// `tx.send(push("chat", to, "paid", &(12, "euros")))`. Clients that are not connected are
+/// skipped.
+pub fn push<T: Serialize + ?Sized>(
+    hub: &str,
+    to: Recipients,
+    target: &str,
+    arguments: &T,
+) -> PushMessage {
+    PushMessage(PushCommand::new(hub, to, target, arguments))
 }
 
-impl PushExt for Tx {
-    fn push(&mut self, push: &PushCommand) -> Staged<()> {
-        self.stage(push.envelope().encode())
+impl OutgoingMessage for PushMessage {
+    fn into_bytes(self) -> Staged<Bytes> {
+        match self.0 {
+            Ok(push) => (&push).into_bytes(),
+            Err(error) => Err(StateError::rejected(error.code(), error.to_string())),
+        }
+    }
+}
+
+impl OutgoingMessage for &PushCommand {
+    fn into_bytes(self) -> Staged<Bytes> {
+        Ok(self.envelope().encode())
     }
 }
 
@@ -160,6 +181,11 @@ impl Service for PushService {
 
     fn kind(&self) -> ServiceKind {
         PUSHES
+    }
+
+    /// A push has no row: it leaves from the partition that sends it.
+    fn partition(&self, _space: &Space, _to: &Address) -> Option<Partition> {
+        None
     }
 
     fn handle(

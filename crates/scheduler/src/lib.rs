@@ -22,6 +22,7 @@ mod forwarding;
 mod home;
 mod import;
 mod job;
+mod job_draft;
 mod merge;
 mod operations;
 pub mod outbound;
@@ -42,6 +43,7 @@ pub use context::{Auth, Context, InternalTargets, JobPlacement, NoInternalTarget
 pub use declaration::{CollectionDeclaration, declare};
 pub use event_hub_target::{OCCURRENCE_BYTES, publication};
 pub use home::{HomePair, JobHome, Replication};
+pub use job_draft::draft_job;
 pub use operations::OPERATIONS;
 pub use pair::serve_forwarded;
 pub(crate) use path::encode;

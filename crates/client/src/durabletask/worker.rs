@@ -272,7 +272,7 @@ impl WorkItemRunner {
         };
         match self.runner.run(work).await {
             RunResult::Turn(result) => self.turn_done(place, result).await,
-            RunResult::Activity(result) => self.activity_done(place, result).await,
+            RunResult::Activity(run) => self.activity_done(place, run.result).await,
             RunResult::Batch(result) => {
                 let result = encode_batch_result(place.token, result);
                 self.bring(Completed::Entity(result)).await

@@ -213,6 +213,7 @@ impl WorkQueue {
                 number: order.number,
                 result: None,
                 failure: Some(failure),
+                messages: Vec::new(),
             }),
             WorkRequest::Turn { .. } => {
                 tokio::spawn(name_task(async move {

@@ -343,6 +343,10 @@ pub(crate) enum RemoteResult {
         id: i32,
         #[n(1)]
         outcome: Outcome,
+        /// Messages to other services, as envelopes.
+        #[record(default)]
+        #[n(2)]
+        messages: Vec<Vec<u8>>,
     },
     #[n(3)]
     Batch(PackedBatch),

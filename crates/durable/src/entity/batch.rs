@@ -3,8 +3,7 @@
 //! A worker runs a batch of stored requests. Requests to an idle entity may run before
 //! they are stored; their results count if the entity has not changed since.
 
-use bytes::Bytes;
-use steadfast_partition::{Address, Envelope, Turn, TurnError};
+use steadfast_partition::{Address, Turn, TurnError};
 
 use super::outcome::Outcome;
 use super::queue::{RequestRecord, note, seen_key};
@@ -16,6 +15,7 @@ use crate::command::{
 use crate::event::{EntityOperation, EventKind, Parent, Task};
 use crate::id;
 use crate::moment::Moment;
+use crate::outgoing::dispatch;
 use crate::rows::{self, SEEN, STATES};
 use crate::work::{EntityAction, QueuedOperation};
 
@@ -151,20 +151,10 @@ impl LoadedEntity<'_, '_> {
                 task,
                 scheduled,
             } => self.begin(instance, task, *scheduled, &seed),
-            EntityAction::Tell(letter) => self.tell(letter),
-        }
-    }
-
-    /// Sends a message to another service in this partition, whatever its address says.
-    fn tell(&mut self, letter: &[u8]) {
-        let partition = self.turn.partition();
-        match Envelope::decode(Bytes::copy_from_slice(letter)) {
-            Ok(envelope) => self.turn.send_to(partition, envelope),
-            Err(_) => tracing::warn!(
-                event = "durable.letter_dropped",
-                entity = self.id(),
-                "an entity sent bytes that are not a message; they are dropped",
-            ),
+            EntityAction::Tell(letter) => {
+                let sender = self.id();
+                dispatch(self.turn, letter, &sender);
+            }
         }
     }
 

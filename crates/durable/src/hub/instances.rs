@@ -47,7 +47,7 @@ impl TaskHub {
         Ok(instance)
     }
 
-    fn kept_ms(&self) -> u64 {
+    pub(crate) fn kept_ms(&self) -> u64 {
         let kept = self.inner.kept.get(&*self.name);
         kept.map_or(0, |kept| whole_ms(*kept))
     }

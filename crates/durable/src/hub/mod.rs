@@ -14,4 +14,5 @@ mod task_hub;
 pub use census::{ConnectedWorker, TaskHubDetails, TaskHubPage, WorkerPage};
 pub use diagnosis::{Diagnosis, LockView, PendingWait};
 pub use peers::WorkerPeers;
+pub(crate) use task_hub::check_payload;
 pub use task_hub::{TaskHub, TaskHubs};

@@ -17,7 +17,9 @@ use crate::failure::FailureDetails;
 use crate::id::EntityId;
 use crate::rows;
 use crate::status::InstanceStatus;
-use crate::work::{ActivityResult, BatchResult, EntityAction, TurnResult, result_size};
+use crate::work::{
+    ActivityResult, ActivityRun, BatchResult, EntityAction, TurnResult, result_size,
+};
 
 impl TaskHub {
     /// Commits the result of a turn. `false`: the result is out of date. Without a token it
@@ -202,14 +204,30 @@ impl TaskHub {
         id: i32,
         result: ActivityResult,
     ) -> Result<bool> {
-        let result = if result_size(&result) > limits::PAYLOAD_BYTES {
-            Err(result_too_large())
+        self.complete_activity_run(token, instance, id, result.into())
+            .await
+    }
+
+    /// The same for an activity that sends messages with its result.
+    pub async fn complete_activity_run(
+        &self,
+        token: &str,
+        instance: &str,
+        id: i32,
+        run: ActivityRun,
+    ) -> Result<bool> {
+        let ActivityRun { result, messages } = if result_size(&run.result) > limits::PAYLOAD_BYTES {
+            Err(result_too_large()).into()
         } else {
-            result
+            run
         };
         if !self.is_here(instance) {
             let outcome = Outcome::from(result);
-            let activity = RemoteResult::Activity { id, outcome };
+            let activity = RemoteResult::Activity {
+                id,
+                outcome,
+                messages,
+            };
             return self.result_there(token, instance, activity).await;
         }
         let token = if token.is_empty() {
@@ -251,6 +269,7 @@ impl TaskHub {
             number,
             result,
             failure,
+            messages,
         };
         let said = self.keep(instance, Command::TaskDone(done)).await?;
         on_its_way.disarm();
@@ -298,9 +317,14 @@ impl TaskHub {
             RemoteResult::Chunk { index, part } => {
                 self.complete_chunk(token, instance, index, part).await
             }
-            RemoteResult::Activity { id, outcome } => {
+            RemoteResult::Activity {
+                id,
+                outcome,
+                messages,
+            } => {
                 let result = outcome.into_result();
-                self.complete_activity(token, instance, id, result).await
+                let run = ActivityRun { result, messages };
+                self.complete_activity_run(token, instance, id, run).await
             }
             RemoteResult::Batch(result) => {
                 self.complete_batch(token, instance, result.into()).await

@@ -224,7 +224,7 @@ pub(super) fn unreadable() -> Error {
 }
 
 /// Checks the size of a payload.
-pub(super) fn check_payload(payload: Option<&String>) -> Result<()> {
+pub(crate) fn check_payload(payload: Option<&String>) -> Result<()> {
     if payload.is_some_and(|text| text.len() > limits::PAYLOAD_BYTES) {
         Err(Error::new(
             ErrorKind::TooLarge,

@@ -11,6 +11,7 @@ use crate::action::ActionKind;
 use crate::command::{ActivityCompletion, Reply, TurnCompletion};
 use crate::event::{EventKind, ExecutionStart, InstanceEvent, Tags, Task};
 use crate::failure::FailureDetails;
+use crate::outgoing::dispatch;
 use crate::rows::{self, HISTORY, TASKS, numbered};
 use crate::status::InstanceStatus;
 
@@ -64,6 +65,10 @@ pub(crate) fn task_done(
     };
     let execution = Some(live.row.execution.clone());
     live.push(execution, what);
+    let sender = live.id();
+    for message in &done.messages {
+        dispatch(live.turn, message, &sender);
+    }
     live.save()?;
     Ok(Reply::Done)
 }

@@ -2,13 +2,14 @@
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use steadfast_partition::Envelope;
+use steadfast_collections::OutgoingMessage;
 
 use super::payload::{from_json, to_json};
 use crate::event::{EntityOperation, Task};
 use crate::failure::FailureDetails;
 use crate::id::EntityId;
 use crate::moment::Moment;
+use crate::outgoing::{Outgoing, encode};
 use crate::work::EntityAction;
 
 /// One operation on one entity: its input, the state, and its messages. If it fails,
@@ -22,6 +23,7 @@ pub struct EntityContext {
     pub(super) actions: Vec<EntityAction>,
     /// The state is final.
     pub(super) is_settled: bool,
+    pub(super) outgoing: Outgoing,
 }
 
 impl EntityContext {
@@ -98,11 +100,14 @@ impl EntityContext {
         Ok(())
     }
 
-    /// Sends a message to another service with the commit of this operation, such as a push
-    /// to clients. It is delivered exactly once, after the commit.
-    pub fn tell(&mut self, letter: &Envelope) {
-        self.actions
-            .push(EntityAction::Tell(letter.encode().into()));
+    /// Sends a message with the commit of this operation, to whatever partition its receiver
+    /// lives in: exactly once, after the commit; a push, which has no row, at most once. The
+    /// target is not checked before: a message to one that does not exist becomes a dead
+    /// letter.
+    pub fn send(&mut self, message: impl OutgoingMessage) -> Result<(), FailureDetails> {
+        let message = encode(message, self.outgoing)?;
+        self.actions.push(EntityAction::Tell(message));
+        Ok(())
     }
 
     /// Starts an orchestration; an empty id is generated.

@@ -35,7 +35,7 @@ struct HubRunner {
 impl FunctionHost {
     /// Starts a worker.
     pub fn start(hub: TaskHub, functions: Functions) -> Self {
-        let runner = FunctionRunner::new(functions);
+        let runner = FunctionRunner::new(functions).in_node();
         let terms = WorkerOptions {
             name: "this process".into(),
             filters: Some(runner.filters()),
@@ -85,8 +85,8 @@ impl HubRunner {
         };
         match self.runner.run(work).await {
             RunResult::Turn(result) => self.hub.complete_turn(&token, &instance, result).await,
-            RunResult::Activity(result) => {
-                let done = self.hub.complete_activity(&token, &instance, id, result);
+            RunResult::Activity(run) => {
+                let done = self.hub.complete_activity_run(&token, &instance, id, run);
                 done.await
             }
             RunResult::Batch(result) => self.hub.complete_batch(&token, &instance, result).await,

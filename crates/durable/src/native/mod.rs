@@ -27,6 +27,7 @@ pub use functions::Functions;
 pub use host::FunctionHost;
 pub use lock::SectionGuard;
 pub use payload::BoxFuture;
+pub(crate) use payload::to_json;
 pub use runner::{FunctionRunner, RunResult};
 pub use section::CriticalSectionError;
 pub use typed::{EntityCaller, EntityType};

@@ -12,7 +12,7 @@ use crate::failure::FailureDetails;
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A payload as it is stored: JSON.
-pub(super) fn to_json<T: Serialize + ?Sized>(value: &T) -> Result<Option<String>, FailureDetails> {
+pub(crate) fn to_json<T: Serialize + ?Sized>(value: &T) -> Result<Option<String>, FailureDetails> {
     let text = serde_json::to_string(value);
     text.map(Some).map_err(|error| {
         let what = std::any::type_name::<T>();

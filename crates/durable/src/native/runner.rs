@@ -17,8 +17,9 @@ use super::replay::Replay;
 use crate::failure::FailureDetails;
 use crate::id::EntityId;
 use crate::inline::{InlineExecutor, OperationRun};
+use crate::outgoing::Outgoing;
 use crate::work::{
-    ActivityResult, ActivityWork, BatchResult, BatchWork, HistoryPosition, QueuedOperation,
+    ActivityRun, ActivityWork, BatchResult, BatchWork, HistoryPosition, QueuedOperation,
     TurnResult, TurnWork, WorkFilters, WorkPayload,
 };
 
@@ -40,6 +41,7 @@ pub struct FunctionRunner {
     slow: Arc<RwLock<HashMap<String, HashSet<String>>>>,
     /// Started operations, by entity.
     begun: Arc<Mutex<HashMap<String, StartedOperation>>>,
+    outgoing: Outgoing,
 }
 
 /// The result of work.
@@ -49,7 +51,7 @@ pub enum RunResult {
     /// The code does not match the history; the text says how. The instance does not fail:
     /// it waits for matching code.
     CodeChanged(String),
-    Activity(ActivityResult),
+    Activity(ActivityRun),
     Batch(BatchResult),
 }
 
@@ -61,7 +63,15 @@ impl FunctionRunner {
             warm: Arc::default(),
             slow: Arc::default(),
             begun: Arc::default(),
+            outgoing: Outgoing::Unsupported,
         }
+    }
+
+    /// The same in the process of a node: its functions can send messages to other services.
+    #[must_use]
+    pub(super) fn in_node(self) -> Self {
+        let outgoing = Outgoing::Local;
+        Self { outgoing, ..self }
     }
 
     /// The names that it has functions for.
@@ -111,21 +121,28 @@ impl FunctionRunner {
         drop((all, former));
     }
 
-    async fn activity(&self, work: ActivityWork) -> ActivityResult {
+    async fn activity(&self, work: ActivityWork) -> ActivityRun {
         let Some(function) = self.functions.activities.get(&work.task.name) else {
             let message = format!("there is no activity {:?} in this process", work.task.name);
-            return Err(FailureDetails::lasting("UnknownActivity", message));
+            return Err(FailureDetails::lasting("UnknownActivity", message)).into();
         };
+        let messages = Arc::default();
         let context = ActivityContext {
             instance: work.instance,
             execution: work.execution,
             id: work.id,
+            messages: Arc::clone(&messages),
+            outgoing: self.outgoing,
         };
         let input = work.task.input;
         let run = AssertUnwindSafe(async move { function(context, input).await });
-        run.catch_unwind()
-            .await
-            .unwrap_or_else(|panic| Err(panicked(&*panic)))
+        let result = run.catch_unwind().await;
+        let result = result.unwrap_or_else(|panic| Err(panicked(&*panic)));
+        let messages = match &result {
+            Ok(_) => std::mem::take(&mut *messages.lock()),
+            Err(_) => Vec::new(),
+        };
+        ActivityRun { result, messages }
     }
 
     async fn batch(&self, work: BatchWork) -> BatchResult {
@@ -149,8 +166,8 @@ impl FunctionRunner {
             let state = result.state.take();
             let fits = begun.take_if(|begun| begun.fits(&asked, state.as_deref()));
             let mut ran = match fits {
-                Some(begun) => begun.end(function, &entity, asked, state).await,
-                None => operate(Arc::clone(function), entity.clone(), asked, state).await,
+                Some(begun) => begun.end(self, function, &entity, asked, state).await,
+                None => self.operate(function, entity.clone(), asked, state).await,
             };
             result.state = ran.state;
             result.actions.append(&mut ran.actions);
@@ -158,14 +175,25 @@ impl FunctionRunner {
         }
         result
     }
+
+    /// Runs one operation; if it fails, state and messages are discarded.
+    fn operate(
+        &self,
+        function: &EntityFunction,
+        entity: EntityId,
+        asked: QueuedOperation,
+        state: Option<String>,
+    ) -> impl Future<Output = OperationRun> + Send + use<> {
+        operate(Arc::clone(function), entity, asked, state, self.outgoing)
+    }
 }
 
-/// Runs one operation; if it fails, state and messages are discarded.
 async fn operate(
     function: EntityFunction,
     entity: EntityId,
     asked: QueuedOperation,
     state: Option<String>,
+    outgoing: Outgoing,
 ) -> OperationRun {
     let before = state.clone();
     let mut context = EntityContext {
@@ -176,6 +204,7 @@ async fn operate(
         state,
         actions: Vec::new(),
         is_settled: false,
+        outgoing,
     };
     // Catches panics before the first `await`, too.
     let run = AssertUnwindSafe(async { function(&mut context).await }).catch_unwind();
@@ -208,12 +237,8 @@ impl InlineExecutor for FunctionRunner {
         state: Option<&str>,
     ) -> Option<OperationRun> {
         let function = self.functions.entities.get(entity.name())?;
-        let run = operate(
-            Arc::clone(function),
-            entity.clone(),
-            asked.to_run(),
-            state.map(str::to_owned),
-        );
+        let state_before = state.map(str::to_owned);
+        let run = self.operate(function, entity.clone(), asked.to_run(), state_before);
         let mut run = Box::pin(run);
         let mut poller = std::task::Context::from_waker(std::task::Waker::noop());
         if let std::task::Poll::Ready(ran) = run.as_mut().poll(&mut poller) {
@@ -273,6 +298,7 @@ impl StartedOperation {
     /// Waits for the result; runs the operation again if it was aborted.
     async fn end(
         mut self,
+        runner: &FunctionRunner,
         function: &EntityFunction,
         entity: &EntityId,
         asked: QueuedOperation,
@@ -280,7 +306,7 @@ impl StartedOperation {
     ) -> OperationRun {
         match (&mut self.task).await {
             Ok(ran) => ran,
-            Err(_) => operate(Arc::clone(function), entity.clone(), asked, state).await,
+            Err(_) => runner.operate(function, entity.clone(), asked, state).await,
         }
     }
 }

@@ -55,9 +55,10 @@ async fn unknown_functions_fail_by_their_name() {
     assert_eq!(end.failure.unwrap().kind, "UnknownOrchestration");
 
     let item = with_activity(&node, &mut worker, "j").await;
-    let RunResult::Activity(Err(failure)) = runner.run(item.work).await else {
-        panic!("no failure");
+    let RunResult::Activity(run) = runner.run(item.work).await else {
+        panic!("no activity");
     };
+    let failure = run.result.unwrap_err();
     assert_eq!(failure.kind, "UnknownActivity");
     assert!(failure.message.contains("\"a\""), "{failure}");
 

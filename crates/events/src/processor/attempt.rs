@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use steadfast_collections::{Error as StateError, ErrorKind as StateKind, Replica};
 use steadfast_core::limits;
-use steadfast_partition::{Envelope, NodeTransport as _};
+use steadfast_partition::{Envelope, ErrorKind as PartitionKind, NodeTransport as _};
 
 use crate::checkpoint::CheckpointCondition;
 use crate::dead_letter::DeadLetter;
@@ -156,16 +156,19 @@ impl<H: Handler> PartitionPump<H> {
         match (guarantee, state) {
             (Guarantee::ExactlyOnce(replicas), Some((_, tx))) => {
                 let commands = commands(self);
-                match replicas
-                    .commit(place, tx, commands)
-                    .await
-                    .map_err(Error::from)
-                {
-                    Ok(_) => AttemptOutcome::Done,
-                    Err(error) if error.kind() == ErrorKind::CheckpointMoved => {
-                        AttemptOutcome::Moved
-                    }
-                    Err(error) => AttemptOutcome::Unavailable(error),
+                let error = match replicas.commit(place, tx, commands).await {
+                    Ok(_) => return AttemptOutcome::Done,
+                    Err(error) => error,
+                };
+                if matches!(error.kind(), PartitionKind::MessageRefused(_)) {
+                    // The handler would send it again.
+                    return AttemptOutcome::Failed(error.to_string());
+                }
+                let error = Error::from(error);
+                if error.kind() == ErrorKind::CheckpointMoved {
+                    AttemptOutcome::Moved
+                } else {
+                    AttemptOutcome::Unavailable(error)
                 }
             }
             _ => match wanted {

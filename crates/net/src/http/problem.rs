@@ -143,6 +143,12 @@ impl Problem {
             "STF-2051" | "STF-2062" | "STF-2063" => StatusCode::CONFLICT,
             "STF-7034" | "STF-6031" | "STF-2058" | "STF-6022" | "STF-3001" | "STF-3004"
             | "STF-3008" | "STF-3014" | "STF-3023" => StatusCode::CONFLICT,
+            "STF-3015" | "STF-5101" | "STF-5106" | "STF-5208" | "STF-5209" => {
+                StatusCode::BAD_REQUEST
+            }
+            "STF-5108" | "STF-5201" => StatusCode::NOT_FOUND,
+            "STF-5203" | "STF-5205" | "STF-5206" | "STF-6032" => StatusCode::CONFLICT,
+            "STF-6033" => StatusCode::TOO_MANY_REQUESTS,
             "STF-6030" => StatusCode::PRECONDITION_FAILED,
             "STF-3007" => StatusCode::NOT_FOUND,
             "STF-3011" | "STF-3019" | "STF-3020" | "STF-3021" | "STF-3022" => {

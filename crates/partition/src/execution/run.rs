@@ -147,13 +147,15 @@ impl Sequencer {
     ) -> Result<TurnDecision, TurnError> {
         self.next_call += 1;
         let call = CallId(self.next_call);
-        let writes = match command.writes.as_deref() {
-            Some(writes) => writes.clone(),
-            None => Writes::with_capacity(self.room),
+        let (writes, messages) = match command.transaction.as_deref() {
+            Some(own) => (own.writes.clone(), own.messages.as_slice()),
+            None => (Writes::with_capacity(self.room), [].as_slice()),
         };
         let (ledger, space, warm) = (&self.ledger, &self.space, &self.pinned);
         let unassigned = Address::unassigned();
+        let is_transaction = matches!(command.origin, CommandOrigin::Transaction(_));
         let outside = TurnEnvironment {
+            services: &self.services,
             performer: &*self.performer,
             control: &self.control,
             // A command that shares its commit with others cannot be suspended.
@@ -174,6 +176,9 @@ impl Sequencer {
                 .services
                 .get(service)
                 .ok_or_else(|| no_service(service))?;
+            if is_transaction {
+                check_home(found.partition(space, &step.to), ledger.partition())?;
+            }
             match found.handle(&mut turn, &step.to, &mut step.body) {
                 Ok(answer) => {
                     given = Some(TurnReply {
@@ -188,12 +193,34 @@ impl Sequencer {
                 }
             }
         }
+        for message in messages {
+            if let Err(halt) = self.dispatch(&mut turn, message) {
+                *missing = std::mem::take(&mut turn.missing);
+                return Err(halt);
+            }
+        }
         Ok(TurnDecision {
             writes: turn.writes,
             rows: turn.own,
             draft: turn.draft,
             given,
         })
+    }
+
+    /// Sends a message of a user's transaction. A service that is in every partition
+    /// handles it in this commit: it has no row that would have to be deleted again.
+    fn dispatch<'a>(&self, turn: &mut Turn<'a>, message: &'a Envelope) -> Result<(), TurnError> {
+        let kind = message.to.kind;
+        let service = self.services.get(kind).ok_or_else(|| no_service(kind))?;
+        match service.partition(&self.space, &message.to) {
+            Some(partition) => turn.send_to(partition, message.clone()),
+            None => {
+                turn.to = &message.to;
+                let mut body = MessagePayload::Bytes(message.body.clone());
+                service.handle(turn, &message.to, &mut body)?;
+            }
+        }
+        Ok(())
     }
 
     /// Stages what the services decided, and updates memory.
@@ -453,7 +480,20 @@ impl Sequencer {
     }
 }
 
+/// Refuses a command of a transaction to an instance of another partition: its rows would
+/// be written where nothing ever reads them.
+fn check_home(home: Option<Partition>, here: Partition) -> Result<(), ServiceError> {
+    match home {
+        Some(home) if home != here => Err(refusal(ErrorKind::ForeignCommand { home, here })),
+        _ => Ok(()),
+    }
+}
+
 fn no_service(kind: ServiceKind) -> ServiceError {
-    let error = Error::new(ErrorKind::NoService { kind });
+    refusal(ErrorKind::NoService { kind })
+}
+
+fn refusal(kind: ErrorKind) -> ServiceError {
+    let error = Error::new(kind);
     ServiceError::new(error.code(), error.kind().to_string())
 }

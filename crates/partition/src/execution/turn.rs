@@ -55,6 +55,7 @@ pub struct Turn<'a> {
 
 /// What a turn uses beside its rows.
 pub(crate) struct TurnEnvironment<'a> {
+    pub(crate) services: &'a Services,
     pub(crate) performer: &'a dyn Performer,
     pub(crate) control: &'a ControlSender,
     /// The suspension of the command; `None` if it cannot be suspended.
@@ -228,15 +229,15 @@ impl<'a> Turn<'a> {
         self.ledger.stream(stream).ok().flatten()
     }
 
-    /// Sends a message to an instance of this space: exactly once, in order, after
-    /// the commit.
+    /// Sends a message to an instance of this space, in the partition in which its service
+    /// keeps it: exactly once, in order, after the commit. A message to a service that is in
+    /// every partition stays in this one.
     pub fn send(&mut self, envelope: Envelope) {
-        let to = self.space.partition(&envelope.to);
-        self.send_to(to, envelope);
+        let to = self.outside.services.partition(self.space, &envelope.to);
+        self.send_to(to.unwrap_or_else(|| self.partition()), envelope);
     }
 
-    /// Sends a message to an instance in a given partition, not in that of its hash: a
-    /// partition of a named thing, or another space.
+    /// Sends a message to an instance in a given partition, such as one of a named thing.
     pub fn send_to(&mut self, partition: Partition, envelope: Envelope) {
         self.draft.sends.push((partition, envelope));
     }
@@ -329,6 +330,13 @@ pub trait Service: Send + Sync + 'static {
         true
     }
 
+    /// The partition in which it keeps an instance: that of the hash of the address, unless
+    /// instances that belong together lie side by side. `None`: it has no rows, and runs a
+    /// command in whatever partition it is sent from.
+    fn partition(&self, space: &Space, to: &Address) -> Option<Partition> {
+        Some(space.partition(to))
+    }
+
     /// Handles one command. It may run several times for one command, when rows
     /// have to be loaded first; only the last run counts. It must not panic on rows
     /// that do not fit together: an owner that has lost its partition, and does not
@@ -373,6 +381,14 @@ impl Services {
         self.by_kind.get(&kind)
     }
 
+    /// The partition in which an instance is kept; `None`: in none of its own.
+    pub(crate) fn partition(&self, space: &Space, to: &Address) -> Option<Partition> {
+        match self.get(to.kind) {
+            Some(service) => service.partition(space, to),
+            None => Some(space.partition(to)),
+        }
+    }
+
     /// The services whose timers need not keep an order.
     pub(crate) fn unordered(&self) -> Vec<ServiceKind> {
         let unordered = self
@@ -386,6 +402,8 @@ impl Services {
 /// A service with erased types.
 pub(crate) trait ErasedService: Send + Sync {
     fn keeps_timer_order(&self) -> bool;
+
+    fn partition(&self, space: &Space, to: &Address) -> Option<Partition>;
 
     fn handle(
         &self,
@@ -404,6 +422,10 @@ pub(crate) const MALFORMED: Code = Code("STF-4006");
 impl<S: Service> ErasedService for S {
     fn keeps_timer_order(&self) -> bool {
         Service::keeps_timer_order(self)
+    }
+
+    fn partition(&self, space: &Space, to: &Address) -> Option<Partition> {
+        Service::partition(self, space, to)
     }
 
     fn handle(

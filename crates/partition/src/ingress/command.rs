@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::error::{Error, Result};
-use crate::ingress::address::{Address, ServiceKind};
+use crate::ingress::address::{Address, Envelope, ServiceKind};
 use crate::ingress::message::MessagePayload;
 use crate::ingress::transport::PartitionLink;
 
@@ -22,10 +22,17 @@ pub(crate) struct Command {
     pub(crate) first: Option<CommandStep>,
     /// The other commands of a user's transaction, which share its commit.
     pub(crate) more: Vec<CommandStep>,
-    /// Rows of a user's transaction. Most commands have none, and a command is moved
-    /// often, hence the box.
-    pub(crate) writes: Option<Box<Writes>>,
+    /// What a user's transaction commits beside its commands. Most commands have none, and
+    /// a command is moved often, hence the box.
+    pub(crate) transaction: Option<Box<UserTransaction>>,
     pub(crate) suspension: Suspension,
+}
+
+/// Rows and messages of a user's transaction.
+pub(crate) struct UserTransaction {
+    pub(crate) writes: Writes,
+    /// To instances of any partition.
+    pub(crate) messages: Vec<Envelope>,
 }
 
 /// The result of code outside the loop; `None`: it did not run.
@@ -97,7 +104,7 @@ impl Command {
             origin,
             first: Some(CommandStep { to, body }),
             more: Vec::new(),
-            writes: None,
+            transaction: None,
             suspension: Suspension::None,
         }
     }

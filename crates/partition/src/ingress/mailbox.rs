@@ -16,7 +16,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::ingress::address::{Address, Envelope};
-use crate::ingress::command::{Command, CommandOrigin, CommandStep, ReplySender, Suspension};
+use crate::ingress::command::{
+    Command, CommandOrigin, CommandStep, ReplySender, Suspension, UserTransaction,
+};
 use crate::ingress::control::{BatchReceipt, ControlMessage, ControlSender};
 use crate::ingress::message::{Message, MessagePayload};
 use crate::ingress::transport::MessageBatch;
@@ -144,9 +146,14 @@ impl Mailbox {
         self.ask(command, answer).await
     }
 
-    /// Commits a user's rows together with commands to instances of this
-    /// partition: all or nothing.
-    pub async fn commit(&self, writes: Writes, commands: Vec<Envelope>) -> Result<Lsn> {
+    /// Commits a user's rows together with commands to instances of this partition, and
+    /// messages to instances of any: all or nothing.
+    pub async fn commit(
+        &self,
+        writes: Writes,
+        commands: Vec<Envelope>,
+        messages: Vec<Envelope>,
+    ) -> Result<Lsn> {
         let (reply, answer) = oneshot::channel();
         let step = |envelope: Envelope| CommandStep {
             to: envelope.to,
@@ -157,7 +164,7 @@ impl Mailbox {
             origin: CommandOrigin::Transaction(reply),
             first: steps.next(),
             more: steps.collect(),
-            writes: Some(Box::new(writes)),
+            transaction: Some(Box::new(UserTransaction { writes, messages })),
             suspension: Suspension::None,
         };
         if self.inside.calls.send(command).await.is_err() {

@@ -87,7 +87,10 @@ impl Router {
     /// Commits commands for another node.
     pub async fn commit_here(&self, to: Partition, commands: Vec<Envelope>) -> Result<()> {
         match self.mailbox(to) {
-            Some(door) => door.commit(Writes::default(), commands).await.map(drop),
+            Some(door) => {
+                let done = door.commit(Writes::default(), commands, Vec::new());
+                done.await.map(drop)
+            }
             None => Err(Error::new(ErrorKind::NotOwner { partition: to })),
         }
     }
@@ -144,7 +147,7 @@ impl NodeTransport for Router {
 
     async fn commit(&self, to: Partition, commands: Vec<Envelope>) -> Result<()> {
         match self.mailbox(to) {
-            Some(door) => door.commit(Writes::default(), commands).await.map(drop),
+            Some(_) => self.commit_here(to, commands).await,
             None => self.remote.commit(to, commands).await,
         }
     }

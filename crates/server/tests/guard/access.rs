@@ -385,6 +385,115 @@ fn a_key_that_may_only_send_takes_nothing_out_of_a_queue() {
 }
 
 #[test]
+fn each_effect_of_a_transaction_needs_the_right_of_its_own_route() {
+    let internal = json!({"entity": "@counter@a", "operation": "add", "taskHub": "mine"});
+    let properties = json!({"recurrence": {"frequency": "Month"},
+        "action": {"type": "Internal", "internal": internal}});
+    let job = json!({"op": "create_job", "collection": "mine", "job": "j",
+        "properties": properties});
+    // The other hub, task hub or collection is never reached.
+    let effects = [
+        (
+            "send events/mine",
+            json!({"op": "publish", "hub": "mine", "events": [{"body": "1"}]}),
+        ),
+        (
+            "send durable/mine",
+            json!({"op": "signal", "task_hub": "mine", "entity": "@counter@a", "operation": "add"}),
+        ),
+        (
+            "send durable/mine",
+            json!({"op": "start", "task_hub": "mine", "orchestration": "o"}),
+        ),
+        (
+            "send durable/mine",
+            json!({"op": "raise", "task_hub": "mine", "instance": "i", "event": "e"}),
+        ),
+        (
+            "manage jobs/mine",
+            json!({"op": "cancel_job", "collection": "mine", "job": "j"}),
+        ),
+        (
+            "send realtime/mine",
+            json!({"op": "push", "hub": "mine", "target": "t"}),
+        ),
+    ];
+    let (state, durable) = ("send state/s", "send durable/mine");
+    let server = serve(&[
+        ("events", &[state, "send events/mine"]),
+        ("durable", &[state, durable]),
+        ("jobs", &[state, "manage jobs/mine"]),
+        ("realtime", &[state, "send realtime/mine"]),
+        ("state", &[state]),
+        ("stateless", &["read state/s", "send events/mine", durable]),
+        (
+            "elsewhere",
+            &[
+                state,
+                "manage events/other",
+                "manage durable/other",
+                "manage jobs/other",
+                "manage realtime/other",
+            ],
+        ),
+        ("creator", &[state, "manage jobs/mine", durable]),
+    ]);
+    let hub = json!({"name": "mine", "partitions": 1});
+    let made = ask(&server, "root", Method::POST, "/v1/eventhubs", hub);
+    assert_eq!(made.0, StatusCode::CREATED, "{}", made.1);
+    let collection = "/subscriptions/main/resourceGroups/default/providers/Microsoft.Scheduler\
+                      /jobCollections/mine?api-version=2016-03-01";
+    let sku = json!({"properties": {"sku": {"name": "Standard"}}});
+    let made = ask(&server, "root", Method::PUT, collection, sku);
+    assert_eq!(made.0, StatusCode::CREATED, "{}", made.1);
+    let commit = |key: &str, effect: &Value| {
+        let body = json!({"service": "s", "effects": [effect]});
+        ask(&server, key, Method::POST, "/v1/transactions", body)
+    };
+    for (right, effect) in &effects {
+        let area = right.split([' ', '/']).nth(1).unwrap();
+        for key in [
+            "events",
+            "durable",
+            "jobs",
+            "realtime",
+            "state",
+            "stateless",
+            "elsewhere",
+        ] {
+            let (status, answer) = commit(key, effect);
+            let expected = if key == area {
+                StatusCode::OK
+            } else {
+                StatusCode::FORBIDDEN
+            };
+            assert_eq!(status, expected, "{key}: {effect}: {answer}");
+        }
+    }
+    // A job acts later: its creator needs the rights of its targets.
+    let refused = commit("jobs", &job);
+    assert_eq!(refused.0, StatusCode::FORBIDDEN, "{}", refused.1);
+    let made = commit("creator", &job);
+    assert_eq!(made.0, StatusCode::OK, "{}", made.1);
+    // A key is a row of the service, so it needs the right to write there.
+    let read = json!({"service": "s", "steps": [{"op": "get", "collection": "c", "key": "k"}]});
+    let read = |header: bool| {
+        let mut request = server
+            .client
+            .post(format!("{}/v1/transactions", server.url));
+        if header {
+            request = request.header("idempotency-key", "one");
+        }
+        let request = request.bearer_auth(secret("stateless")).json(&read);
+        server.block(async { request.send().await.unwrap().status() })
+    };
+    assert_eq!(
+        (read(false), read(true)),
+        (StatusCode::OK, StatusCode::FORBIDDEN)
+    );
+}
+
+#[test]
 fn an_application_name_does_not_leave_the_scope_of_a_hub() {
     let server = serve(&[("chat", &["send realtime/chat"])]);
     let path = "/api/hubs/chat/:send";

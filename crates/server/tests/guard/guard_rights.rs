@@ -80,7 +80,7 @@ fn try_header(server: &Server, client: &Client, client_token: &str, route: &Rout
 }
 
 /// What every operation of the REST interface is expected to need.
-const REST: [(&str, &str, &str); 59] = [
+const REST: [(&str, &str, &str); 60] = [
     ("get /v1/status", "node", "read"),
     ("post /v1/drain", "node", "manage"),
     ("post /v1/reload", "node", "manage"),
@@ -109,6 +109,8 @@ const REST: [(&str, &str, &str); 59] = [
     ("get /v1/state/{service}", "state", "listen read"),
     ("put /v1/state/{service}", "state", "manage"),
     ("post /v1/state/{service}", "state", "send listen read"),
+    // Its steps and effects are checked one by one: `access.rs`.
+    ("post /v1/transactions", "state", "send listen read"),
     (
         "get /v1/state/{service}/{collection}",
         "state",

@@ -20,6 +20,7 @@ use tokio_util::task::TaskTracker;
 
 use super::error::Result;
 use super::job_calls::{self, CallOptions};
+use super::message_check::NodeMessageCheck;
 use super::performers::PerformerFactory;
 use super::secret;
 use crate::config::{Config, Error as ConfigError, RegionRole};
@@ -159,6 +160,7 @@ pub(super) fn open(
     let hubs = EventHubs::new(runtime);
     let own_jobs = || Some(JobClient::new(runtime, prepared.runner.get()?.clone()));
     let jobs = abroad.cloned().or_else(own_jobs);
+    let jobs = jobs.expect("performers are made with the runtime");
     let dispatcher = prepared.dispatcher.get().cloned();
     let dispatcher = dispatcher.expect("performers are made with the runtime");
     let kept = config.task_hubs.iter().filter_map(|declared| {
@@ -179,16 +181,19 @@ pub(super) fn open(
         clock: Arc::clone(clock),
         ..steadfast_collections::Options::default()
     };
+    let check = NodeMessageCheck {
+        hubs: hubs.clone(),
+        task_hubs: task_hubs.clone(),
+        jobs: abroad.is_none().then(|| jobs.clone()),
+    };
+    let replicas = CollectionReplicas::new(Arc::clone(runtime.router()), options);
     BuiltInServices {
         blobs: Blobs::new(runtime, hubs.clone()),
         served: TaskTracker::new(),
         work: Arc::default(),
         task_hubs,
-        jobs: jobs.expect("performers are made with the runtime"),
-        replicas: Arc::new(CollectionReplicas::new(
-            Arc::clone(runtime.router()),
-            options,
-        )),
+        jobs,
+        replicas: Arc::new(replicas.with_check(Arc::new(check))),
         addresses: prepared.addresses,
         calls: prepared.calls,
         hubs,

@@ -3,17 +3,25 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
+use serde_json::Value;
 use steadfast_admin::{
-    CollectionsBackend, EntryPage, EntryRange, PartitionAddress, PartitionScheme, QueuePage,
-    ServiceDescription, ServiceListing, ServicePage, StepResult, TransactionStep, VisibilityFilter,
+    CollectionsBackend, CommitResponse, EntryPage, EntryRange, IdempotencyKey, JobPath,
+    PartitionAddress, PartitionScheme, QueuePage, ServiceDescription, ServiceListing, ServicePage,
+    StepResult, TransactionCommit, TransactionStep, VisibilityFilter,
 };
-use steadfast_collections::{PartitionKey, Scheme, ServiceDefinition};
+use steadfast_collections::{OutgoingMessage as _, PartitionKey, Scheme, ServiceDefinition};
+use steadfast_core::hex;
 use steadfast_core::task::name_task;
+use steadfast_jobs::{CollectionId, JobId, JobMessage};
+use steadfast_net::access::Principal;
 use steadfast_net::http::Problem;
 use tokio::task::JoinSet;
 
 use super::inner::Inner;
 use super::owner_rpc::{CollectionsRequest, CollectionsResponse, service, to_partition_scheme};
+use super::rest_collections::CommitOrder;
+use super::{idempotency, scheduler};
 
 /// Routes REST requests for collections to their owner.
 pub(super) struct RestCollections(pub(super) Arc<Inner>);
@@ -99,20 +107,7 @@ impl CollectionsBackend for RestCollections {
         place: PartitionAddress,
         steps: Vec<TransactionStep>,
     ) -> Result<Vec<StepResult>, Problem> {
-        let writes = steps
-            .iter()
-            .any(|step| !matches!(step, TransactionStep::Get { .. }));
-        let service = match self.find(&place.service).await? {
-            Some(service) => service,
-            // The first write creates a service with one partition, if none is named.
-            None if writes && place.partition.is_none() => {
-                self.create_service(&place.service, PartitionScheme::Singleton, false)
-                    .await?;
-                let found = self.find(&place.service).await?;
-                found.ok_or_else(|| missing(&place))?
-            }
-            None => return Err(missing(&place)),
-        };
+        let service = self.find_or_create(&place, writes(&steps)).await?;
         let number = partition_number(&service, place.partition.as_deref())?;
         let errand = CollectionsRequest::Transact {
             scheme: to_partition_scheme(&service.scheme),
@@ -124,6 +119,60 @@ impl CollectionsBackend for RestCollections {
             CollectionsResponse::Steps(found) => Ok(found),
             _ => Err(unexpected_response()),
         }
+    }
+
+    async fn commit(
+        &self,
+        place: PartitionAddress,
+        commit: TransactionCommit,
+    ) -> Result<CommitResponse, Problem> {
+        let TransactionCommit {
+            steps,
+            messages,
+            effects,
+            idempotency,
+        } = commit;
+        let is_write = writes(&steps) || !messages.is_empty() || idempotency.is_some();
+        let service = self.find_or_create(&place, is_write).await?;
+        let number = partition_number(&service, place.partition.as_deref())?;
+        let digest = |key: IdempotencyKey| (key.key.clone(), idempotency::fingerprint(&key));
+        let order = CommitOrder {
+            steps,
+            messages: messages.iter().map(|one| hex::encode(one)).collect(),
+            effects,
+            idempotency: idempotency.map(digest),
+        };
+        let request = CollectionsRequest::Commit {
+            scheme: to_partition_scheme(&service.scheme),
+            name: service.name.clone(),
+            number,
+            order,
+        };
+        match self.run(&service, number, request).await? {
+            CollectionsResponse::Committed {
+                response,
+                is_replayed,
+            } => Ok(CommitResponse {
+                response,
+                is_replayed,
+            }),
+            _ => Err(unexpected_response()),
+        }
+    }
+
+    async fn create_job(
+        &self,
+        caller: &Principal,
+        job: &JobPath,
+        properties: Value,
+    ) -> Result<Bytes, Problem> {
+        let (id, grants) = (job_id(job)?, caller.grants().to_vec());
+        let draft = scheduler::draft_job(&self.0, grants, &id, properties).await?;
+        encoded(steadfast_jobs::create(draft))
+    }
+
+    fn cancel_job(&self, job: &JobPath) -> Result<Bytes, Problem> {
+        encoded(steadfast_jobs::cancel(&job_id(job)?))
     }
 
     async fn peek(
@@ -174,6 +223,25 @@ impl CollectionsBackend for RestCollections {
 }
 
 impl RestCollections {
+    /// The service of a request. The first write creates a service with one partition, if
+    /// none is named.
+    async fn find_or_create(
+        &self,
+        place: &PartitionAddress,
+        is_write: bool,
+    ) -> Result<ServiceDefinition, Problem> {
+        match self.find(&place.service).await? {
+            Some(service) => Ok(service),
+            None if is_write && place.partition.is_none() => {
+                self.create_service(&place.service, PartitionScheme::Singleton, false)
+                    .await?;
+                let found = self.find(&place.service).await?;
+                found.ok_or_else(|| missing(place))
+            }
+            None => Err(missing(place)),
+        }
+    }
+
     /// The first services after a name, of all partitions.
     async fn services_after(
         &self,
@@ -230,6 +298,23 @@ impl RestCollections {
         let errand = errand.of(service.is_volatile);
         self.0.run_at_owner(store, errand).await
     }
+}
+
+/// Whether steps change anything.
+fn writes(steps: &[TransactionStep]) -> bool {
+    let mut steps = steps.iter();
+    steps.any(|step| !matches!(step, TransactionStep::Get { .. }))
+}
+
+fn job_id(job: &JobPath) -> Result<JobId, Problem> {
+    let collection = CollectionId::new(&job.subscription, &job.resource_group, &job.collection);
+    let id = collection.and_then(|collection| collection.job(&job.job));
+    id.ok_or_else(|| Problem::bad_request("a part of a job's name is empty or too long"))
+}
+
+fn encoded(message: JobMessage) -> Result<Bytes, Problem> {
+    let encoded = message.into_bytes();
+    encoded.map_err(|error| Problem::new(error.code(), error.kind().to_string()))
 }
 
 /// Resolves the name of a partition according to the scheme of its service.

@@ -31,6 +31,7 @@ mod error;
 #[cfg_attr(not(feature = "eventhubs"), path = "../absent/eventhubs.rs")]
 mod eventhubs;
 mod hubs;
+mod idempotency;
 mod inner;
 #[cfg_attr(not(feature = "scheduler"), path = "../absent/job_calls.rs")]
 mod job_calls;
@@ -41,6 +42,7 @@ mod job_targets;
 mod keys;
 mod listen_address;
 mod listen_policy;
+mod message_check;
 mod metrics;
 mod open;
 mod owner_rpc;

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use steadfast_admin::{
     EntryPage, EntryRange, PartitionScheme, QueuePage, StepResult, TransactionStep,
 };
@@ -18,7 +19,7 @@ use steadfast_partition::{
 };
 
 use super::inner::Inner;
-use super::rest_collections;
+use super::rest_collections::{self, CommitOrder};
 use crate::inspect::{InspectRequest, InspectTable};
 
 /// The kind of the owner handler of collections; no service has it.
@@ -42,6 +43,14 @@ pub(super) enum CollectionsRequest {
         #[serde(rename = "slot")]
         number: u32,
         steps: Vec<TransactionStep>,
+    },
+    /// Run all steps in one transaction in a partition of the owner, and send messages.
+    Commit {
+        name: String,
+        scheme: PartitionScheme,
+        #[serde(rename = "slot")]
+        number: u32,
+        order: CommitOrder,
     },
     /// Read a page of a partition of the owner.
     Scan {
@@ -97,6 +106,8 @@ impl CollectionsRequest {
             | Self::Peek { .. }
             | Self::Life { .. }
             | Self::Look { .. } => true,
+            // A repetition finds the key of the first one.
+            Self::Commit { order, .. } => order.idempotency.is_some(),
             Self::Create { .. } | Self::Transact { .. } => false,
         }
     }
@@ -113,6 +124,10 @@ pub(super) enum CollectionsResponse {
         copies: usize,
     },
     Steps(Vec<StepResult>),
+    Committed {
+        response: Value,
+        is_replayed: bool,
+    },
     Page(EntryPage),
     Queue(QueuePage),
     Sheet(InspectTable),
@@ -222,6 +237,19 @@ impl Inner {
                 rest_collections::transact(&state, steps)
                     .await
                     .map(CollectionsResponse::Steps)
+            }
+            CollectionsRequest::Commit {
+                name,
+                scheme,
+                number,
+                order,
+            } => {
+                let service = service(name, scheme, is_volatile);
+                let done = rest_collections::commit(self, &service, number, &order).await?;
+                Ok(CollectionsResponse::Committed {
+                    response: done.response,
+                    is_replayed: done.is_replayed,
+                })
             }
             CollectionsRequest::Scan {
                 name,

@@ -4,15 +4,18 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use ring::digest::{SHA256, digest};
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use steadfast_admin::{
-    EntryPage, EntryRange, PageEntry, QueueEntry, QueuePage, StepResult, TransactionStep,
-    WritePrecondition,
+    CommitResponse, EntryPage, EntryRange, PageEntry, QueueEntry, QueuePage, StepResult,
+    TransactionStep, WritePrecondition,
 };
 use steadfast_collections::schema::Json;
 use steadfast_collections::{
-    Dictionary, DictionaryQuery, Queue, Result as Done, ServiceDefinition, State, Tx,
+    Dictionary, DictionaryQuery, OutgoingMessage, Queue, Result as Done, ServiceDefinition, State,
+    Tx,
 };
 use steadfast_core::error::Code;
 use steadfast_core::hex;
@@ -20,6 +23,7 @@ use steadfast_core::limits;
 use steadfast_net::http::Problem;
 
 use super::error::Error;
+use super::idempotency::{self, IdempotencyWindow, KeyLookup};
 use super::inner::Inner;
 use super::service_partition::ServicePartition;
 
@@ -31,6 +35,18 @@ const PAGE: usize = 100;
 const LARGEST_PAGE: usize = 1000;
 
 type JsonDictionary = Dictionary<String, Json>;
+
+/// A transaction with messages.
+#[derive(Serialize, Deserialize)]
+pub(super) struct CommitOrder {
+    pub(super) steps: Vec<TransactionStep>,
+    /// Envelopes, in hexadecimal digits.
+    pub(super) messages: Vec<String>,
+    /// What the response says of each message.
+    pub(super) effects: Vec<Value>,
+    /// An idempotency key, and the digest of its request.
+    pub(super) idempotency: Option<(String, String)>,
+}
 
 /// Creates a service whose first partition is local, or returns the existing one.
 pub(super) async fn create(
@@ -74,22 +90,98 @@ pub(super) async fn transact(
 ) -> Result<Vec<StepResult>, Problem> {
     let state = partition.state();
     let done = partition.transact(async |mut tx| {
-        lock_in_order(state, &mut tx, &steps).await?;
-        let mut found = Vec::with_capacity(steps.len());
-        for (index, step) in steps.iter().enumerate() {
-            match one(state, &mut tx, step).await? {
-                Some(result) => found.push(result),
-                // This also undoes the steps before it.
-                None => return Ok(tx.roll_back(Err(index))),
-            }
+        match run(state, &mut tx, &steps).await? {
+            Ok(found) => tx.commit(Ok(found)).await,
+            // This also undoes the steps before it.
+            Err(index) => Ok(tx.roll_back(Err(index))),
         }
-        tx.commit(Ok(found)).await
     });
     let done = done.await.map_err(|error| problem(error.into()))?;
-    done.map_err(|index| {
-        let message = format!("the condition of step {index} does not hold");
-        Problem::new(CONDITION, message)
+    done.map_err(unmet)
+}
+
+/// Runs all steps and sends messages in one transaction, once per idempotency key.
+pub(super) async fn commit(
+    inner: &Inner,
+    service: &ServiceDefinition,
+    number: u32,
+    order: &CommitOrder,
+) -> Result<CommitResponse, Problem> {
+    let partition = partition(inner, service, number).await?;
+    // No service has such a name.
+    let scope = format!("{}#{number}\u{1}idempotency", service.name);
+    let window = IdempotencyWindow::new(&partition, &scope, inner.clock.now());
+    let messages = order.messages.iter().map(|text| {
+        let decoded = hex::decode(text).map(Bytes::from);
+        decoded.ok_or_else(|| Problem::bad_request("a message is not hexadecimal"))
+    });
+    let messages = messages.collect::<Result<Vec<_>, _>>()?;
+    let state = partition.state();
+    let done = partition.transact(async |mut tx| {
+        let row = match &order.idempotency {
+            None => None,
+            Some((key, digest)) => match window.look_up(&mut tx, key, digest).await? {
+                KeyLookup::New(rows) => Some((rows, key, digest)),
+                KeyLookup::Known(response) => return Ok(tx.roll_back(Ok((response, true)))),
+                KeyLookup::Refused(problem) => return Ok(tx.roll_back(Err(problem))),
+            },
+        };
+        let found = match run(state, &mut tx, &order.steps).await? {
+            Ok(found) => found,
+            Err(index) => return Ok(tx.roll_back(Err(unmet(index)))),
+        };
+        for message in &messages {
+            tx.send(EncodedMessage(message.clone()))?;
+        }
+        let response = json!({"results": found, "effects": order.effects});
+        if let Some((rows, key, digest)) = row {
+            let record = idempotency::record(digest, &response);
+            rows.set(&mut tx, key, record).await?;
+        }
+        tx.commit(Ok((response, false))).await
+    });
+    let (response, is_replayed) = done.await.map_err(|error| problem(error.into()))??;
+    if order.idempotency.is_some()
+        && let Err(error) = window.expire(&partition).await
+    {
+        // A later request removes them.
+        tracing::debug!(event = "state.keys_kept", %error, "old idempotency keys are still there");
+    }
+    Ok(CommitResponse {
+        response,
+        is_replayed,
     })
+}
+
+/// A message that the node of the request has encoded.
+struct EncodedMessage(Bytes);
+
+impl OutgoingMessage for EncodedMessage {
+    fn into_bytes(self) -> Done<Bytes> {
+        Ok(self.0)
+    }
+}
+
+/// Runs all steps; or the number of the first one whose condition does not hold.
+async fn run(
+    state: &State,
+    tx: &mut Tx,
+    steps: &[TransactionStep],
+) -> Done<Result<Vec<StepResult>, usize>> {
+    lock_in_order(state, tx, steps).await?;
+    let mut found = Vec::with_capacity(steps.len());
+    for (index, step) in steps.iter().enumerate() {
+        match one(state, tx, step).await? {
+            Some(result) => found.push(result),
+            None => return Ok(Err(index)),
+        }
+    }
+    Ok(Ok(found))
+}
+
+fn unmet(index: usize) -> Problem {
+    let message = format!("the condition of step {index} does not hold");
+    Problem::new(CONDITION, message)
 }
 
 /// Reads entries of one durable state.

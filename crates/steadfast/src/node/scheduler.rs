@@ -5,7 +5,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use steadfast_net::http::Routes;
+use serde_json::Value;
+use steadfast_jobs::{JobDraft, JobId};
+use steadfast_net::access::Grant;
+use steadfast_net::http::{Problem, Routes};
 use steadfast_scheduler::{
     Auth, CollectionDeclaration, Context, JobPlacement, NoInternalTargets, Settings,
 };
@@ -46,6 +49,17 @@ pub(super) fn context(inner: &Inner, is_encrypted: bool) -> Context {
             ..Settings::default()
         },
     }
+}
+
+/// The draft of a new job, for a caller with these grants.
+pub(super) async fn draft_job(
+    inner: &Inner,
+    grants: Vec<Grant>,
+    id: &JobId,
+    properties: Value,
+) -> std::result::Result<JobDraft, Problem> {
+    let context = context(inner, false);
+    steadfast_scheduler::draft_job(&context, grants, id, properties).await
 }
 
 /// Adds the REST interface to the routes of the HTTP port.

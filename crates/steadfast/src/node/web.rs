@@ -130,6 +130,7 @@ fn admin_routes(inner: &Arc<Inner>) -> Routes {
     let interface = steadfast_admin::region_routes(interface, &operator);
     let shelves = Arc::new(RestCollections(Arc::clone(inner))) as Arc<dyn CollectionsBackend>;
     let interface = steadfast_admin::state_routes(interface, &shelves);
+    let interface = steadfast_admin::transaction_routes(interface, &shelves);
     let hubs = Arc::new(steadfast_admin::EventHubContext {
         hubs: inner.services.hubs.clone(),
         blobs: inner.services.blobs.clone(),

@@ -13,6 +13,8 @@ mod durable_rest;
 mod durable_sdks;
 mod durable_sizes;
 mod durable_worker;
+mod effects;
+mod effects_killed;
 mod example_houses;
 mod examples;
 mod examples_built;

@@ -13,7 +13,7 @@ use steadfast::events::{
 use steadfast::realtime::gateway::Recipients;
 use steadfast::realtime::{
     ClientConnection, ClientIdentity, ClientOptions, ClientOutput, ClientReader, ClientTransport,
-    Context, HubResult, KeepAlive, PushCommand, PushExt,
+    Context, HubResult, KeepAlive, PushCommand,
 };
 use steadfast::{Bytes, Node, hub};
 
@@ -118,13 +118,13 @@ async fn a_transaction_pushes_after_its_commit_and_only_then() {
 
     let mut tx = shop.replica().begin();
     till.set(&mut tx, "a", 1).await.unwrap();
-    tx.push(&paid(1)).unwrap();
+    tx.send(&paid(1)).unwrap();
     assert!(guest.is_silent(), "nothing leaves before the commit");
     tx.abort();
     let mut tx = shop.replica().begin();
     till.set(&mut tx, "a", 2).await.unwrap();
-    tx.push(&paid(2)).unwrap();
-    tx.push(&paid(3)).unwrap();
+    tx.send(&paid(2)).unwrap();
+    tx.send(&paid(3)).unwrap();
     tx.commit().await.unwrap();
     // What was aborted never comes; both of one transaction come in their order.
     assert_eq!((guest.number().await, guest.number().await), (2, 3));
@@ -138,7 +138,7 @@ async fn a_transaction_pushes_after_its_commit_and_only_then() {
                 let next = till
                     .add_or_update(&mut tx, "last", || 1000, |n| n + 1)
                     .await?;
-                tx.push(&paid(*next))?;
+                tx.send(&paid(*next))?;
                 tx.commit(number).await
             });
             done.await.unwrap()
@@ -152,7 +152,7 @@ async fn a_transaction_pushes_after_its_commit_and_only_then() {
     }
     // Without changes of rows it is sent too.
     let mut tx = shop.replica().begin();
-    tx.push(&paid(5)).unwrap();
+    tx.send(&paid(5)).unwrap();
     tx.commit().await.unwrap();
     assert_eq!(guest.number().await, 5);
 }
@@ -165,7 +165,7 @@ async fn a_client_that_was_away_gets_what_it_missed() {
     let shop = node.singleton("till").await.unwrap();
     let push = async |number: i64| {
         let mut tx = shop.replica().begin();
-        tx.push(&paid(number)).unwrap();
+        tx.send(&paid(number)).unwrap();
         tx.commit().await.unwrap();
     };
     push(1).await;
@@ -193,7 +193,7 @@ struct Account {
 impl Account {
     fn pay(&mut self, context: &mut EntityContext, by: i64) -> Result<i64, FailureDetails> {
         self.value += by;
-        context.tell(&paid(self.value).envelope());
+        context.send(&paid(self.value))?;
         if self.value < 0 {
             Err(FailureDetails::new("Overdrawn", "there is not enough"))
         } else {
@@ -226,7 +226,7 @@ impl Handler for Count {
         let tx = context.transaction()?;
         for _ in events {
             let count = seen.add_or_update(tx, "all", || 1, |n| n + 1).await?;
-            tx.push(&paid(*count))?;
+            tx.send(&paid(*count))?;
         }
         static FAILED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
         if !FAILED.swap(true, std::sync::atomic::Ordering::SeqCst) {
