@@ -6,8 +6,8 @@ use std::time::Duration;
 use steadfast_core::id::Partition;
 use steadfast_core::limits;
 use steadfast_core::task::name_task;
-use steadfast_storage::replicated_memory::{ReplicaSet, ReplicatedMemory};
 use steadfast_storage::{Error as StorageError, ErrorKind as StorageKind, Ledger, Store};
+use steadfast_storage_replicated::replicated_memory::{ReplicaSet, ReplicatedMemory};
 use tokio::sync::Mutex;
 use tokio::task::{AbortHandle, JoinSet};
 

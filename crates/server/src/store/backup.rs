@@ -20,7 +20,8 @@ use crate::output::progress::{follow, show, wait_for};
 use crate::output::{Facts, OutputFormat, display_value, out, print, print_value, timed};
 use crate::server_client::ServerClient;
 use crate::status_poll::StatusPoll;
-use crate::store::storage_address::{DurabilityArgument, StorageAddress};
+use crate::store::durability_argument::DurabilityArgument;
+use crate::store::storage_address::StorageAddress;
 
 /// The time limit of a backup or restore; large state takes long.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
