@@ -8,13 +8,14 @@ use std::path::PathBuf;
 use steadfast_core::id::{Partition, StreamId};
 use steadfast_core::limits;
 use steadfast_storage::export::{BackupGuard, CutPoint, OpenTap};
-use steadfast_storage::{Error, ErrorKind, Ledger, Result, Store, StreamHead};
+use steadfast_storage::{Error, ErrorKind as StorageKind, Ledger, Result, Store, StreamHead};
 use tokio::sync::{oneshot, watch};
 
 use crate::backup_reader::{BackupReader, CHECK_EVERY, stop_if};
 use crate::chain::{BackupChain, open_runs};
 use crate::delta::Deltas;
 use crate::digest::RowDigest;
+use crate::error::ErrorKind;
 use crate::folder::BackupFolder;
 use crate::identity;
 use crate::manifest::{Extent, Manifest, PartitionManifest};
@@ -103,7 +104,7 @@ pub async fn take(
     let thread = std::thread::Builder::new().name("steadfast-backup".into());
     let started = thread.spawn(run);
     started.map_err(|e| Error::io(&order.to, "start a thread for", e))?;
-    answer.await.map_err(|_| Error::new(ErrorKind::Closed))?
+    answer.await.map_err(|_| Error::new(StorageKind::Closed))?
 }
 
 struct BackupJob {

@@ -10,11 +10,12 @@ use steadfast_core::limits;
 use steadfast_storage::body::row_key;
 use steadfast_storage::engine::ReadPosition;
 use steadfast_storage::export::{CutPoint, OpenTap, Pages};
-use steadfast_storage::{Error, ErrorKind, Ledger, Result, StreamHead};
+use steadfast_storage::{Error, ErrorKind as StorageKind, Ledger, Result, StreamHead};
 use tokio::sync::watch;
 
 use crate::chain::BackupChain;
 use crate::delta::Deltas;
+use crate::error::ErrorKind;
 use crate::events::EventWriter;
 use crate::folder::BackupFolder;
 use crate::manifest_file::{FileContent, ManifestFile};
@@ -45,7 +46,7 @@ pub(crate) const CHECK_EVERY: u64 = 4096;
 /// Ends a backup whose caller has dropped the future.
 pub(crate) fn stop_if(is_stopped: &dyn Fn() -> bool) -> Result<()> {
     if is_stopped() {
-        Err(Error::new(ErrorKind::Closed))
+        Err(Error::new(StorageKind::Closed))
     } else {
         Ok(())
     }

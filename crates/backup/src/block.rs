@@ -20,9 +20,10 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use steadfast_core::limits;
-use steadfast_storage::{Error, ErrorKind, Result, private};
+use steadfast_storage::{Error, ErrorKind as StorageKind, Result, private};
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::error::ErrorKind;
 use crate::manifest_file::{
     FileContent, ManifestFile, PLAIN_FORMAT, SEALED_FORMAT, altered, damaged, unreadable,
 };
@@ -71,7 +72,7 @@ impl BlockWriter {
     pub(crate) fn put(&mut self, put: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         put(&mut self.block);
         if self.block.len() > MAX_BLOCK_BYTES {
-            return Err(Error::new(ErrorKind::TooLarge {
+            return Err(Error::new(StorageKind::TooLarge {
                 what: "an item of a backup",
                 bytes: self.block.len(),
                 limit: MAX_BLOCK_BYTES,

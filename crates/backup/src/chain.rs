@@ -11,11 +11,12 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use steadfast_core::id::Partition;
-use steadfast_storage::{Error, ErrorKind, Result};
+use steadfast_storage::{Error, Result};
 use tokio::sync::watch;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::block::BlockReader;
+use crate::error::ErrorKind;
 use crate::events::{EventFile, EventReader};
 use crate::folder::BackupFolder;
 use crate::manifest::{Extent, MANIFEST_FILE, Manifest};

@@ -10,9 +10,11 @@ use std::time::Duration;
 use steadfast_core::id::{Epoch, Owner, Partition};
 use steadfast_core::task::name_task;
 use steadfast_storage::engine::Engine;
-use steadfast_storage::{Error, ErrorKind, Ledger, Options, Result, Store};
+use steadfast_storage::{Error, Ledger, Options, Result, Store};
 use steadfast_storage_postgres::shards::ShardedEngine;
-use steadfast_storage_postgres::{Options as DatabaseOptions, expect_reachable, has_schema};
+use steadfast_storage_postgres::{
+    ErrorKind as DatabaseErrorKind, Options as DatabaseOptions, expect_reachable, has_schema,
+};
 use tokio::task::JoinHandle;
 
 /// The number under which a command takes partitions; no node has it.
@@ -93,7 +95,7 @@ pub(crate) async fn expect_schema(options: &DatabaseOptions) -> Result<()> {
     for one in options.each().iter().take(1) {
         if !has_schema(one).await? {
             let what = format!("it has no schema {}", options.schema);
-            return Err(Error::new(ErrorKind::BadAddress { what }));
+            return Err(Error::new(DatabaseErrorKind::BadAddress { what }));
         }
     }
     Ok(())
@@ -103,7 +105,7 @@ pub(crate) async fn expect_schema(options: &DatabaseOptions) -> Result<()> {
 async fn expect_unused(engine: &ShardedEngine, but: Option<u32>) -> Result<()> {
     let nodes = engine.nodes().await?;
     match nodes.into_iter().find(|node| Some(*node) != but) {
-        Some(node) => Err(Error::new(ErrorKind::DatabaseInUse { node })),
+        Some(node) => Err(Error::new(DatabaseErrorKind::DatabaseInUse { node })),
         None => Ok(()),
     }
 }

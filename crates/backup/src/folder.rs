@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use steadfast_storage::{Error, ErrorKind, Result};
+use steadfast_storage::{Error, Result};
 
 use crate::block::{BlockReader, BlockWriter};
 use crate::digest::RowDigest;
+use crate::error::ErrorKind;
 use crate::manifest_file::FileContent;
 use crate::seal::{DataKey, FileKey};
 

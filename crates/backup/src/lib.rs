@@ -78,6 +78,7 @@ mod chain;
 mod database;
 mod delta;
 mod digest;
+mod error;
 mod events;
 #[cfg(feature = "postgres")]
 mod exclusive_access;
@@ -103,6 +104,7 @@ pub use chain::BackupChain;
 #[cfg(feature = "postgres")]
 pub use database::take_running;
 pub use database::{DatabaseOptions, restore_database, take_database};
+pub use error::ErrorKind;
 #[cfg(feature = "postgres")]
 pub use exclusive_access::ExclusiveAccess;
 pub use manifest::{Extent, Manifest, PartitionManifest};

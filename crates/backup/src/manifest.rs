@@ -12,9 +12,10 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use steadfast_core::id::Partition;
-use steadfast_storage::{Error, ErrorKind, Result, private};
+use steadfast_storage::{Error, Result, private};
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::error::ErrorKind;
 use crate::folder::BackupFolder;
 use crate::manifest_file::{
     FileContent, ManifestFile, PLAIN_FORMAT, SEALED_FORMAT, altered, damaged, unreadable,

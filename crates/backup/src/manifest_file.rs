@@ -4,7 +4,9 @@ use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use steadfast_storage::{Error, ErrorKind};
+use steadfast_storage::Error;
+
+use crate::error::ErrorKind;
 
 /// The format of backups in plain text.
 pub(crate) const PLAIN_FORMAT: u32 = 1;

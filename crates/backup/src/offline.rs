@@ -10,7 +10,7 @@ use std::sync::Arc;
 use steadfast_core::id::{Lsn, Owner, Partition};
 use steadfast_storage::body::EntryBody;
 use steadfast_storage::engine::Engine;
-use steadfast_storage::{Error, ErrorKind, Options, Result, Store, meta};
+use steadfast_storage::{Error, ErrorKind as StorageKind, Options, Result, Store, meta};
 use steadfast_storage_local::{
     FolderReplacement, LocalEngine, Options as LocalOptions, clean, is_data_folder,
 };
@@ -18,6 +18,7 @@ use tokio::sync::watch;
 
 use crate::backup_job::{BackupOptions, BackupReport, take};
 use crate::chain::BackupChain;
+use crate::error::ErrorKind;
 use crate::identity;
 use crate::manifest::Manifest;
 use crate::progress::BackupProgress;
@@ -104,7 +105,7 @@ pub(crate) async fn verified(
         Ok(chain)
     };
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| Error::caused(ErrorKind::Closed, error))?
+    done.map_err(|error| Error::caused(StorageKind::Closed, error))?
 }
 
 /// Refuses a backup that is not ahead of what the folder holds.
@@ -147,7 +148,7 @@ async fn standing(engine: &LocalEngine) -> Result<Vec<(Partition, Lsn)>> {
         let tenure = engine.tenure(partition);
         let damaged = |_| {
             let what = "its meta or last entry is malformed".to_string();
-            Error::new(ErrorKind::Lost { partition, what })
+            Error::new(StorageKind::Lost { partition, what })
         };
         let mut lsn = meta::decode(tenure.meta).map_err(damaged)?.lsn;
         for entry in engine.replay(partition, tenure.last, 1).await? {

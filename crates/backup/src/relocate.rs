@@ -11,7 +11,9 @@ use steadfast_core::id::{Epoch, Partition};
 use steadfast_storage::engine::{AcquireOutcome, Engine};
 use steadfast_storage::{Error, ErrorKind, Result};
 use steadfast_storage_postgres::shards::ShardedEngine;
-use steadfast_storage_postgres::{Options as DatabaseOptions, PostgresEngine};
+use steadfast_storage_postgres::{
+    ErrorKind as DatabaseErrorKind, Options as DatabaseOptions, PostgresEngine,
+};
 use tokio::sync::watch;
 
 use crate::exclusive_access::{ExclusiveAccess, expect_schema};
@@ -101,7 +103,7 @@ async fn end_interrupted(shards: &ShardedEngine) -> Result<usize> {
             if shards.shard(partition) == number {
                 let Some(target) = shards.place(&identity) else {
                     let what = format!("partition {partition} is in a database that is not named");
-                    return Err(Error::new(ErrorKind::BadMove { what }));
+                    return Err(Error::new(DatabaseErrorKind::BadMove { what }));
                 };
                 shards.switch(partition, target).await?;
                 resumed += 1;
@@ -116,7 +118,7 @@ fn shard(shards: &ShardedEngine, number: u16) -> Result<&Arc<PostgresEngine>> {
     shards.engine(number).ok_or_else(|| {
         let count = shards.count();
         let what = format!("there is no shard {number}, the address names {count}");
-        Error::new(ErrorKind::BadMove { what })
+        Error::new(DatabaseErrorKind::BadMove { what })
     })
 }
 
@@ -126,7 +128,7 @@ async fn chosen(shards: &ShardedEngine, order: &RelocationRequest) -> Result<Vec
     let missing = order.partitions.iter().find(|own| !all.contains(own));
     if let Some(missing) = missing {
         let what = format!("there is no partition {missing}");
-        return Err(Error::new(ErrorKind::BadMove { what }));
+        return Err(Error::new(DatabaseErrorKind::BadMove { what }));
     }
     let mut chosen = order.partitions.clone();
     if let Some(from) = order.from.filter(|_| chosen.is_empty()) {

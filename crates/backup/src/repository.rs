@@ -7,9 +7,10 @@
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
-use steadfast_storage::{Error, ErrorKind, Result, private};
+use steadfast_storage::{Error, Result, private};
 use steadfast_storage_local::create_folder;
 
+use crate::error::ErrorKind;
 use crate::folder::BackupFolder;
 use crate::manifest::{Extent, Manifest};
 

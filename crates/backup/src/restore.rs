@@ -20,11 +20,12 @@ use steadfast_storage::engine::{
     AcquireOutcome, CasOutcome, Engine, Entry, EventBatch, Flush, FlushedRow, Outcome,
     ReadPosition, Scan, TableRow,
 };
-use steadfast_storage::{Error, ErrorKind, Result, StreamHead, meta};
+use steadfast_storage::{Error, ErrorKind as StorageKind, Result, StreamHead, meta};
 use tokio::sync::watch;
 
 use crate::chain::BackupChain;
 use crate::digest::{EventDigest, RowDigest};
+use crate::error::ErrorKind;
 use crate::folder::BackupFolder;
 use crate::identity;
 use crate::manifest::{Manifest, PartitionManifest};
@@ -167,7 +168,7 @@ async fn acquire(engine: &dyn Engine, owner: Owner, partition: Partition) -> Res
             AcquireOutcome::Refused {
                 epoch,
                 owner: Some(owner),
-            } if epoch == expect => return Err(Error::new(ErrorKind::Held { partition, owner })),
+            } if epoch == expect => return Err(Error::new(StorageKind::Held { partition, owner })),
             AcquireOutcome::Refused { epoch, .. } => expect = epoch,
         }
     }

@@ -17,8 +17,9 @@ use ring::hmac::{self, HMAC_SHA256};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 use steadfast_core::{hex, limits};
-use steadfast_storage::{Error, ErrorKind, Result};
+use steadfast_storage::{Error, Result};
 
+use crate::error::ErrorKind;
 use crate::manifest_file::{FileContent, SEALED_FORMAT};
 
 /// What sealing adds to a block.

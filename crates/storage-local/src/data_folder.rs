@@ -9,8 +9,9 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use steadfast_storage::{Error, ErrorKind, Result, private};
+use steadfast_storage::{Error, Result, private};
 
+use crate::error::ErrorKind;
 use crate::folder_replacement::{RESTORING, finish_interrupted};
 use crate::folders::{create_folder, lock, sync_folder};
 use crate::lock_holder::LOCK_FILE;

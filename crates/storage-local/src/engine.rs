@@ -20,12 +20,13 @@ use steadfast_storage::engine::{
     AcquireOutcome, CasOutcome, Engine, Entry, EventBatch, Flush, Outcome, ReadPosition, Record,
     Scan, TableRow, Tenure,
 };
-use steadfast_storage::{Error, ErrorKind, Result};
+use steadfast_storage::{Error, ErrorKind as StorageKind, Result};
 use tokio::sync::{oneshot, watch};
 
 use crate::commit_log::{CommitLog, Request};
 use crate::control::ControlState;
 use crate::data_folder::{DataFolder, is_data_folder};
+use crate::error::ErrorKind;
 use crate::events::EventFiles;
 use crate::flush_thread::{self, FlushRequest};
 use crate::read;
@@ -189,7 +190,7 @@ impl LocalEngine {
         &self,
         request: impl FnOnce(oneshot::Sender<Result<T>>) -> Request,
     ) -> Result<T> {
-        let closed = || Error::new(ErrorKind::Closed);
+        let closed = || Error::new(StorageKind::Closed);
         let (reply, answer) = oneshot::channel();
         let log = self.log.as_ref().ok_or_else(closed)?;
         log.send(request(reply)).map_err(|_| closed())?;
@@ -208,7 +209,7 @@ impl LocalEngine {
             done
         };
         let done = tokio::task::spawn_blocking(work).await;
-        done.map_err(|error| Error::caused(ErrorKind::Closed, error))?
+        done.map_err(|error| Error::caused(StorageKind::Closed, error))?
     }
 
     fn woken(&self) {
@@ -286,7 +287,7 @@ impl Engine for LocalEngine {
     }
 
     async fn flush(&self, flush: Flush) -> Result<()> {
-        let closed = || Error::new(ErrorKind::Closed);
+        let closed = || Error::new(StorageKind::Closed);
         let (reply, answer) = oneshot::channel();
         let orders = self.orders.as_ref().ok_or_else(closed)?;
         orders.send((flush, reply)).map_err(|_| closed())?;
@@ -337,7 +338,7 @@ impl Engine for LocalEngine {
 
     async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<CasOutcome> {
         if key.len() > limits::KEY_BYTES {
-            return Err(Error::new(ErrorKind::TooLarge {
+            return Err(Error::new(StorageKind::TooLarge {
                 what: "a key",
                 bytes: key.len(),
                 limit: limits::KEY_BYTES,

@@ -13,8 +13,9 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use steadfast_storage::{Error, ErrorKind, Result, private};
+use steadfast_storage::{Error, Result, private};
 
+use crate::error::ErrorKind;
 use crate::folders::{create_folder, lock, sync_folder};
 use crate::lock_holder::LOCK_FILE;
 

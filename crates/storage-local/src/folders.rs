@@ -4,8 +4,9 @@ use std::fs::{self, File, TryLockError};
 use std::path::Path;
 use std::time::Duration;
 
-use steadfast_storage::{Error, ErrorKind, Result, private};
+use steadfast_storage::{Error, Result, private};
 
+use crate::error::ErrorKind;
 use crate::lock_holder::{LOCK_FILE, lock_holder};
 
 /// How often, and after which pause, a locked folder is retried. A previous process may

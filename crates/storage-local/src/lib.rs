@@ -55,6 +55,7 @@ mod commit_log;
 mod control;
 mod data_folder;
 mod engine;
+mod error;
 mod events;
 mod flush_thread;
 mod folder_replacement;
@@ -70,6 +71,7 @@ mod tables;
 
 pub use data_folder::is_data_folder;
 pub use engine::{LocalEngine, Options};
+pub use error::ErrorKind;
 pub use folder_replacement::{FolderReplacement, clean};
 pub use folders::create_folder;
 pub use lock_holder::lock_holder;

@@ -12,9 +12,10 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use steadfast_core::id::Partition;
 use steadfast_storage::engine::{Entry, Outcome};
-use steadfast_storage::{Error, ErrorKind, Result};
+use steadfast_storage::{Error, ErrorKind as StorageKind, Result};
 
 use crate::context::PostgresContext;
+use crate::error::ErrorKind;
 use crate::known_partitions::{KnownPartition, KnownPartitions};
 use crate::options::Durability;
 use crate::pool::PooledSession;
@@ -205,7 +206,7 @@ async fn send(shared: &PostgresContext, chunk: &[PendingAppend<'_>]) -> Result<V
             Err(StatementError::Refused(cause)) if cause.state == DUPLICATE => {
                 let partition = chunk[0].entry.partition;
                 let what = format!("a log row is there before its commit ({cause})");
-                return Err(Error::new(ErrorKind::Damaged { partition, what }));
+                return Err(Error::new(StorageKind::Damaged { partition, what }));
             }
             Err(fault @ StatementError::Repeat(_)) => last = lent.settle(Err::<(), _>(fault)).err(),
             Err(fault) => {

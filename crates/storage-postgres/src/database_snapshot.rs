@@ -17,12 +17,13 @@ use steadfast_storage::engine::{
     AcquireOutcome, CasOutcome, Engine, Entry, EventBatch, Flush, Outcome, ReadPosition, Record,
     Scan, TableRow, Tenure,
 };
-use steadfast_storage::{Error, ErrorKind, Result};
+use steadfast_storage::{Error, Result};
 use tokio::sync::watch;
 
 use crate::cas::{self, SHARD_RECORDS};
 use crate::digest;
 use crate::engine::PostgresEngine;
+use crate::error::ErrorKind;
 use crate::schema::segment_of;
 use crate::session::{Session, within};
 use crate::statement_error::StatementError;

@@ -74,6 +74,7 @@ mod context;
 mod database_snapshot;
 mod digest;
 mod engine;
+mod error;
 mod flush;
 mod known_partitions;
 mod listing;
@@ -99,6 +100,7 @@ mod watcher;
 
 pub use database_snapshot::DatabaseSnapshot;
 pub use engine::PostgresEngine;
+pub use error::ErrorKind;
 pub use options::{Durability, Options};
 pub use reach::expect_reachable;
 pub use schema_replacement::{SchemaReplacement, has_schema};

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use steadfast_core::clock::Clock;
-use steadfast_storage::{Error, ErrorKind, Result};
+use steadfast_storage::{Error, Result};
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use crate::error::ErrorKind;
 use crate::tls::Tls;
 
 /// Who keeps a second copy of what is acknowledged.

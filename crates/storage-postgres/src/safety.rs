@@ -4,9 +4,10 @@
 //! A missing standby is refused at the start only: later it makes commits wait,
 //! which is safe.
 
-use steadfast_storage::{Error, ErrorKind, Result};
+use steadfast_storage::{Error, Result};
 use tokio_postgres::SimpleQueryMessage;
 
+use crate::error::ErrorKind;
 use crate::options::Durability;
 use crate::session::Session;
 use crate::statement_error::StatementError;

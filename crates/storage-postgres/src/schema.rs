@@ -8,9 +8,10 @@
 use std::time::Duration;
 
 use steadfast_core::clock::Timestamp;
-use steadfast_storage::{Error, ErrorKind, Result};
+use steadfast_storage::{Error, Result};
 use tokio_postgres::Transaction;
 
+use crate::error::ErrorKind;
 use crate::servers::Servers;
 use crate::session::Session;
 use crate::statement_error::StatementError;

@@ -7,9 +7,10 @@
 
 use std::time::Duration;
 
-use steadfast_storage::{Error, ErrorKind, Result};
+use steadfast_storage::{Error, ErrorKind as StorageKind, Result};
 use tokio_postgres::GenericClient;
 
+use crate::error::ErrorKind;
 use crate::options::Options;
 use crate::schema::MIGRATION_LOCK;
 use crate::servers::Servers;
@@ -108,7 +109,7 @@ impl SchemaReplacement {
             return Ok(());
         }
         let (partitions, records) = (standing.partitions, standing.records);
-        Err(Error::new(ErrorKind::NotEmpty {
+        Err(Error::new(StorageKind::NotEmpty {
             place: format!("schema {} of the database", self.servers.options.schema),
             what: format!("{partitions} partitions and {records} cluster records"),
         })

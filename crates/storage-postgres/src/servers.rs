@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use parking_lot::Mutex;
-use steadfast_storage::{Error, ErrorKind, Result};
+use steadfast_storage::{Error, ErrorKind as StorageKind, Result};
 use tokio::sync::watch;
 
+use crate::error::{ErrorKind, is_unsafe};
 use crate::options::{Durability, Options, Target};
 use crate::safety;
 use crate::session::{Session, within};
@@ -110,7 +111,7 @@ impl Servers {
     async fn search(&self, patience: Duration, is_strict: bool) -> Result<Session> {
         let mut probe = PROBE;
         let what = String::from("no server was asked");
-        let mut seen = Error::new(ErrorKind::Unreachable { what });
+        let mut seen = Error::new(StorageKind::Unreachable { what });
         let search = async {
             loop {
                 match self.find(probe).await {
@@ -121,7 +122,7 @@ impl Servers {
                     },
                     Err(ConnectError::Denied(error)) => return Err(error),
                     Err(ConnectError::Yet(what)) => {
-                        seen = Error::new(ErrorKind::Unreachable { what })
+                        seen = Error::new(StorageKind::Unreachable { what })
                     }
                 }
                 probe = (probe * 2).min(LONG_PROBE);
@@ -233,10 +234,7 @@ impl Servers {
 
 /// Whether the error of a primary may pass while the caller waits.
 fn is_passing(error: &Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::UnsafeStorage { .. } | ErrorKind::Interrupted { .. }
-    )
+    is_unsafe(error) || matches!(error.kind(), StorageKind::Interrupted { .. })
 }
 
 /// Why there is no session.

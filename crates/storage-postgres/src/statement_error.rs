@@ -7,8 +7,10 @@ use std::fmt;
 use std::time::Duration;
 
 use steadfast_core::id::Partition;
-use steadfast_storage::{Error, ErrorKind};
+use steadfast_storage::{Error, ErrorKind as StorageKind};
 use tokio_postgres::error::DbError;
+
+use crate::error::{ErrorKind, is_unsafe};
 
 /// Why a statement failed.
 #[derive(Debug)]
@@ -102,7 +104,7 @@ impl StatementError {
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Unknown(_) | Self::Repeat(_) => true,
-            Self::Ours(error) => matches!(error.kind(), ErrorKind::UnsafeStorage { .. }),
+            Self::Ours(error) => is_unsafe(error),
             _ => false,
         }
     }
@@ -112,7 +114,7 @@ impl StatementError {
         match self {
             Self::Ours(error) => error,
             Self::Full(cause) => Error::caused(ErrorKind::DatabaseFull { doing }, cause),
-            Self::Unknown(cause) => Error::caused(ErrorKind::Interrupted { doing }, cause),
+            Self::Unknown(cause) => Error::caused(StorageKind::Interrupted { doing }, cause),
             Self::Repeat(cause) | Self::Refused(cause) => {
                 Error::caused(ErrorKind::Database { doing }, cause)
             }
@@ -129,7 +131,7 @@ impl StatementError {
     /// As [`StatementError::into_error`]; damage is the partition's.
     pub(crate) fn of(self, partition: Partition, doing: &'static str) -> Error {
         match self {
-            Self::Damaged(what) => Error::new(ErrorKind::Damaged { partition, what }),
+            Self::Damaged(what) => Error::new(StorageKind::Damaged { partition, what }),
             other => other.into_error(doing),
         }
     }

@@ -16,10 +16,11 @@ use bytes::Bytes;
 use steadfast_core::backoff::Backoff;
 use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition};
 use steadfast_storage::engine::{AcquireOutcome, Tenure};
-use steadfast_storage::{Error, ErrorKind, Result};
+use steadfast_storage::{Error, ErrorKind as StorageKind, Result};
 
 use crate::context::PostgresContext;
 use crate::digest::{self, FlushedStreams, TableSums};
+use crate::error::ErrorKind;
 use crate::known_partitions::{KnownPartition, advance};
 use crate::options::Durability;
 use crate::session::{Session, within};
@@ -216,7 +217,7 @@ fn stands(
     match (&refused, before.map(|held| held.epoch)) {
         (AcquireOutcome::Refused { epoch, .. }, Some(known)) if *epoch < known => {
             let what = format!("the database is in epoch {epoch}, we held it in {known}");
-            Err(Error::new(ErrorKind::Lost { partition, what }))
+            Err(Error::new(StorageKind::Lost { partition, what }))
         }
         _ => Ok(refused),
     }
@@ -275,14 +276,14 @@ pub(crate) async fn revisit(
     let rows = within(deadline, session.write(BARRIER, &[&part, &epoch])).await?;
     let Some(row) = rows.first() else {
         let epoch = held.epoch.next();
-        return Err(Error::new(ErrorKind::Fenced { partition, epoch }).into());
+        return Err(Error::new(StorageKind::Fenced { partition, epoch }).into());
     };
     let found = PartitionStatus::read(row, held.epoch, row.try_get(5)?, session.timeline)?;
     expect_no_loss(partition, &held, &found)?;
     let mut fresh = match check(session, partition, &found, None).await {
         Err(StatementError::Damaged(_)) if is_followed(session, partition, held.epoch).await? => {
             let epoch = held.epoch.next();
-            return Err(Error::new(ErrorKind::Fenced { partition, epoch }).into());
+            return Err(Error::new(StorageKind::Fenced { partition, epoch }).into());
         }
         checked => checked?,
     };
@@ -320,7 +321,7 @@ fn expect_no_loss(
         "entry {} and a flush up to {} were acknowledged, the database ends at {} and {}",
         before.last, before.flushed, found.last, found.flushed
     );
-    Err(Error::new(ErrorKind::Lost { partition, what }))
+    Err(Error::new(StorageKind::Lost { partition, what }))
 }
 
 async fn check(
@@ -385,7 +386,7 @@ pub(crate) async fn renew(shared: &PostgresContext, owner: Owner, ttl: Duration)
     let done = within(shared.options().deadline, lent.write(RENEW, &values)).await;
     let done = lent.settle(done);
     match done {
-        Ok(rows) if rows.is_empty() => Err(Error::new(ErrorKind::LeaseHeld { node: owner.node })),
+        Ok(rows) if rows.is_empty() => Err(Error::new(StorageKind::LeaseHeld { node: owner.node })),
         Ok(_) => Ok(()),
         Err(fault) => Err(fault.into_error("renew a lease")),
     }
@@ -416,7 +417,7 @@ pub(crate) async fn release(
             shared.woken();
             Ok(())
         }
-        Ok(Some(epoch)) => Err(Error::new(ErrorKind::Fenced { partition, epoch })),
+        Ok(Some(epoch)) => Err(Error::new(StorageKind::Fenced { partition, epoch })),
         Err(fault) => Err(fault.of(partition, doing)),
     }
 }

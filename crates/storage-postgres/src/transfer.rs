@@ -11,10 +11,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use steadfast_core::id::{Epoch, Partition};
-use steadfast_storage::{Error, ErrorKind, Result};
+use steadfast_storage::{Error, ErrorKind as StorageKind, Result};
 use tokio_postgres::CopyInSink;
 
 use crate::engine::PostgresEngine;
+use crate::error::ErrorKind;
 use crate::schema::{self, SHARDED};
 use crate::scrub;
 use crate::session::{Session, within};
@@ -136,7 +137,7 @@ async fn copy(
         .first()
         .filter(|row| row.get::<_, i64>(0) as u64 == epoch.0);
     let Some(held) = held else {
-        return Err(Error::new(ErrorKind::Fenced { partition, epoch }).into());
+        return Err(Error::new(StorageKind::Fenced { partition, epoch }).into());
     };
     let last: i64 = held.try_get(1)?;
     let segments = source.query(SEGMENTS, &[&part]).await?;
@@ -224,7 +225,7 @@ async fn close(
     let closed = work.query_opt(CLOSE, &[&part, &number, &target]).await?;
     if closed.is_none() {
         let epoch = epoch.next();
-        return Err(Error::new(ErrorKind::Fenced { partition, epoch }).into());
+        return Err(Error::new(StorageKind::Fenced { partition, epoch }).into());
     }
     work.commit().await?;
     session.expect_no_warning()

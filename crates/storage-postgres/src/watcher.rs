@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use steadfast_storage::ErrorKind;
 use tokio::time::MissedTickBehavior;
 
 use crate::context::PostgresContext;
+use crate::error::is_unsafe;
 use crate::safety;
 use crate::session::{Session, within};
 use crate::statement_error::StatementError;
@@ -43,7 +43,7 @@ pub(crate) async fn run(shared: Arc<PostgresContext>) {
                 );
             }
             Err(error) => {
-                if matches!(error.kind(), ErrorKind::UnsafeStorage { .. }) {
+                if is_unsafe(&error) {
                     refuse(&shared, error);
                 } else {
                     tracing::warn!(
@@ -92,9 +92,7 @@ async fn watch(
         };
         match within(deadline, check).await {
             Ok(()) => allow(shared),
-            Err(StatementError::Ours(error))
-                if matches!(error.kind(), ErrorKind::UnsafeStorage { .. }) =>
-            {
+            Err(StatementError::Ours(error)) if is_unsafe(&error) => {
                 refuse(shared, error);
             }
             Err(fault) => return Err(fault),

@@ -70,5 +70,8 @@
 //!   takeover by a node that holds nothing, a newcomer under load, an owner that is cut off,
 //!   holders that die one after the other, all that die at once.
 
+mod error;
 pub mod mirror;
 pub mod replicated_memory;
+
+pub use error::ErrorKind;

@@ -145,7 +145,7 @@ mod streams;
 
 pub use body::{EntryBody, Transaction, Writes};
 pub use engine::Engine;
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, Result, SpecificError, SpecificKind};
 pub use ledger::{Ledger, Visibility};
 pub use node_lease::NodeLease;
 pub use partition_state::{AppendPosition, MemoryLookup, StagedTransaction};

@@ -17,7 +17,7 @@ enum Grant {
 const SERVICE: Grant = Grant::Only(&["core", "macros", "ownership", "collections", "partition"]);
 
 /// What the crates of engines may use.
-const ENGINE: Grant = Grant::Only(&["core", "storage"]);
+const ENGINE: Grant = Grant::Only(&["core", "macros", "storage"]);
 
 /// The column "may use" of the layout, by folder.
 const GRANTS: &[(&str, Grant)] = &[
@@ -32,7 +32,13 @@ const GRANTS: &[(&str, Grant)] = &[
     ("storage-replicated", ENGINE),
     (
         "backup",
-        Grant::Only(&["core", "storage", "storage-local", "storage-postgres"]),
+        Grant::Only(&[
+            "core",
+            "macros",
+            "storage",
+            "storage-local",
+            "storage-postgres",
+        ]),
     ),
     ("collections", Grant::Only(&["core", "macros", "storage"])),
     (
@@ -289,7 +295,7 @@ mod tests {
             "steadfast-core -> lsm-tree: only storage-local and bench may name it",
             "steadfast-storage -> steadfast-harness: is for tests: a dev-dependency only",
             "steadfast-storage-local -> tokio-postgres: only storage-postgres and bench may name it",
-            "steadfast-storage-replicated -> steadfast-storage-local: it may use core, storage",
+            "steadfast-storage-replicated -> steadfast-storage-local: it may use core, macros, storage",
             "steadfast-server -> steadfast-storage: it may use steadfast, bench",
             "steadfast-signalr -> steadfast-eventhubs: it may use core, wire, net, partition, realtime",
         ];

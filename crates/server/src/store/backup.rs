@@ -9,10 +9,10 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use steadfast::admin::NodeStatus;
 use steadfast::clock::{Clock, SystemClock};
+use steadfast::storage::Error;
 use steadfast::storage::backup::{
-    BackupChain, BackupKey, BackupOptions, Extent, Manifest, RestorePolicy,
+    BackupChain, BackupKey, BackupOptions, ErrorKind, Extent, Manifest, RestorePolicy,
 };
-use steadfast::storage::{Error, ErrorKind};
 
 use crate::exit::CommandError;
 use crate::globals::Globals;

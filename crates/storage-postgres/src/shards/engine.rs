@@ -17,7 +17,7 @@ use steadfast_storage::engine::{
     AcquireOutcome, CasOutcome, Engine, Entry, EventBatch, Flush, Outcome, ReadPosition, Record,
     Scan, TableRow,
 };
-use steadfast_storage::{Error, ErrorKind, Result};
+use steadfast_storage::{Error, Result};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -26,6 +26,7 @@ use super::open::{Growth, open};
 use crate::cas::SHARD_RECORDS;
 use crate::database_snapshot::DatabaseSnapshot;
 use crate::engine::PostgresEngine;
+use crate::error::ErrorKind;
 use crate::options::Options;
 use crate::scrub::ScrubReport;
 

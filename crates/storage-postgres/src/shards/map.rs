@@ -11,7 +11,9 @@ use bytes::Bytes;
 use steadfast_core::codec::{ByteReader, DecodeError, put_bytes, put_varint};
 use steadfast_core::id::Partition;
 use steadfast_core::limits;
-use steadfast_storage::{Error, ErrorKind, Result};
+use steadfast_storage::{Error, Result};
+
+use crate::error::ErrorKind;
 
 /// In shard 0: the map.
 pub(super) const MAP: &str = "shard/map";

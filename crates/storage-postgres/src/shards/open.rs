@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use steadfast_core::limits;
 use steadfast_storage::engine::{CasOutcome, Engine, Record};
-use steadfast_storage::{Error, ErrorKind, Result};
+use steadfast_storage::{Error, Result};
 
 use super::map::{CLAIM, MAP, ShardMap, ShardMapClaim};
 use crate::cas::SHARD_RECORDS;
 use crate::engine::PostgresEngine;
+use crate::error::ErrorKind;
 use crate::options::Options;
 
 /// What may happen to databases that are not in the map yet.

@@ -9,7 +9,7 @@ use steadfast_core::id::{EntryNumber, Epoch};
 use steadfast_harness::postgres::{PostgresCluster, PostgresServer, cut_in_half, flip_byte};
 use steadfast_storage::engine::{AcquireOutcome, Engine, Outcome};
 use steadfast_storage::{ErrorKind, Options as StoreOptions, Store, Writes};
-use steadfast_storage_postgres::{Options, PostgresEngine};
+use steadfast_storage_postgres::{ErrorKind as DatabaseErrorKind, Options, PostgresEngine};
 
 use crate::pg::{
     P, Q, R, T, THEY, WE, cluster, commit, entry, event, flush, open, patient, quorum, single,
@@ -201,12 +201,18 @@ async fn t08_replication_that_is_switched_off_refuses_writes() {
     wait(|| server.wait_for("show synchronous_standby_names", ""));
     let error = engine.append(&[entry(P, 1, 2, b"two")]).await.unwrap_err();
     assert!(
-        matches!(error.kind(), ErrorKind::UnsafeStorage { .. }),
+        matches!(
+            error.specific(),
+            Some(DatabaseErrorKind::UnsafeStorage { .. })
+        ),
         "{error}"
     );
     let error = engine.acquire(Q, WE, Epoch(0)).await.unwrap_err();
     assert!(
-        matches!(error.kind(), ErrorKind::UnsafeStorage { .. }),
+        matches!(
+            error.specific(),
+            Some(DatabaseErrorKind::UnsafeStorage { .. })
+        ),
         "{error}"
     );
     // One that looks often knows it by itself.

@@ -5,8 +5,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use steadfast_harness::postgres::PostgresServer;
-use steadfast_storage::{Engine, ErrorKind, Result};
-use steadfast_storage_postgres::{Durability, Options, PostgresEngine};
+use steadfast_storage::{Engine, Result};
+use steadfast_storage_postgres::{Durability, ErrorKind, Options, PostgresEngine};
 
 /// A server whose certificate is for `localhost`, and the file of that.
 fn server(settings: &str) -> (PostgresServer, PathBuf) {
@@ -42,7 +42,7 @@ async fn open(server: &PostgresServer, host: &str, settings: &str) -> Result<Pos
 async fn refused(server: &PostgresServer, host: &str, settings: &str, text: &str) {
     let error = open(server, host, settings).await.err().unwrap();
     assert!(
-        matches!(error.kind(), ErrorKind::BadAddress { .. }),
+        matches!(error.specific(), Some(ErrorKind::BadAddress { .. })),
         "{error}"
     );
     assert!(error.to_string().contains(text), "{error}");
@@ -155,7 +155,7 @@ async fn a_server_may_ask_who_we_are() {
     let denied = async |settings: &str| {
         let error = open("ada", settings).await.err().unwrap();
         assert!(
-            matches!(error.kind(), ErrorKind::AccessDenied { .. }),
+            matches!(error.specific(), Some(ErrorKind::AccessDenied { .. })),
             "{error}"
         );
         assert_eq!(error.code().0, "STF-2031");

@@ -21,13 +21,14 @@ use steadfast_storage::engine::{
     Scan, TableRow, Tenure,
 };
 use steadfast_storage::export::Pages;
-use steadfast_storage::{Error, ErrorKind, Ledger, Result, Store};
+use steadfast_storage::{Error, Ledger, Result, Store};
 use tokio::sync::{Mutex, watch};
 
 use super::copy::{CopyRequest, CopyResponse, CopyStep};
 use super::generation::CopyGeneration;
 use super::leader_lease::{LeaderLease, LeaderMode};
 use super::times::{BEGINNING, PATIENCE};
+use crate::error::ErrorKind;
 
 /// The outcome of a full copy: done, or why not.
 type CopyResult = std::result::Result<(), String>;

@@ -15,7 +15,7 @@ use futures_util::future::join_all;
 use steadfast_core::id::{Epoch, Owner, Partition, TableId};
 use steadfast_storage::engine::{CasOutcome, Tenure};
 use steadfast_storage::replica_content::ReplicaError;
-use steadfast_storage::{Error, ErrorKind, Result};
+use steadfast_storage::{Error, ErrorKind as StorageKind, Result};
 
 use super::leader_state::LeaderState;
 use super::message::{Message, ReplicationEnvelope, Response};
@@ -24,6 +24,7 @@ use super::quorum::{ClaimDecision, ReplicaReport, decide};
 use super::reconcile::desired_holders;
 use super::replica_set::ReplicaSet;
 use super::stream;
+use crate::error::ErrorKind;
 
 /// Time-out for holders to get the content before the set is recorded without them.
 const JOINING: Duration = Duration::from_secs(2);
@@ -70,7 +71,7 @@ pub(super) async fn claim(
     (mut version, mut charter): (u64, ReplicaSet),
 ) -> Result<ClaimedPartition> {
     let epoch = charter.epoch;
-    let fenced = || Error::new(ErrorKind::Fenced { partition, epoch });
+    let fenced = || Error::new(StorageKind::Fenced { partition, epoch });
     let holders = charter.holders.iter();
     let heard = holders
         .map(|holder| async move { (*holder, ask(common, partition, epoch, *holder).await) });
@@ -186,7 +187,7 @@ async fn fetch(
     from: Owner,
 ) -> Result<()> {
     let silent = || Error::new(ErrorKind::ReplicasUnavailable { partition });
-    let refused = |_: ReplicaError| Error::new(ErrorKind::Fenced { partition, epoch });
+    let refused = |_: ReplicaError| Error::new(StorageKind::Fenced { partition, epoch });
     let session = common.session();
     let local = &common.local;
     local.begin(partition, epoch, session).map_err(refused)?;

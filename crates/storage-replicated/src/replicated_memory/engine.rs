@@ -16,7 +16,7 @@ use steadfast_storage::engine::{
     Scan, TableRow,
 };
 use steadfast_storage::memory::MemoryEngine;
-use steadfast_storage::{Error, ErrorKind, NodeLease, Result};
+use steadfast_storage::{Error, NodeLease, Result};
 use tokio::sync::watch;
 
 use super::claim::{self, ClaimedPartition};
@@ -25,6 +25,7 @@ use super::message::{ReplicationEnvelope, Response};
 use super::peers::{ClusterPeers, ReplicationContext};
 use super::reconcile;
 use super::replica_set::ReplicaSet;
+use crate::error::ErrorKind;
 
 /// How often a commit that waits for replicas checks the lease.
 const LOOK: Duration = Duration::from_millis(100);
@@ -214,8 +215,12 @@ impl Engine for ReplicatedMemory {
         self.resign(partition);
         let version = raised.0;
         let claimed = claim::claim(&self.common, partition, raised).await;
-        let is_early =
-            |error: &Error| matches!(error.kind(), ErrorKind::ReplicasUnavailable { .. });
+        let is_early = |error: &Error| {
+            matches!(
+                error.specific(),
+                Some(ErrorKind::ReplicasUnavailable { .. })
+            )
+        };
         if claimed.as_ref().is_err_and(is_early) {
             // No owner has begun in this epoch, so the claim can be retried.
             self.raised.lock().insert(partition, version);
