@@ -121,14 +121,29 @@ fn unit(workspace: &Workspace) -> Result<()> {
     cargo_test(workspace, &["--workspace", "--lib", "--bins"], &[])
 }
 
+/// The seam, its engines that need no server, and backups.
+const STORAGE: [&str; 3] = [
+    "steadfast-storage",
+    "steadfast-storage-local",
+    "steadfast-backup",
+];
+
+/// The crates with tests of the engine on PostgreSQL.
+const POSTGRES: [&str; 2] = ["steadfast-storage-postgres", "steadfast-backup"];
+
 fn storage(workspace: &Workspace) -> Result<()> {
     fuse::ready()?;
-    chosen(workspace, "steadfast-storage", |test| !needs_postgres(test))
+    for package in STORAGE {
+        chosen(workspace, package, |test| !needs_postgres(test))?;
+    }
+    Ok(())
 }
 
 fn postgres(workspace: &Workspace) -> Result<()> {
     tools::install_postgres(workspace)?;
-    chosen(workspace, "steadfast-storage", needs_postgres)?;
+    for package in POSTGRES {
+        chosen(workspace, package, needs_postgres)?;
+    }
     chosen(workspace, "steadfast-collections", needs_postgres)?;
     chosen(workspace, "steadfast-server", needs_postgres)
 }
@@ -148,9 +163,12 @@ fn cluster(workspace: &Workspace) -> Result<()> {
         cargo_test(workspace, &scope(&files), &measured)?;
     }
     // The tests of the engine that cover items of the cluster's list.
-    let files = files(workspace, "steadfast-storage", needs_postgres)?;
-    let scope = scope(&files);
-    cargo_test(workspace, &scope, &["t14_", "c63_", "c64_", "c65_"])
+    for package in POSTGRES {
+        let files = files(workspace, package, needs_postgres)?;
+        let scope = scope(&files);
+        cargo_test(workspace, &scope, &["t14_", "c63_", "c64_", "c65_"])?;
+    }
+    Ok(())
 }
 
 /// Whether the name of a test file says that it needs several nodes.

@@ -47,9 +47,9 @@ const FEATURES: &str = "features";
 const SOAKS: &[Soak] = &[
     Soak {
         name: "simulation",
-        package: "steadfast-storage",
-        test: "recovery",
-        filter: "power_cut",
+        package: "steadfast-storage-local",
+        test: "local",
+        filter: "recovery::power_cut",
         amount: ("STEADFAST_SEEDS", 10_000),
     },
     Soak {
@@ -61,7 +61,7 @@ const SOAKS: &[Soak] = &[
     },
     Soak {
         name: "regions",
-        package: "steadfast-storage",
+        package: "steadfast-storage-replicated",
         test: "",
         filter: "any_weather",
         amount: ("STEADFAST_SEEDS", 20_000),
@@ -82,9 +82,9 @@ const SOAKS: &[Soak] = &[
     },
     Soak {
         name: "crash",
-        package: "steadfast-storage",
-        test: "crash",
-        filter: "kill",
+        package: "steadfast-storage-local",
+        test: "local",
+        filter: "crash::kill",
         amount: ("STEADFAST_ROUNDS", 2_000),
     },
     Soak {
@@ -173,16 +173,16 @@ const SOAKS: &[Soak] = &[
     },
     Soak {
         name: "postgres",
-        package: "steadfast-storage",
-        test: "postgres_failover",
-        filter: "rounds",
+        package: "steadfast-storage-postgres",
+        test: "postgres_engine",
+        filter: "failover::rounds",
         amount: ("STEADFAST_ROUNDS", 50),
     },
     Soak {
         name: "postgres",
-        package: "steadfast-storage",
-        test: "postgres_failover",
-        filter: "automatic",
+        package: "steadfast-storage-postgres",
+        test: "postgres_engine",
+        filter: "failover::automatic",
         amount: ("STEADFAST_ROUNDS", 20),
     },
     Soak {

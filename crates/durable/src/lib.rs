@@ -121,9 +121,9 @@
 //! - passes `crates/storage/src/overlay.rs`: `apply`
 //! - decides `crates/storage/src/commit.rs`: from `ready`
 //! - passes `crates/storage/src/body.rs`: `encode`
-//! - passes `crates/storage/src/local/engine.rs`: `append`
-//! - decides `crates/storage/src/local/commit_log.rs`: `append`
-//! - passes `crates/storage/src/local/record.rs`: `put_entry`
+//! - passes `crates/storage-local/src/engine.rs`: `append`
+//! - decides `crates/storage-local/src/commit_log.rs`: `append`
+//! - passes `crates/storage-local/src/record.rs`: `put_entry`
 //! - decides `crates/partition/src/execution/gate.rs`: `hold`, `pass`
 //!
 //! Missed: eight of these files are the runtime and nine the log, which every durable

@@ -92,7 +92,7 @@
 //! One commit in two regions is in the documentation of `crates/storage/src/lib.rs`;
 //! `docs/decisions/0013-regions.md` gives the reasons.
 //!
-//! - `crates/storage/src/mirror/vote.rs` (pure) is a voter; `region/vote_store.rs` persists
+//! - `crates/storage-replicated/src/mirror/vote.rs` (pure) is a voter; `region/vote_store.rs` persists
 //!   its votes, in both regions and at the witness.
 //! - `region/pair.rs` claims a free leader lease, and steps down when it learns of a later
 //!   epoch.

@@ -45,6 +45,7 @@
         feature = "cluster",
         feature = "durabletask",
         feature = "eventhubs",
+        feature = "postgres",
         feature = "scheduler",
         feature = "signalr"
     )),

@@ -75,6 +75,7 @@ pub mod durable;
 mod guide;
 pub mod inspect;
 mod node;
+pub mod storage;
 
 #[cfg(feature = "signalr")]
 pub use app_server::{AppServer, AppServerBuilder};
@@ -94,7 +95,6 @@ pub use steadfast_net as net;
 pub use steadfast_ownership as ownership;
 pub use steadfast_partition as partition;
 pub use steadfast_realtime as realtime;
-pub use steadfast_storage as storage;
 
 #[doc(hidden)]
 pub use steadfast_collections::__private;

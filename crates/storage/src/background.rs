@@ -51,7 +51,7 @@ impl BackgroundThread {
 
 /// Gives the calling thread the lowest priority. If it falls too far behind, writers
 /// are throttled, which leaves it enough CPU.
-pub(crate) fn lower_priority() {
+pub fn lower_priority() {
     const LOWEST: i32 = 19;
     // If the system refuses, the thread runs at normal priority.
     let _ = rustix::process::nice(LOWEST);

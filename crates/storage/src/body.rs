@@ -23,10 +23,10 @@ const TRIM: u8 = 4;
 
 /// A row's address inside its partition: table (big-endian), then key. Ordered
 /// like (table, key), and a slice of the transaction that wrote it.
-pub(crate) type RowKey = Bytes;
+pub type RowKey = Bytes;
 
 /// Joins a table and a key to a row's address.
-pub(crate) fn row_key(table: TableId, key: &[u8]) -> RowKey {
+pub fn row_key(table: TableId, key: &[u8]) -> RowKey {
     let mut out = Vec::with_capacity(4 + key.len());
     out.extend_from_slice(&table.0.to_be_bytes());
     out.extend_from_slice(key);
@@ -34,7 +34,7 @@ pub(crate) fn row_key(table: TableId, key: &[u8]) -> RowKey {
 }
 
 /// Takes a row's address apart.
-pub(crate) fn split_row_key(row: &RowKey) -> (TableId, Bytes) {
+pub fn split_row_key(row: &RowKey) -> (TableId, Bytes) {
     let (table, _) = row
         .split_first_chunk::<4>()
         .expect("every row key starts with its table");
@@ -42,7 +42,7 @@ pub(crate) fn split_row_key(row: &RowKey) -> (TableId, Bytes) {
 }
 
 /// The table of a row's address.
-pub(crate) fn table_of(row: &RowKey) -> TableId {
+pub fn table_of(row: &RowKey) -> TableId {
     split_row_key(row).0
 }
 
@@ -100,7 +100,7 @@ impl Writes {
     }
 
     /// A transaction of another store, to be applied here as redo. It has no events.
-    pub(crate) fn redo(bytes: &Bytes) -> std::result::Result<Self, DecodeError> {
+    pub fn redo(bytes: &Bytes) -> std::result::Result<Self, DecodeError> {
         let mut longest_key = 0;
         for operation in operations(bytes.clone()) {
             match operation? {
@@ -118,13 +118,18 @@ impl Writes {
         })
     }
 
+    /// The rows of this transaction as redo, for [`Writes::redo`] of another store.
+    pub fn into_redo(self) -> Bytes {
+        self.operations.into()
+    }
+
     /// Whether this one and `next` fit in one transaction.
-    pub(crate) fn fits(&self, next: &Self) -> bool {
+    pub fn fits(&self, next: &Self) -> bool {
         self.operations.len() + next.operations.len() <= limits::TRANSACTION_BYTES
     }
 
     /// Appends the operations of `next` to this transaction. Neither has events.
-    pub(crate) fn append(&mut self, next: &Self) {
+    pub fn append(&mut self, next: &Self) {
         self.operations.extend_from_slice(&next.operations);
         self.longest_key = self.longest_key.max(next.longest_key);
     }
@@ -201,7 +206,7 @@ fn within(what: &'static str, bytes: usize, limit: usize) -> Result<()> {
 
 /// One change of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum RedoOperation {
+pub enum RedoOperation {
     Put(RowKey, Bytes),
     Delete(RowKey),
     Clear(TableId),
@@ -209,7 +214,7 @@ pub(crate) enum RedoOperation {
 }
 
 /// Reads the operations of one transaction, without copying.
-pub(crate) fn operations(
+pub fn operations(
     bytes: Bytes,
 ) -> impl Iterator<Item = std::result::Result<RedoOperation, DecodeError>> {
     let mut reader = ByteReader::new(bytes);
@@ -249,7 +254,8 @@ pub struct EntryBody {
 pub struct Transaction {
     /// As given by [`Writes::with_id`], else 0.
     pub id: u64,
-    pub(crate) operations: Bytes,
+    /// Its changes as redo; [`operations`] reads them.
+    pub operations: Bytes,
 }
 
 impl EntryBody {

@@ -8,16 +8,16 @@ use crate::engine::{CasOutcome, Record};
 
 /// All cluster records of an engine, in memory.
 #[derive(Default)]
-pub(crate) struct ClusterRecords(BTreeMap<String, (u64, Bytes)>);
+pub struct ClusterRecords(BTreeMap<String, (u64, Bytes)>);
 
 impl ClusterRecords {
     /// A record's version and value.
-    pub(crate) fn get(&self, key: &str) -> Option<&(u64, Bytes)> {
+    pub fn get(&self, key: &str) -> Option<&(u64, Bytes)> {
         self.0.get(key)
     }
 
     /// The version that a record gets next, if its version is `expect`.
-    pub(crate) fn next_version(&self, key: &str, expect: u64) -> Result<u64, CasOutcome> {
+    pub fn next_version(&self, key: &str, expect: u64) -> Result<u64, CasOutcome> {
         let found = self.0.get(key);
         let version = found.map_or(0, |(version, _)| *version);
         if version == expect {
@@ -28,12 +28,12 @@ impl ClusterRecords {
     }
 
     /// Sets a record.
-    pub(crate) fn insert(&mut self, key: String, version: u64, value: Bytes) {
+    pub fn insert(&mut self, key: String, version: u64, value: Bytes) {
         self.0.insert(key, (version, value));
     }
 
     /// Records whose key starts with `prefix`, in key order.
-    pub(crate) fn list(&self, prefix: &str) -> Vec<Record> {
+    pub fn list(&self, prefix: &str) -> Vec<Record> {
         let found = self.0.range(prefix.to_string()..);
         let found = found.take_while(|(key, _)| key.starts_with(prefix));
         let record = |(key, (version, value)): (&String, &(u64, Bytes))| Record {
@@ -45,7 +45,7 @@ impl ClusterRecords {
     }
 
     /// All keys.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &String> {
+    pub fn keys(&self) -> impl Iterator<Item = &String> {
         self.0.keys()
     }
 }

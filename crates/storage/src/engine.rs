@@ -5,7 +5,7 @@
 //! this trait (overlay, group commit, snapshots) exist once for all engines; the layers
 //! below it know nothing of transactions.
 //!
-//! Invariants that `tests/conformance.rs` demands of every engine:
+//! Invariants that `tests/seam/mod.rs` demands of every engine:
 //!
 //! - An entry is committed only if its epoch is the partition's epoch and its
 //!   number follows the last one. The check is part of the durable write.
@@ -321,7 +321,7 @@ impl ReadPosition {
     }
 
     /// Whether a batch with this end and time lies before this place.
-    pub(crate) fn is_after(self, next: Sequence, end: Offset, time: Timestamp) -> bool {
+    pub fn is_after(self, next: Sequence, end: Offset, time: Timestamp) -> bool {
         match self {
             Self::Sequence(sequence) => next <= sequence,
             Self::Offset(offset) => end <= offset,

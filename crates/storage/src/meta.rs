@@ -17,16 +17,19 @@ use crate::streams::{StreamHead, decode_heads, encode_heads};
 const FORMAT: u8 = 1;
 
 /// What the last flush left.
-pub(crate) struct Meta {
-    pub(crate) lsn: Lsn,
-    pub(crate) time: Timestamp,
-    pub(crate) heads: BTreeMap<StreamId, StreamHead>,
+pub struct Meta {
+    /// Of its last transaction.
+    pub lsn: Lsn,
+    /// When that was staged.
+    pub time: Timestamp,
+    /// Of its event streams.
+    pub heads: BTreeMap<StreamId, StreamHead>,
     /// Tables that may have rows; `None` if no list was kept.
-    pub(crate) tables: Option<BTreeSet<TableId>>,
+    pub tables: Option<BTreeSet<TableId>>,
 }
 
 /// Writes last LSN, last time, heads and tables.
-pub(crate) fn encode(
+pub fn encode(
     lsn: Lsn,
     time: Timestamp,
     heads: &BTreeMap<StreamId, StreamHead>,
@@ -46,7 +49,7 @@ pub(crate) fn encode(
 }
 
 /// Reads what [`encode`] wrote; nothing at all is a partition without a flush.
-pub(crate) fn decode(bytes: Bytes) -> Result<Meta, DecodeError> {
+pub fn decode(bytes: Bytes) -> Result<Meta, DecodeError> {
     if bytes.is_empty() {
         return Ok(Meta {
             lsn: Lsn::default(),

@@ -11,13 +11,14 @@ use steadfast_core::clock::Clock;
 use steadfast_core::id::Owner;
 
 /// The leases that one engine has given.
-pub(crate) struct OwnerLeases {
+pub struct OwnerLeases {
     clock: Arc<dyn Clock>,
     until: HashMap<Owner, Duration>,
 }
 
 impl OwnerLeases {
-    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+    /// No leases, by this clock.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
             until: HashMap::new(),
@@ -25,14 +26,14 @@ impl OwnerLeases {
     }
 
     /// Keeps an owner alive for `ttl` from now.
-    pub(crate) fn renew(&mut self, owner: Owner, ttl: Duration) {
+    pub fn renew(&mut self, owner: Owner, ttl: Duration) {
         let now = self.clock.monotonic();
         self.until.retain(|_, until| *until > now);
         self.until.insert(owner, now + ttl);
     }
 
     /// Whether `holder` keeps `candidate` from taking a partition.
-    pub(crate) fn blocks(&self, holder: Option<Owner>, candidate: Owner) -> bool {
+    pub fn blocks(&self, holder: Option<Owner>, candidate: Owner) -> bool {
         let Some(holder) = holder.filter(|holder| *holder != candidate) else {
             return false;
         };

@@ -23,39 +23,39 @@ pub fn create_dir_all(path: &Path) -> io::Result<()> {
 }
 
 /// Creates a folder that does not exist.
-pub(crate) fn create_dir(path: &Path) -> io::Result<()> {
+pub fn create_dir(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(FOLDER).create(path)
 }
 
 /// Options for opening a file that may be created.
-pub(crate) fn options() -> OpenOptions {
+pub fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.mode(FILE);
     options
 }
 
 /// Creates a file, or empties an existing one.
-pub(crate) fn create(path: &Path) -> io::Result<File> {
+pub fn create(path: &Path) -> io::Result<File> {
     options().write(true).create(true).truncate(true).open(path)
 }
 
 /// Creates a file that does not exist.
-pub(crate) fn create_new(path: &Path) -> io::Result<File> {
+pub fn create_new(path: &Path) -> io::Result<File> {
     options().read(true).write(true).create_new(true).open(path)
 }
 
 /// The outcome of restricting a folder to its owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PermissionReport {
+pub struct PermissionReport {
     /// Files and folders that were open to others.
-    pub(crate) closed: u64,
+    pub closed: u64,
     /// Those of them that could not be closed.
-    pub(crate) failed: u64,
+    pub failed: u64,
 }
 
 impl PermissionReport {
     /// Logs what was found, if anything.
-    pub(crate) fn log(self, folder: &Path) {
+    pub fn log(self, folder: &Path) {
         let (folder, closed, failed) = (folder.display(), self.closed, self.failed);
         if closed > failed {
             tracing::info!(event = "storage.closed_to_others", %folder, count = closed - failed);
@@ -68,7 +68,7 @@ impl PermissionReport {
 
 /// Takes from others what they may do to a file, or to a folder and all in it. The folder
 /// comes last, so that a crash leaves one that is closed anew.
-pub(crate) fn close(path: &Path) -> PermissionReport {
+pub fn close(path: &Path) -> PermissionReport {
     let mut done = PermissionReport::default();
     walk(path, &mut done);
     done

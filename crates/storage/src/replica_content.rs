@@ -92,20 +92,23 @@ impl ReplicaMeta {
 }
 
 /// A row as it is sent: table, key, value.
-pub(crate) type CopiedRow = (TableId, Bytes, Bytes);
+pub type CopiedRow = (TableId, Bytes, Bytes);
 
 /// Where a full copy begins: what is flushed, and the entries since.
-pub(crate) struct CopyBase {
-    pub(crate) number: EntryNumber,
+pub struct CopyBase {
+    /// The last entry that is flushed.
+    pub number: EntryNumber,
     /// Of the last entry, if there is none after `number`.
-    pub(crate) hash: u64,
-    pub(crate) meta: Bytes,
-    pub(crate) log: Vec<Entry>,
+    pub hash: u64,
+    /// What the last flush left.
+    pub meta: Bytes,
+    /// Entries after `number`.
+    pub log: Vec<Entry>,
 }
 
 /// Why a replica refused a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ReplicaError {
+pub enum ReplicaError {
     /// A later epoch is known here.
     Deposed(Epoch),
     /// The message does not follow the state of this replica.

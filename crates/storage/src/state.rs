@@ -14,10 +14,10 @@ use steadfast_core::clock::Timestamp;
 use steadfast_core::id::{EntryNumber, Epoch, Lsn, Offset, Sequence, StreamId, TableId};
 use tokio::sync::oneshot;
 
-use crate::backup::tap::Tap;
 use crate::body::{EntryBody, RedoOperation, Transaction, operations};
 use crate::engine::EventBatch;
 use crate::error::{Error, Result};
+use crate::export::tap::Tap;
 use crate::overlay::{Overlay, Pins};
 use crate::streams::EventStreams;
 

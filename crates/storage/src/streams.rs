@@ -249,7 +249,7 @@ impl Drop for EventStreams {
 }
 
 /// Writes heads for the next owner.
-pub(crate) fn encode_heads(out: &mut Vec<u8>, heads: &BTreeMap<StreamId, StreamHead>) {
+pub fn encode_heads(out: &mut Vec<u8>, heads: &BTreeMap<StreamId, StreamHead>) {
     put_varint(out, heads.len() as u64);
     for (stream, head) in heads {
         put_varint(out, u64::from(stream.0));
@@ -262,7 +262,7 @@ pub(crate) fn encode_heads(out: &mut Vec<u8>, heads: &BTreeMap<StreamId, StreamH
 }
 
 /// Reads what [`encode_heads`] wrote.
-pub(crate) fn decode_heads(
+pub fn decode_heads(
     reader: &mut ByteReader,
 ) -> Result<BTreeMap<StreamId, StreamHead>, DecodeError> {
     let count = reader.varint()?;

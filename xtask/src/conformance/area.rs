@@ -32,14 +32,19 @@ struct Area {
 const AREAS: &[Area] = &[
     Area {
         name: "storage",
-        packages: &["steadfast-storage"],
+        packages: &[
+            "steadfast-storage",
+            "steadfast-storage-local",
+            "steadfast-storage-postgres",
+        ],
         files: &[],
     },
     Area {
         name: "collections",
         packages: &[
             "steadfast-collections",
-            "steadfast-storage",
+            "steadfast-storage-postgres",
+            "steadfast-backup",
             "steadfast-server",
         ],
         files: &[],
@@ -66,7 +71,11 @@ const AREAS: &[Area] = &[
     },
     Area {
         name: "postgres",
-        packages: &["steadfast-storage", "steadfast-server"],
+        packages: &[
+            "steadfast-storage-postgres",
+            "steadfast-backup",
+            "steadfast-server",
+        ],
         files: &[],
     },
 ];

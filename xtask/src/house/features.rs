@@ -30,6 +30,7 @@ const EVERY: &[&str] = &[
     "cluster",
     "durabletask",
     "eventhubs",
+    "postgres",
     "scheduler",
     "signalr",
 ];
@@ -44,6 +45,11 @@ const FEATURES: &[Feature] = &[
     ),
     feature("eventhubs", &["steadfast-eventhubs"], &[]),
     feature("pkcs12", &["p12-keystore"], &["scheduler"]),
+    feature(
+        "postgres",
+        &["steadfast-storage-postgres", "tokio-postgres"],
+        &[],
+    ),
     feature("scheduler", &["steadfast-scheduler", "quick-xml"], &[]),
     feature("signalr", &["steadfast-signalr"], &[]),
 ];

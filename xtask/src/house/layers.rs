@@ -16,6 +16,9 @@ enum Grant {
 /// What the four services may use.
 const SERVICE: Grant = Grant::Only(&["core", "macros", "ownership", "collections", "partition"]);
 
+/// What the crates of engines may use.
+const ENGINE: Grant = Grant::Only(&["core", "macros", "storage"]);
+
 /// The column "may use" of the layout, by folder.
 const GRANTS: &[(&str, Grant)] = &[
     ("core", Grant::Only(&[])),
@@ -23,10 +26,31 @@ const GRANTS: &[(&str, Grant)] = &[
     ("wire", Grant::Only(&["core"])),
     ("ownership", Grant::Only(&["core"])),
     ("storage", Grant::Only(&["core", "macros"])),
+    // The engines: none uses another.
+    ("storage-local", ENGINE),
+    ("storage-postgres", ENGINE),
+    ("storage-replicated", ENGINE),
+    (
+        "backup",
+        Grant::Only(&[
+            "core",
+            "macros",
+            "storage",
+            "storage-local",
+            "storage-postgres",
+        ]),
+    ),
     ("collections", Grant::Only(&["core", "macros", "storage"])),
     (
         "partition",
-        Grant::Only(&["core", "macros", "ownership", "collections", "storage"]),
+        Grant::Only(&[
+            "core",
+            "macros",
+            "ownership",
+            "collections",
+            "storage",
+            "storage-replicated",
+        ]),
     ),
     ("durable", SERVICE),
     ("jobs", SERVICE),
@@ -108,9 +132,12 @@ const GRANTS: &[(&str, Grant)] = &[
 /// Crates for tests: nothing but a test may depend on them.
 const TESTS_ONLY: [&str; 3] = ["fuzz", "harness", "xtask"];
 
-/// Engines from outside, and who may name them.
-const ENGINES: [&str; 3] = ["fjall", "lsm-tree", "tokio-postgres"];
-const ENGINE_USERS: [&str; 2] = ["storage", "bench"];
+/// Databases from outside, and who may name them. The benchmark measures them, too.
+const DATABASES: [(&str, &[&str]); 3] = [
+    ("fjall", &["bench"]),
+    ("lsm-tree", &["storage-local", "bench"]),
+    ("tokio-postgres", &["storage-postgres", "bench"]),
+];
 
 /// The dependencies that break a rule.
 pub(crate) fn check(workspace: &Workspace) -> Result<Vec<String>> {
@@ -119,7 +146,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<Vec<String>> {
 
 fn find(order: &[String], packages: &[Package]) -> Vec<String> {
     let complaint = |package: &Package, dependency: &Dependency| {
-        complaint_about_engine(package, dependency)
+        complaint_about_database(package, dependency)
             .or_else(|| complaint_about_layer(order, package, dependency))
             .map(|complaint| format!("{} -> {}: {complaint}", package.name, dependency.name))
     };
@@ -138,11 +165,12 @@ fn find(order: &[String], packages: &[Package]) -> Vec<String> {
         .collect()
 }
 
-fn complaint_about_engine(package: &Package, dependency: &Dependency) -> Option<String> {
-    let outside = ENGINES.contains(&dependency.name.as_str());
+fn complaint_about_database(package: &Package, dependency: &Dependency) -> Option<String> {
+    let mut databases = DATABASES.iter();
+    let (_, users) = databases.find(|(name, _)| *name == dependency.name)?;
     let is_for_tests = dependency.kind.as_deref() == Some("dev");
-    let permitted = is_for_tests || ENGINE_USERS.contains(&folder(&package.name));
-    (outside && !permitted).then(|| format!("only {} may name it", ENGINE_USERS.join(" and ")))
+    let permitted = is_for_tests || users.contains(&folder(&package.name));
+    (!permitted).then(|| format!("only {} may name it", users.join(" and ")))
 }
 
 /// A test may use any member; everything else follows the table and the order.
@@ -222,10 +250,15 @@ mod tests {
                 "steadfast-storage",
                 &[
                     ("steadfast-core", ""),
-                    ("fjall", ""),
+                    ("fjall", "dev"),
                     ("steadfast-harness", "dev"),
                 ],
             ),
+            (
+                "steadfast-storage-local",
+                &[("steadfast-storage", ""), ("lsm-tree", "")],
+            ),
+            ("steadfast-backup", &[("steadfast-storage-local", "")]),
             (
                 "steadfast",
                 &[("steadfast-core", ""), ("steadfast-storage", "")],
@@ -240,9 +273,14 @@ mod tests {
         let found = findings(&[
             (
                 "steadfast-core",
-                &[("steadfast-storage", ""), ("fjall", "")],
+                &[("steadfast-storage", ""), ("lsm-tree", "")],
             ),
             ("steadfast-storage", &[("steadfast-harness", "")]),
+            ("steadfast-storage-local", &[("tokio-postgres", "")]),
+            (
+                "steadfast-storage-replicated",
+                &[("steadfast-storage-local", "")],
+            ),
             ("steadfast-collections", &[]),
             ("steadfast-server", &[("steadfast-storage", "")]),
             ("steadfast-harness", &[("lsm-tree", "dev")]),
@@ -254,8 +292,10 @@ mod tests {
         let expected = [
             "steadfast-novelty has no row in the table of layers",
             "steadfast-core -> steadfast-storage: is not below it in the list of members",
-            "steadfast-core -> fjall: only storage and bench may name it",
+            "steadfast-core -> lsm-tree: only storage-local and bench may name it",
             "steadfast-storage -> steadfast-harness: is for tests: a dev-dependency only",
+            "steadfast-storage-local -> tokio-postgres: only storage-postgres and bench may name it",
+            "steadfast-storage-replicated -> steadfast-storage-local: it may use core, macros, storage",
             "steadfast-server -> steadfast-storage: it may use steadfast, bench",
             "steadfast-signalr -> steadfast-eventhubs: it may use core, wire, net, partition, realtime",
         ];

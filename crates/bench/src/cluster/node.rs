@@ -22,9 +22,11 @@ use steadfast_partition::volatile::{ReplicaPeers, VolatileSpace};
 use steadfast_partition::{
     Handle, NodeTransport, NoopPerformer, Options, Router, Runtime, Services, Space,
 };
-use steadfast_storage::replicated_memory::{ReplicatedMemory, ReplicationSetup as Copying};
-use steadfast_storage::shards::ShardedEngine;
 use steadfast_storage::{NodeLease, Options as StoreOptions, Store};
+use steadfast_storage_postgres::shards::ShardedEngine;
+use steadfast_storage_replicated::replicated_memory::{
+    ReplicatedMemory, ReplicationSetup as Copying,
+};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 

@@ -12,11 +12,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use steadfast_core::clock::SystemClock;
 use steadfast_core::id::{Owner, Partition};
-use steadfast_storage::local::{self, LocalEngine};
-use steadfast_storage::mirror::{
+use steadfast_storage::{Engine, Ledger, Options, Store};
+use steadfast_storage_local::{self as local, LocalEngine};
+use steadfast_storage_replicated::mirror::{
     CopyRequest, CopyResponse, LeaderLease, Mirror, MirrorFollower, PeerRegion,
 };
-use steadfast_storage::{Engine, Ledger, Options, Store};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

@@ -10,8 +10,8 @@ use steadfast_core::id::Owner;
 use steadfast_durable::native::FunctionHost;
 use steadfast_durable::{DeliveryOptions, Dispatcher, Instances, TaskHub, TaskHubs};
 use steadfast_partition::{Options, Router, Runtime, Services, SingleNode, Space};
-use steadfast_storage::local::{self, LocalEngine};
 use steadfast_storage::{Options as StoreOptions, Store};
+use steadfast_storage_local::{self as local, LocalEngine};
 
 use super::functions::functions;
 

@@ -11,8 +11,8 @@ use steadfast_net::egress::EgressPolicy;
 use steadfast_partition::{Options, Router, Runtime, Services, SingleNode, Space};
 use steadfast_scheduler::SecretKey;
 use steadfast_scheduler::outbound::{Options as OutboundOptions, OutboundDelivery};
-use steadfast_storage::local::{self, LocalEngine};
 use steadfast_storage::{Options as StoreOptions, Store};
+use steadfast_storage_local::{self as local, LocalEngine};
 
 /// Partitions of a space with defaults.
 const PARTITIONS: u16 = 64;

@@ -66,7 +66,7 @@ async fn publish(ledger: Ledger, batches: usize) -> Result<()> {
 
 /// Reads from the database, past the cached tail.
 async fn read_back(
-    engine: &steadfast_storage::postgres::PostgresEngine,
+    engine: &steadfast_storage_postgres::PostgresEngine,
     ledger: &Ledger,
     mut next: Sequence,
 ) -> Result<usize> {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use steadfast_core::id::{Owner, Partition};
-use steadfast_storage::postgres::PostgresEngine;
 use steadfast_storage::{Ledger, Options, Store};
+use steadfast_storage_postgres::PostgresEngine;
 
 use super::settings::{PARTITIONS, Settings};
 

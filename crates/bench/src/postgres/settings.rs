@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use steadfast_storage::postgres::{Durability, Options};
+use steadfast_storage_postgres::{Durability, Options};
 
 /// Partitions that share statements.
 pub(super) const PARTITIONS: u32 = 16;

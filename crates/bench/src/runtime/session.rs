@@ -10,8 +10,8 @@ use anyhow::Result;
 use steadfast_core::clock::SystemClock;
 use steadfast_core::id::Owner;
 use steadfast_partition::{Handle, Options, Router, Runtime, Services, SingleNode, Space};
-use steadfast_storage::local::{self, LocalEngine};
 use steadfast_storage::{Options as StoreOptions, Store};
+use steadfast_storage_local::{self as local, LocalEngine};
 
 use super::load::LoadService;
 use super::meter::LatenessMeter;

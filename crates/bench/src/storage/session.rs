@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use steadfast_core::id::{Owner, Partition, TableId};
-use steadfast_storage::local::LocalEngine;
-use steadfast_storage::{Ledger, Options, Store, local};
+use steadfast_storage::{Ledger, Options, Store};
+use steadfast_storage_local::{self as local, LocalEngine};
 use tokio::runtime::Runtime;
 
 use crate::counting::Counting;

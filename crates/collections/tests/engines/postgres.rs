@@ -19,8 +19,8 @@ use steadfast_storage::engine::{
     AcquireOutcome, CasOutcome, Entry, EventBatch, Flush, Outcome, ReadPosition, Record, Scan,
     TableRow,
 };
-use steadfast_storage::postgres::{Durability, Options, PostgresEngine};
 use steadfast_storage::{Engine, Result};
+use steadfast_storage_postgres::{Durability, Options, PostgresEngine};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 

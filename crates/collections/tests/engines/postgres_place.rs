@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use steadfast_harness::postgres::PostgresServer;
 use steadfast_storage::Engine;
-use steadfast_storage::postgres::{Durability, Options, PostgresEngine};
+use steadfast_storage_postgres::{Durability, Options, PostgresEngine};
 use tempfile::TempDir;
 
 /// Kills of C54; the failover tests of the engine kill more.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use steadfast_collections::{Dictionary, ErrorKind};
 use steadfast_harness::FakeDisk;
-use steadfast_storage::local::LocalEngine;
+use steadfast_storage_local::LocalEngine;
 
 use crate::folder::{OFTEN, block_on, block_on_two, open};
 use crate::kill::{PATIENCE, check, start};

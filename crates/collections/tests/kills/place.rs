@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use steadfast_storage::Engine;
-use steadfast_storage::local::{self, LocalEngine};
+use steadfast_storage_local::{self as local, LocalEngine};
 use tempfile::TempDir;
 
 /// Kills of C54.

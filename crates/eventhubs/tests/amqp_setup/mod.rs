@@ -14,8 +14,8 @@ use steadfast_events::{Blobs, EventHubs};
 use steadfast_net::access::{AccessControl, Key, KeyRing, Secret};
 use steadfast_net::listen::{Listener, ListenerOptions};
 use steadfast_partition::{NoopPerformer, Options, Router, Runtime, Services, SingleNode, Space};
-use steadfast_storage::local::{self, LocalEngine};
 use steadfast_storage::{Engine, Store};
+use steadfast_storage_local::{self as local, LocalEngine};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 

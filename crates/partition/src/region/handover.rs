@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use steadfast_core::task::name_task;
-use steadfast_storage::mirror::{LeaderMode, VoteRequest};
+use steadfast_storage_replicated::mirror::{LeaderMode, VoteRequest};
 use tokio::task::JoinHandle;
 
 use super::interfaces::RegionPeer;

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use steadfast_storage::mirror::{BEGINNING, CopyRequest, CopyResponse, CopyStep, PeerRegion};
+use steadfast_storage_replicated::mirror::{
+    BEGINNING, CopyRequest, CopyResponse, CopyStep, PeerRegion,
+};
 
 use super::messages::{RegionAction, RegionRequest};
 

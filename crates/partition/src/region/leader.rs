@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::future::join;
 use steadfast_core::task::name_task;
-use steadfast_storage::mirror::{Ballot, LeaderMode, USED, VoteRequest, VoteResponse};
+use steadfast_storage_replicated::mirror::{Ballot, LeaderMode, USED, VoteRequest, VoteResponse};
 
 use super::interfaces::RegionPeer;
 use super::pair::Inner;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use steadfast_core::codec::{ByteReader, DecodeError, put_bytes, put_varint};
-use steadfast_storage::mirror::{CopyRequest, VoteRequest};
+use steadfast_storage_replicated::mirror::{CopyRequest, VoteRequest};
 
 /// A request to another region, or to a witness.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,7 +103,7 @@ pub(super) fn decode_outcome(bytes: &[u8]) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use steadfast_storage::mirror::CopyStep;
+    use steadfast_storage_replicated::mirror::CopyStep;
 
     use super::*;
 

@@ -12,11 +12,11 @@ use bytes::Bytes;
 use futures_util::future::join;
 use parking_lot::Mutex;
 use steadfast_core::task::name_task;
-use steadfast_storage::mirror::{
+use steadfast_storage::{Engine, Ledger, Store};
+use steadfast_storage_replicated::mirror::{
     Ballot, CopyResponse, LeaderLease, LeaderMode, Mirror, MirrorFollower, RENEWAL, USED,
     VoteRequest, VoteResponse,
 };
-use steadfast_storage::{Engine, Ledger, Store};
 use tokio::task::AbortHandle;
 
 use super::interfaces::{ExternalWork, RegionPeer, RegionTransport};

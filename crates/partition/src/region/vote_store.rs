@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use steadfast_core::clock::Clock;
 use steadfast_core::task::name_task;
-use steadfast_storage::mirror::{
+use steadfast_storage::{Engine, Error as StorageError};
+use steadfast_storage_replicated::mirror::{
     Ballot, TTL, VoteRequest, VoteResponse, Voter, read_record, write_record,
 };
-use steadfast_storage::{Engine, Error as StorageError};
 use tokio::sync::Mutex;
 
 /// The votes of one server, by space. A vote is durable before it is sent.

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use steadfast_core::id::{Owner, Partition};
 use steadfast_storage::NodeLease;
-use steadfast_storage::replicated_memory::{ClusterPeers, ReplicatedMemory};
+use steadfast_storage_replicated::replicated_memory::{ClusterPeers, ReplicatedMemory};
 
 use super::batching::{self, CallBatcher};
 use crate::cluster::{Cluster, NodeMessageHandler};

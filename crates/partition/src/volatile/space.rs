@@ -6,8 +6,9 @@ use std::time::Duration;
 use steadfast_core::id::Partition;
 use steadfast_core::limits;
 use steadfast_core::task::name_task;
-use steadfast_storage::replicated_memory::{ReplicaSet, ReplicatedMemory};
 use steadfast_storage::{Error as StorageError, ErrorKind as StorageKind, Ledger, Store};
+use steadfast_storage_replicated::ErrorKind as ReplicaErrorKind;
+use steadfast_storage_replicated::replicated_memory::{ReplicaSet, ReplicatedMemory};
 use tokio::sync::Mutex;
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -94,7 +95,7 @@ impl VolatileSpace {
     pub async fn ledger(&self, index: u16) -> Result<Ledger> {
         let opening = self.inner.open(index);
         let partition = at(index);
-        let silent = || StorageError::new(StorageKind::ReplicasUnavailable { partition });
+        let silent = || StorageError::new(ReplicaErrorKind::ReplicasUnavailable { partition });
         let opened = tokio::time::timeout(limits::FORWARD_TIME, opening).await;
         opened.unwrap_or_else(|_| Err(silent().into()))
     }
@@ -150,7 +151,7 @@ impl Inner {
         match self.store.acquire(at(index)).await {
             Ok(ledger) => Ok(Some(slot.insert(ledger).clone())),
             // A retry asks the other nodes again, or another node has acquired it.
-            Err(error) if may_pass(error.kind()) => Ok(None),
+            Err(error) if may_pass(&error) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
@@ -221,13 +222,17 @@ impl Inner {
 }
 
 /// Whether the error may be transient.
-fn may_pass(kind: &StorageKind) -> bool {
-    matches!(
-        kind,
-        StorageKind::ReplicasUnavailable { .. }
-            | StorageKind::Fenced { .. }
-            | StorageKind::Held { .. }
-            | StorageKind::Unreachable { .. }
-            | StorageKind::Interrupted { .. }
-    )
+fn may_pass(error: &StorageError) -> bool {
+    let is_silent = matches!(
+        error.specific(),
+        Some(ReplicaErrorKind::ReplicasUnavailable { .. })
+    );
+    is_silent
+        || matches!(
+            error.kind(),
+            StorageKind::Fenced { .. }
+                | StorageKind::Held { .. }
+                | StorageKind::Unreachable { .. }
+                | StorageKind::Interrupted { .. }
+        )
 }

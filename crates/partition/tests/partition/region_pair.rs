@@ -17,8 +17,10 @@ use steadfast_partition::{
     Space, Turn, TurnError, TurnOutcome, service_table,
 };
 use steadfast_storage::memory::MemoryEngine;
-use steadfast_storage::mirror::{CopyStep, LeaderLease, Mirror, MirrorFollower, VoteResponse};
 use steadfast_storage::{Engine, Options as StoreOptions, Store};
+use steadfast_storage_replicated::mirror::{
+    CopyStep, LeaderLease, Mirror, MirrorFollower, VoteResponse,
+};
 use tokio::time::Instant;
 
 /// Tokio's clock, which tests stop and move.

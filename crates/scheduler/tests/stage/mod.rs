@@ -26,9 +26,9 @@ use steadfast_scheduler::outbound::{Options as OutboundOptions, OutboundDelivery
 use steadfast_scheduler::{
     Auth, Context, JobPlacement, NoInternalTargets, SecretKey, Settings, routes,
 };
-use steadfast_storage::local::{self, LocalEngine};
 use steadfast_storage::memory::MemoryEngine;
 use steadfast_storage::{Engine, Store};
+use steadfast_storage_local::{self as local, LocalEngine};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;

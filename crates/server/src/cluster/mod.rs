@@ -1,22 +1,20 @@
 //! `steadfast cluster`: nodes, partitions, region pairs.
 
+#[cfg(feature = "postgres")]
+mod move_shard;
 pub(crate) mod region;
 
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use reqwest::Method;
 use serde_json::{Value, json};
-use steadfast::id::Partition;
-use steadfast::storage::backup::{self, RelocationRequest};
-use steadfast::storage::postgres;
 
 use crate::globals::Globals;
-use crate::output::progress::{show, wait_for};
-use crate::output::{OutputFormat, Table, WatchArguments, out, print, print_value, timed};
+use crate::output::progress::wait_for;
+use crate::output::{OutputFormat, Table, WatchArguments, out, print, print_value};
 use crate::server_client::ServerClient;
-use crate::store::storage_address::DurabilityArgument;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -44,32 +42,14 @@ pub(crate) enum Command {
 Examples:
   steadfast cluster move-shard --data 'postgres://db1/one postgres://db2/two' --from 0 --to 1
   steadfast cluster move-shard --data 'postgres://db1/one postgres://db2/two' --partition 3 --to 1")]
-    MoveShard(MoveShardArguments),
+    #[cfg(feature = "postgres")]
+    MoveShard(move_shard::MoveShardArguments),
     /// Verify log, rows and events on every server of every database
     #[command(after_help = "Examples:\n  steadfast cluster scrub -o json")]
     Scrub,
     /// Show a region pair and move its jobs between the regions
     #[command(subcommand)]
     Region(region::Command),
-}
-
-#[derive(Args)]
-pub(crate) struct MoveShardArguments {
-    /// All databases in order, separated by spaces
-    #[arg(long, value_name = "ADDRESSES")]
-    data: String,
-    /// How the database keeps the second copy of an acknowledged commit
-    #[arg(long, value_enum, default_value_t = DurabilityArgument::Quorum)]
-    durability: DurabilityArgument,
-    /// Index of a partition to move; may be repeated
-    #[arg(long, value_name = "INDEX", required_unless_present = "from")]
-    partition: Vec<u16>,
-    /// Move all partitions off this database, by its index in the addresses from 0
-    #[arg(long, value_name = "PLACE", conflicts_with = "partition")]
-    from: Option<u16>,
-    /// The database to move them to
-    #[arg(long, value_name = "PLACE")]
-    to: u16,
 }
 
 /// The time limit of a scrub, which reads everything.
@@ -83,7 +63,8 @@ pub(crate) fn run(command: &Command, globals: &Globals) -> Result<()> {
             let remote = remote()?;
             watch.run(|| status(&remote, output))
         }
-        Command::MoveShard(arguments) => move_shard(arguments, output),
+        #[cfg(feature = "postgres")]
+        Command::MoveShard(arguments) => move_shard::run(arguments, output),
         Command::Scrub => scrub(&remote()?, output),
         Command::Region(command) => region::run(command, globals),
         Command::Move { partition, to } => {
@@ -96,31 +77,6 @@ pub(crate) fn run(command: &Command, globals: &Globals) -> Result<()> {
             )
         }
     }
-}
-
-fn move_shard(arguments: &MoveShardArguments, output: OutputFormat) -> Result<()> {
-    let mut options = postgres::Options::new(&arguments.data);
-    options.durability = arguments.durability.into();
-    let index = |index: &u16| Partition::new(0, *index);
-    let order = RelocationRequest {
-        partitions: arguments.partition.iter().map(index).collect(),
-        from: arguments.from,
-        to: arguments.to,
-    };
-    let (moved, seconds) = timed(async |progress| {
-        let moved = Box::pin(backup::relocate(&options, &order, progress));
-        show(progress, moved).await
-    })?;
-    let facts = [
-        ("to", json!(arguments.to)),
-        ("partitions", json!(moved.partitions)),
-        ("resumed", json!(moved.resumed)),
-        ("rows", json!(moved.rows)),
-        ("bytes", json!(moved.bytes)),
-        ("compared", json!(true)),
-        ("seconds", json!(seconds)),
-    ];
-    print(&facts, output)
 }
 
 /// Verifies all replicas; fails if one is not fit to be promoted.

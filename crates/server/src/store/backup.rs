@@ -9,10 +9,10 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use steadfast::admin::NodeStatus;
 use steadfast::clock::{Clock, SystemClock};
+use steadfast::storage::Error;
 use steadfast::storage::backup::{
-    BackupChain, BackupKey, BackupOptions, Extent, Manifest, RestorePolicy,
+    BackupChain, BackupKey, BackupOptions, ErrorKind, Extent, Manifest, RestorePolicy,
 };
-use steadfast::storage::{Error, ErrorKind};
 
 use crate::exit::CommandError;
 use crate::globals::Globals;
@@ -20,7 +20,8 @@ use crate::output::progress::{follow, show, wait_for};
 use crate::output::{Facts, OutputFormat, display_value, out, print, print_value, timed};
 use crate::server_client::ServerClient;
 use crate::status_poll::StatusPoll;
-use crate::store::storage_address::{DurabilityArgument, StorageAddress};
+use crate::store::durability_argument::DurabilityArgument;
+use crate::store::storage_address::StorageAddress;
 
 /// The time limit of a backup or restore; large state takes long.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);

@@ -15,16 +15,17 @@ use serde_json::{Map, Value, json};
 use steadfast::collections::Inspector;
 use steadfast::id::{Owner, Partition};
 use steadfast::inspect::{Error as NotThere, InspectRequest, InspectTable, look};
-use steadfast::storage::backup::{ExclusiveAccess, StorageLocation};
+use steadfast::storage::backup::{DatabaseOptions, StorageLocation};
 use steadfast::storage::local::{self, LocalEngine};
-use steadfast::storage::postgres;
 use steadfast::storage::{Options, Store};
 
 use crate::exit::CommandError;
 use crate::globals::Globals;
 use crate::output::{note, out, print_value};
 use crate::server_client::ServerClient;
-use crate::store::storage_address::{DurabilityArgument, StorageAddress};
+use crate::store::database::ExclusiveAccess;
+use crate::store::durability_argument::DurabilityArgument;
+use crate::store::storage_address::StorageAddress;
 
 /// The time limit; counting all rows takes long.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -97,7 +98,7 @@ async fn look_inside(folder: &Path, arguments: &InspectArguments) -> Result<Insp
 
 /// Acquires the partitions of a database that no node uses, and inspects them.
 async fn look_into(
-    options: &postgres::Options,
+    options: &DatabaseOptions,
     arguments: &InspectArguments,
 ) -> Result<InspectTable> {
     let mut hold = ExclusiveAccess::begin(options).await?;

@@ -10,7 +10,8 @@ use steadfast::storage::backup::{self, StoreMigration};
 use crate::globals::Globals;
 use crate::output::progress::show;
 use crate::output::{print, timed};
-use crate::store::storage_address::{DurabilityArgument, StorageAddress};
+use crate::store::durability_argument::DurabilityArgument;
+use crate::store::storage_address::StorageAddress;
 
 #[derive(Args)]
 pub(crate) struct MigrateArguments {

@@ -1,6 +1,9 @@
 //! `steadfast store`: backup, migration, contents.
 
 pub(crate) mod backup;
+#[cfg_attr(not(feature = "postgres"), path = "../absent/database.rs")]
+pub(crate) mod database;
+pub(crate) mod durability_argument;
 pub(crate) mod inspect;
 pub(crate) mod migrate;
 pub(crate) mod storage_address;

@@ -2,6 +2,8 @@
 //!
 //! A setting of a feature that is not compiled in is refused, never ignored.
 
+use toml::Value;
+
 use super::error::{Error, ErrorKind};
 use super::layers::Layers;
 
@@ -9,7 +11,8 @@ use super::layers::Layers;
 struct Feature {
     name: &'static str,
     is_present: bool,
-    /// Settings and lists of declarations. A setting may need several features.
+    /// Settings and lists of declarations. A setting may need several features; `setting=value`
+    /// is one that needs it for this value only.
     keys: &'static [&'static str],
 }
 
@@ -30,6 +33,11 @@ const FEATURES: &[Feature] = &[
         name: "durabletask",
         is_present: cfg!(feature = "durabletask"),
         keys: &["durable.port"],
+    },
+    Feature {
+        name: "postgres",
+        is_present: cfg!(feature = "postgres"),
+        keys: &["engine=postgres", "postgres.url"],
     },
     Feature {
         name: "scheduler",
@@ -88,6 +96,11 @@ fn missing_of(features: &[Feature], layers: &Layers) -> Vec<Error> {
     let absent = features.iter().filter(|feature| !feature.is_present);
     let keys = absent.flat_map(|feature| feature.keys.iter().map(|key| (feature.name, *key)));
     let set = keys.filter_map(|(feature, key)| {
+        let (key, value) = parts(key);
+        let found = layers.value(key).and_then(Value::as_str);
+        if value.is_some_and(|value| found != Some(value)) {
+            return None;
+        }
         let place = layers.place_of_own(key)?;
         Some(Error::new(ErrorKind::Feature {
             key: key.to_owned(),
@@ -96,6 +109,12 @@ fn missing_of(features: &[Feature], layers: &Layers) -> Vec<Error> {
         }))
     });
     set.collect()
+}
+
+/// A key of a feature: the setting, and the value that needs the feature.
+fn parts(key: &str) -> (&str, Option<&str>) {
+    let parts = key.split_once('=');
+    parts.map_or((key, None), |(key, value)| (key, Some(value)))
 }
 
 #[cfg(test)]
@@ -107,6 +126,7 @@ mod tests {
     #[test]
     fn every_key_is_a_setting_or_a_list() {
         for key in FEATURES.iter().flat_map(|feature| feature.keys) {
+            let (key, _) = parts(key);
             assert!(find(key).is_some() || declarations::is_list(key), "{key}");
         }
     }
@@ -140,6 +160,25 @@ mod tests {
             assert!(error.contains("the feature 'signalr'"), "{error}");
         }
         assert!(absent(true).is_empty());
+    }
+
+    #[test]
+    fn a_value_of_an_absent_feature_is_refused_and_others_are_not() {
+        let missing = |engine: &str| {
+            let layers = Layers::new().flag(&format!("engine={engine}")).unwrap();
+            let feature = Feature {
+                name: "postgres",
+                is_present: false,
+                keys: &["engine=postgres", "postgres.url"],
+            };
+            let errors = missing_of(&[feature], &layers);
+            errors.iter().map(Error::to_string).collect::<Vec<_>>()
+        };
+        let [error] = &missing("postgres")[..] else {
+            panic!("{:?}", missing("postgres"));
+        };
+        assert!(error.starts_with("STF-7007: 'engine' ("), "{error}");
+        assert_eq!(missing("memory"), [""; 0]);
     }
 
     #[test]

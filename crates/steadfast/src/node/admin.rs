@@ -15,12 +15,12 @@ use steadfast_net::access::{CLIENT_KEY, Grant, Key, Principal, SHARED, developme
 use steadfast_net::http::{Problem, State};
 use steadfast_partition::cluster::{Cluster, ClusterNodeStatus, ClusterStatus};
 use steadfast_partition::region;
-use steadfast_storage::postgres::ScrubReport;
 
 use super::error::Error;
 use super::inner::{Inner, ring};
 use super::keys::KeyChangeOutcome;
 use super::listen_address::ListenAddress;
+use super::postgres;
 use super::region::{MovedHome, PairMember};
 use crate::config::{Config, EngineKind};
 
@@ -135,18 +135,7 @@ impl NodeAdmin for Inner {
         let alone = "only the engine postgres has replicas to scrub";
         let shards = self.shards.as_ref();
         let shards = shards.ok_or_else(|| Problem::new(OTHER_ENGINE, alone))?;
-        let found = shards.scrub().await;
-        let replica = |(shard, replica): &(u16, ScrubReport)| {
-            json!({
-                "shard": shard,
-                "server": replica.server,
-                "is_primary": replica.is_primary,
-                "partitions": replica.partitions,
-                "checksum_failures": replica.checksum_failures,
-                "findings": replica.findings,
-            })
-        };
-        Ok(json!({"replicas": found.iter().map(replica).collect::<Vec<_>>()}))
+        Ok(postgres::scrub(shards).await)
     }
 
     fn region(&self) -> Result<Value, Problem> {

@@ -4,20 +4,21 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use steadfast_admin::{NodeBackupRequest, NodeRestoreRequest, WorkProgress};
+use steadfast_backup::{
+    BackupChain, BackupKey, BackupOptions, BackupProgress, BackupReport, Extent, FolderRestore,
+    RestorePolicy, restore_folder, take,
+};
 use steadfast_collections::Inspector;
 use steadfast_core::error::Code;
 use steadfast_core::id::Partition;
 use steadfast_net::http::Problem;
 use steadfast_storage::Error as StorageError;
-use steadfast_storage::backup::{
-    BackupChain, BackupKey, BackupOptions, BackupProgress, BackupReport, Extent, FolderRestore,
-    RestorePolicy, restore_folder, take, take_running,
-};
 use tokio::sync::watch;
 
 use super::backup_root;
 use super::inner::Inner;
 use super::owner_rpc::{CollectionsRequest, CollectionsResponse};
+use super::postgres::take_running;
 use crate::config::EngineKind;
 use crate::inspect::{
     ENTRIES, Error as NotThere, InspectRequest, InspectTable, look_at_part, whole,

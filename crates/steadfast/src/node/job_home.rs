@@ -18,9 +18,9 @@ use steadfast_partition::region::{
 use steadfast_partition::{Options, Performer, Router, Runtime, Services, SingleNode, Space};
 use steadfast_scheduler::outbound::CallPermit;
 use steadfast_scheduler::{JobHome, Replication};
-use steadfast_storage::local::{self, LocalEngine};
-use steadfast_storage::mirror::{LeaderLease, Mirror, MirrorFollower};
 use steadfast_storage::{Engine, Options as StoreOptions, Store};
+use steadfast_storage_local::{self as local, LocalEngine};
+use steadfast_storage_replicated::mirror::{LeaderLease, Mirror, MirrorFollower};
 use uuid::Uuid;
 
 use super::built_in_services;

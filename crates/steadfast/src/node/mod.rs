@@ -7,6 +7,7 @@
         feature = "cluster",
         feature = "durabletask",
         feature = "eventhubs",
+        feature = "postgres",
         feature = "scheduler",
         feature = "signalr"
     )),
@@ -47,6 +48,8 @@ mod metrics;
 mod open;
 mod owner_rpc;
 mod performers;
+#[cfg_attr(not(feature = "postgres"), path = "../absent/postgres.rs")]
+mod postgres;
 mod processors;
 #[cfg_attr(
     not(all(feature = "cluster", feature = "scheduler")),

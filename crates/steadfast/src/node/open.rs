@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use steadfast_core::clock::Clock;
 use steadfast_core::id::Owner;
-use steadfast_storage::local::{self, LocalEngine};
 use steadfast_storage::memory::MemoryEngine;
-use steadfast_storage::postgres;
-use steadfast_storage::shards::ShardedEngine;
 use steadfast_storage::{Engine, Options, Store};
+use steadfast_storage_local::{self as local, LocalEngine};
 use uuid::Uuid;
 
 use super::cluster::JoinedCluster;
 use super::error::Result;
+use super::postgres::{self, ShardedEngine};
 use crate::config::{Config, EngineKind as Choice};
 
 /// An engine.
@@ -27,13 +26,9 @@ pub(super) async fn engine(config: &Config, clock: &Arc<dyn Clock>) -> Result<Op
     let engine: Arc<dyn Engine> = match config.engine {
         Choice::Memory => Arc::new(MemoryEngine::with_clock(Arc::clone(clock))),
         Choice::Postgres => {
-            let url = config.postgres_url.clone().unwrap_or_default();
-            let shards = ShardedEngine::open(&postgres::Options::new(url)).await?;
-            let shards = Arc::new(shards);
-            return Ok(OpenedEngine {
-                engine: Arc::clone(&shards) as _,
-                shards: Some(shards),
-            });
+            let (engine, shards) = postgres::open(config).await?;
+            let shards = Some(shards);
+            return Ok(OpenedEngine { engine, shards });
         }
         Choice::Local => {
             let options = local::Options {

@@ -260,7 +260,7 @@ pub(super) async fn start(
 #[cfg(test)]
 mod tests {
     use steadfast_storage::memory::MemoryEngine;
-    use steadfast_storage::mirror::{Ballot, VoteRequest};
+    use steadfast_storage_replicated::mirror::{Ballot, VoteRequest};
 
     use super::*;
 

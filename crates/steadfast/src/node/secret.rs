@@ -8,9 +8,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use steadfast_backup::BackupKey;
 use steadfast_net::access::CLIENT_KEY;
 use steadfast_net::access::{Grant, Key, Secret};
-use steadfast_storage::backup::BackupKey;
 use steadfast_storage::private;
 
 use super::error::{Error, Result};

@@ -13,6 +13,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
+use steadfast_backup::BackupKey;
 use steadfast_core::clock::Clock;
 use steadfast_durable::native::FunctionHost;
 use steadfast_net::access::{AccessControl, Key, KeyRing};
@@ -23,8 +24,6 @@ use steadfast_partition::{
     NodeTransport, Options, Performer, Router, Runtime, ServiceKind, Services, SingleNode, Space,
 };
 use steadfast_realtime::{PUSHES, PushPerformer};
-use steadfast_storage::backup::BackupKey;
-use steadfast_storage::shards::ShardedEngine;
 use steadfast_storage::{Engine, NodeLease, Store};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -42,6 +41,7 @@ use super::keys::KeyFile;
 use super::open::OpenedEngine;
 use super::owner_rpc::{CLERK, CollectionsOwnerHandler};
 use super::performers::{PerformerFactory, Performers};
+use super::postgres::ShardedEngine;
 use super::region::{PairMember, RegionListener};
 use super::running::Node;
 use super::secret;
@@ -49,8 +49,8 @@ use super::volatile_services::{self, VolatileServices};
 use super::watchdog::Watchdog;
 use super::web::ClientPorts;
 use super::{
-    cluster_handlers, cluster_port, listen_policy, open, processors, region, region_server,
-    scheduler, signalr, web,
+    cluster_handlers, cluster_port, listen_policy, open, postgres, processors, region,
+    region_server, scheduler, signalr, web,
 };
 use crate::config::Config;
 
@@ -158,6 +158,7 @@ impl Builder {
     /// Phase 1: reads what the start needs, and refuses an unsafe configuration.
     fn inputs(&self) -> Result<StartInputs> {
         let config = &self.config;
+        postgres::check(config)?;
         let keys = KeyFile::new(config.keys_file.clone());
         let declared = config.ring()?;
         let ring = ring(&declared, &keys, self.is_development)?;

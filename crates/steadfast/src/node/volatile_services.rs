@@ -10,8 +10,8 @@ use steadfast_partition::Runtime;
 use steadfast_partition::cluster::Cluster;
 use steadfast_partition::volatile::{ReplicaPeers, VolatileSpace};
 use steadfast_storage::memory::MemoryEngine;
-use steadfast_storage::replicated_memory::{ReplicatedMemory, ReplicationSetup};
 use steadfast_storage::{Engine, NodeLease, Options as StoreOptions, Store};
+use steadfast_storage_replicated::replicated_memory::{ReplicatedMemory, ReplicationSetup};
 use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
 
 use super::error::Result;

@@ -16,7 +16,7 @@ use crate::replica_content::{
 
 impl MemoryEngine {
     /// Refuses earlier epochs from now on; returns the position of a complete replica.
-    pub(crate) fn fence(
+    pub fn fence(
         &self,
         partition: Partition,
         epoch: Epoch,
@@ -29,7 +29,7 @@ impl MemoryEngine {
     }
 
     /// Confirms the current content as the one from which the owner of `epoch` begins.
-    pub(crate) fn adopt(
+    pub fn adopt(
         &self,
         partition: Partition,
         epoch: Epoch,
@@ -49,7 +49,7 @@ impl MemoryEngine {
     }
 
     /// Begins a full copy; the current content stays until it is complete.
-    pub(crate) fn begin(
+    pub fn begin(
         &self,
         partition: Partition,
         epoch: Epoch,
@@ -75,7 +75,7 @@ impl MemoryEngine {
     }
 
     /// Adds rows to a full copy.
-    pub(crate) fn stage(
+    pub fn stage(
         &self,
         partition: Partition,
         epoch: Epoch,
@@ -101,7 +101,7 @@ impl MemoryEngine {
     }
 
     /// Completes a full copy, which replaces the current content.
-    pub(crate) fn complete(
+    pub fn complete(
         &self,
         partition: Partition,
         epoch: Epoch,
@@ -133,7 +133,7 @@ impl MemoryEngine {
     }
 
     /// Applies entries of the owner, except those that are applied already.
-    pub(crate) fn follow(
+    pub fn follow(
         &self,
         partition: Partition,
         epoch: Epoch,
@@ -174,7 +174,7 @@ impl MemoryEngine {
 
     /// Rows after a key, for a copy to another node, up to about `max_bytes`; empty at the
     /// end.
-    pub(crate) fn page(
+    pub fn page(
         &self,
         partition: Partition,
         after: Option<(TableId, Bytes)>,
@@ -197,7 +197,7 @@ impl MemoryEngine {
     }
 
     /// Where a copy to another node begins.
-    pub(crate) fn base(&self, partition: Partition) -> CopyBase {
+    pub fn base(&self, partition: Partition) -> CopyBase {
         let mut state = self.state.lock();
         let held = state.partitions.entry(partition).or_default();
         let hash = if held.flushed == held.last {
@@ -214,7 +214,7 @@ impl MemoryEngine {
     }
 
     /// Drops the content: the partition begins anew in an epoch.
-    pub(crate) fn empty(&self, partition: Partition, epoch: Epoch) -> Result<(), ReplicaError> {
+    pub fn empty(&self, partition: Partition, epoch: Epoch) -> Result<(), ReplicaError> {
         let mut state = self.state.lock();
         let held = state.partitions.entry(partition).or_default();
         held.reach(epoch)?;
@@ -227,7 +227,7 @@ impl MemoryEngine {
     }
 
     /// Drops a replica that the owner does not need, unless a later copy was begun.
-    pub(crate) fn forget(
+    pub fn forget(
         &self,
         partition: Partition,
         epoch: Epoch,
@@ -250,7 +250,7 @@ impl MemoryEngine {
     }
 
     /// Makes this node the owner of the local content, in its own epoch.
-    pub(crate) fn grant(
+    pub fn grant(
         &self,
         partition: Partition,
         owner: Owner,
@@ -275,12 +275,12 @@ impl MemoryEngine {
     }
 
     /// Writes one entry of the owner.
-    pub(crate) fn write(&self, entry: &Entry) -> Outcome {
+    pub fn write(&self, entry: &Entry) -> Outcome {
         self.state.lock().append(entry)
     }
 
     /// The last local entry.
-    pub(crate) fn last(&self, partition: Partition) -> EntryNumber {
+    pub fn last(&self, partition: Partition) -> EntryNumber {
         let state = self.state.lock();
         let held = state.partitions.get(&partition);
         held.map_or(EntryNumber(0), |held| held.last)

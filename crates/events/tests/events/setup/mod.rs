@@ -12,8 +12,8 @@ use steadfast_events::{
 use steadfast_partition::{
     CollectionReplicas, NoopPerformer, Options, Router, Runtime, Services, SingleNode, Space,
 };
-use steadfast_storage::local::{self, LocalEngine};
 use steadfast_storage::{Engine, Store};
+use steadfast_storage_local::{self as local, LocalEngine};
 use tempfile::TempDir;
 
 pub(crate) const PARTITIONS: u16 = 8;
