@@ -139,13 +139,10 @@ async fn commit(
     headers: &HeaderMap,
     body: Value,
 ) -> Result<Response, Problem> {
-    let idempotency = match key(headers)? {
-        Some(key) => Some(IdempotencyKey {
-            key,
-            request: body.to_string(),
-        }),
-        None => None,
-    };
+    let idempotency = key(headers)?.map(|key| IdempotencyKey {
+        key,
+        request: body.to_string(),
+    });
     let request: CommitRequest =
         serde_json::from_value(body).map_err(|error| Problem::bad_request(error.to_string()))?;
     let CommitRequest {

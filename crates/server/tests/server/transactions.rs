@@ -1,6 +1,7 @@
 //! Transactions with effects over REST.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -16,6 +17,8 @@ use crate::running::{KNOWN, PATIENCE, Server, Start, steadfast, until};
 const PATH: &str = "/v1/transactions";
 const JOBS: &str = "/subscriptions/main/resourceGroups/default/providers/Microsoft.Scheduler\
                     /jobCollections/reminders";
+/// A job collection has any number of jobs.
+const NO_QUOTAS: &str = "jobs.quotas=false";
 const INSTANCES: &str = "/runtime/webhooks/durabletask/instances";
 
 /// Makes what the effects need.
@@ -86,16 +89,26 @@ fn events(server: &Server) -> BTreeMap<String, u64> {
 
 /// The inputs of all started orchestrations, with their counts.
 fn starts(server: &Server) -> BTreeMap<u64, u64> {
-    let mut counts = BTreeMap::new();
-    let key = format!("Bearer {KNOWN}");
-    let (status, found) = server.ask(Method::GET, INSTANCES, &key, None);
-    assert_eq!(status, StatusCode::OK, "{found}");
-    for instance in found.as_array().unwrap() {
-        *counts
-            .entry(instance["input"].as_u64().unwrap())
-            .or_default() += 1;
+    const NEXT: &str = "x-ms-continuation-token";
+    let (mut counts, mut token) = (BTreeMap::new(), String::new());
+    loop {
+        let request = server.client.get(format!("{}{INSTANCES}", server.url));
+        let request = request.bearer_auth(KNOWN).header(NEXT, &token);
+        let (next, page) = server.block(async {
+            let answer = request.send().await.unwrap().error_for_status().unwrap();
+            let next = answer.headers().get(NEXT);
+            let next = next.map(|next| next.to_str().unwrap().to_owned());
+            (next, answer.json::<Value>().await.unwrap())
+        });
+        for instance in page.as_array().unwrap() {
+            let input = instance["input"].as_u64().unwrap();
+            *counts.entry(input).or_default() += 1;
+        }
+        match next {
+            Some(next) if !next.is_empty() => token = next,
+            _ => return counts,
+        }
     }
-    counts
 }
 
 /// The entries of the queue.
@@ -231,9 +244,15 @@ fn a_request_that_fails_changes_nothing_and_leaves_no_key() {
 /// A server that is killed and started again on the same port.
 fn child(folder: &Path, port: u16) -> Process {
     let mut command = steadfast(folder);
-    command.args(["dev", "--set", &format!("http.port={port}")]);
-    let log = std::fs::File::options().create(true).append(true);
-    command.stderr(log.open(folder.join("log")).unwrap());
+    command.args([
+        "dev",
+        "--set",
+        &format!("http.port={port}"),
+        "--set",
+        NO_QUOTAS,
+    ]);
+    let log = File::options().append(true).open(folder.join("log"));
+    command.stderr(log.unwrap());
     let mut process = Process::spawn(command).unwrap();
     let is_ready = |line: &str| line.contains("is ready");
     process.wait_for(is_ready, PATIENCE).unwrap();
@@ -267,7 +286,7 @@ async fn write(client: Client, url: String, next: Arc<AtomicU64>, is_over: Arc<A
 fn requests_that_are_repeated_under_kills_are_committed_once() {
     let rounds = std::env::var("STEADFAST_ROUNDS");
     let rounds = rounds.ok().and_then(|n| n.parse().ok()).unwrap_or(10);
-    let mut server = Start::new("dev").ready();
+    let mut server = Start::new("dev").set(NO_QUOTAS).ready();
     prepare(&server);
     let (next, is_over) = (
         Arc::new(AtomicU64::new(1)),

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use steadfast::clock::{Timestamp, VirtualClock};
 use steadfast::collections::{Dictionary, Error, ErrorKind, Scheme, Tx};
 use steadfast::config::{Config, Layers};
 use steadfast::durable::{
@@ -536,4 +537,49 @@ async fn an_activity_sends_with_its_recorded_result() {
     assert!(RUNS.load(Ordering::SeqCst) >= 2);
     assert_only(&node, 7).await;
     assert_eq!(poisoned(&node), 0);
+}
+
+/// Commits over REST with an idempotency key; whether it was a repetition.
+async fn commit_over_rest(node: &Node, key: &str) -> bool {
+    let port = node.http_port().unwrap();
+    let url = format!("http://127.0.0.1:{port}/v1/transactions");
+    // The tests' processes share no provider of cryptography with the node's.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let body = serde_json::json!({"service": "shop",
+        "steps": [{"op": "enqueue", "collection": "log", "value": 1}]});
+    let request = reqwest::Client::new().post(url).json(&body);
+    let request = request.bearer_auth("SAS_KEY_VALUE");
+    let answer = request.header("idempotency-key", key).send().await.unwrap();
+    let answer = answer.error_for_status().unwrap();
+    answer.headers().contains_key("idempotency-replayed")
+}
+
+#[tokio::test]
+async fn an_idempotency_key_counts_for_a_day_and_is_then_removed() {
+    let clock = Arc::new(VirtualClock::starting_at(Timestamp(1_800_000_000_000)));
+    let flags = ["http.port=0", "events.amqp_port=0", "events.blob_port=0"];
+    let more = ["durable.port=0", "realtime.port=0", "partitions=4"];
+    let mut layers = flags.iter().chain(&more);
+    let layers = layers.try_fold(Layers::new(), |all, flag| all.flag(flag));
+    let config = Config::new(&layers.unwrap()).unwrap();
+    let building = Node::builder()
+        .config(config)
+        .memory()
+        .serve()
+        .development();
+    let node = building
+        .clock(Arc::clone(&clock) as _)
+        .start()
+        .await
+        .unwrap();
+    assert!(!commit_over_rest(&node, "first").await);
+    let day = Duration::from_secs(24 * 60 * 60);
+    clock.advance(day);
+    assert!(commit_over_rest(&node, "first").await);
+    clock.advance(2 * day);
+    assert!(!commit_over_rest(&node, "other").await);
+    assert!(!commit_over_rest(&node, "first").await);
+    let shop = node.singleton("shop").await.unwrap();
+    let keys = shop.replica().scope("shop#0\u{1}idempotency").list();
+    assert_eq!(keys.len(), 1, "those of earlier days are removed: {keys:?}");
 }
