@@ -153,6 +153,7 @@ pub use ingress::space::Space;
 pub use ingress::transport::{MessageBatch, NodeTransport, PartitionLink, SingleNode};
 pub use metrics::{Metrics, PartitionCounts};
 pub use owner::drain::{DrainHook, DrainSummary};
+pub use owner::idle::{FiredTimer, IdleReport};
 pub use owner::runtime::{HandOverFuture, HandOverHook, HandOverReport, Options, Runtime};
 pub use reads::durable_reads::{AppendPosition, Batch, ReadPosition, StreamHead, TableRow};
 pub use reads::read_request::{ReadRequest, ReadResponse};
