@@ -21,6 +21,7 @@ mod page;
 mod region;
 mod state;
 mod taskhubs;
+mod time;
 
 pub use audit::audit_routes;
 pub use cluster::cluster_routes;
@@ -39,8 +40,9 @@ pub use maintenance::maintenance_routes;
 pub use node::{no_method, no_route, routes};
 pub use node_admin::{
     DrainReport, KeyInfo, KeySecret, NodeAdmin, NodeBackupRequest, NodeRestoreRequest, NodeStatus,
-    RestoreOutcome, StatusPartition, WorkProgress,
+    RestoreOutcome, StatusPartition, TimeMoveRequest, TimeMoveTarget, WorkProgress,
 };
 pub use region::region_routes;
 pub use state::state_routes;
 pub use taskhubs::{TaskHubAdmin, task_hub_routes};
+pub use time::time_routes;
