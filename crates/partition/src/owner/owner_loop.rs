@@ -399,9 +399,10 @@ impl OwnerLoop {
         if self.idle_waiters.is_empty() {
             return;
         }
-        let has_arrived = !(self.arrived.is_empty() && self.calls.is_empty())
-            || !(self.posted.is_empty() && self.posts.is_empty());
-        if has_arrived || !self.pending.is_empty() || !self.sequencer.is_idle() {
+        let has_no_calls = self.arrived.is_empty() && self.calls.is_empty();
+        let has_no_posts = self.posted.is_empty() && self.posts.is_empty();
+        let has_nothing = has_no_calls && has_no_posts && self.pending.is_empty();
+        if !(has_nothing && self.sequencer.is_idle()) {
             return;
         }
         let next_due = self.sequencer.timers.next_due();

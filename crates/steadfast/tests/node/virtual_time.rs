@@ -209,7 +209,9 @@ async fn a_daily_job_runs_each_day_of_a_month_at_its_time_of_day() {
     let hub = world.node().task_hubs().hub("default").unwrap();
     assert_eq!(Counter::at("runs").unwrap().get(&hub).await, Ok(30));
     let runs = report.fired.iter().filter(|timer| timer.service == "jobs");
-    let runs: Vec<_> = runs.map(|timer| timer.at.0).collect();
+    let runs: Vec<_> = runs.collect();
+    assert_eq!(runs[0].name, "subscription/group/nightly");
+    let runs: Vec<_> = runs.iter().map(|timer| timer.at.0).collect();
     let expected: Vec<_> = (0..30).map(|day| first.0 + day * DAY_MS).collect();
     assert_eq!(runs, expected);
     let history = jobs.history(&id, &PageRequest::first(1000)).await.unwrap();

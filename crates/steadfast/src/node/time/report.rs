@@ -155,7 +155,8 @@ impl TimeReport {
 }
 
 fn event(timer: &FiredTimer) -> TimerEvent {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    // Names of several parts, such as that of a job collection, are joined by zeros.
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace('\0', "/");
     TimerEvent {
         at: timer.due,
         service: match timer.to.kind {
