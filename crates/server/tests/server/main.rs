@@ -33,3 +33,4 @@ mod signalr_kills;
 mod strings;
 mod systemd;
 mod telemetry;
+mod virtual_time;
