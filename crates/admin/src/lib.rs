@@ -22,6 +22,7 @@ mod page;
 mod region;
 mod state;
 mod taskhubs;
+mod time;
 mod transactions;
 
 pub use audit::audit_routes;
@@ -42,9 +43,10 @@ pub use maintenance::maintenance_routes;
 pub use node::{no_method, no_route, routes};
 pub use node_admin::{
     DrainReport, KeyInfo, KeySecret, NodeAdmin, NodeBackupRequest, NodeRestoreRequest, NodeStatus,
-    RestoreOutcome, StatusPartition, WorkProgress,
+    RestoreOutcome, StatusPartition, TimeMoveRequest, TimeMoveTarget, WorkProgress,
 };
 pub use region::region_routes;
 pub use state::state_routes;
 pub use taskhubs::{TaskHubAdmin, task_hub_routes};
+pub use time::time_routes;
 pub use transactions::transaction_routes;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use steadfast_core::clock::Timestamp;
 use steadfast_net::access::Principal;
 use steadfast_net::http::Problem;
 
@@ -125,6 +126,23 @@ pub struct KeySecret {
     pub secret: String,
 }
 
+/// A request to move the time of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeMoveRequest {
+    pub target: TimeMoveTarget,
+    /// The real time that the move may take.
+    pub limit: Duration,
+    /// Do not wait for activities and for calls of jobs.
+    pub leaves_activities: bool,
+}
+
+/// Where the time is moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeMoveTarget {
+    By(Duration),
+    To(Timestamp),
+}
+
 /// Administration of the node.
 #[async_trait]
 pub trait NodeAdmin: Send + Sync + 'static {
@@ -133,6 +151,13 @@ pub trait NodeAdmin: Send + Sync + 'static {
 
     /// Its listening addresses, by name.
     fn addresses(&self) -> Vec<(String, String)>;
+
+    /// Its time, and whether it is virtual.
+    fn time(&self) -> Value;
+
+    /// Moves virtual time; returns the time that was reached, and the timers that have
+    /// fired.
+    async fn move_time(&self, request: TimeMoveRequest) -> Result<Value, Problem>;
 
     /// Whether it accepts the well-known keys of development.
     fn is_development(&self) -> bool;

@@ -56,6 +56,11 @@ pub trait Clock: Send + Sync + 'static {
     fn thread_cpu_time(&self) -> Duration {
         self.monotonic()
     }
+
+    /// Notes a time that was given out although the wall clock has not reached it, such as
+    /// that of the second turn of an orchestration within one millisecond. Only a clock that
+    /// stands still needs it, to catch up.
+    fn note_ahead(&self, _: Timestamp) {}
 }
 
 /// The operating system's clocks.
@@ -177,9 +182,88 @@ impl Clock for VirtualClock {
     }
 }
 
+/// A clock whose wall time stands still until it is moved forwards, and whose monotonic
+/// time is the operating system's: for a whole node on virtual time. What is stored
+/// follows the wall clock; leases, locks and time-outs follow monotonic time, so that
+/// no jump of the wall clock ends them.
+///
+/// ```
+/// use steadfast_core::clock::{Clock, SteppedClock, Timestamp};
+///
+/// let clock = SteppedClock::starting_at(Timestamp(1_000));
+/// clock.move_to(Timestamp(5_000));
+/// clock.move_to(Timestamp(2_000)); // never back
+/// assert_eq!(clock.now(), Timestamp(5_000));
+/// ```
+#[derive(Debug, Clone)]
+pub struct SteppedClock {
+    wall_ms: Arc<AtomicI64>,
+    /// The latest time that was given out.
+    ahead_ms: Arc<AtomicI64>,
+    system: SystemClock,
+}
+
+impl SteppedClock {
+    /// A clock that shows `start` until it is moved. Clones share the time.
+    pub fn starting_at(start: Timestamp) -> Self {
+        Self {
+            wall_ms: Arc::new(AtomicI64::new(start.0)),
+            ahead_ms: Arc::new(AtomicI64::new(start.0)),
+            system: SystemClock::new(),
+        }
+    }
+
+    /// Moves the wall clock forwards to `wall`; an earlier time changes nothing.
+    pub fn move_to(&self, wall: Timestamp) {
+        self.wall_ms.fetch_max(wall.0, Ordering::SeqCst);
+    }
+
+    /// Moves the wall clock forwards to the latest time that was given out; returns by how
+    /// much.
+    pub fn catch_up(&self) -> Duration {
+        let before = self.now();
+        self.move_to(Timestamp(self.ahead_ms.load(Ordering::SeqCst)));
+        let moved_ms = self.now().0.saturating_sub(before.0);
+        Duration::from_millis(moved_ms.unsigned_abs())
+    }
+}
+
+impl Clock for SteppedClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.wall_ms.load(Ordering::SeqCst))
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.system.monotonic()
+    }
+
+    fn thread_cpu_time(&self) -> Duration {
+        self.system.thread_cpu_time()
+    }
+
+    fn note_ahead(&self, time: Timestamp) {
+        self.ahead_ms.fetch_max(time.0, Ordering::SeqCst);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stepped_clock_moves_its_wall_time_only() {
+        let clock = SteppedClock::starting_at(Timestamp(7));
+        let before = clock.monotonic();
+        clock.note_ahead(Timestamp(9));
+        clock.note_ahead(Timestamp(8));
+        assert_eq!(clock.now(), Timestamp(7));
+        assert_eq!(clock.catch_up(), Duration::from_millis(2));
+        assert_eq!(clock.catch_up(), Duration::ZERO);
+        assert_eq!(clock.now(), Timestamp(9));
+        clock.clone().move_to(Timestamp(i64::MAX));
+        assert_eq!(clock.now(), Timestamp(i64::MAX));
+        assert!(clock.monotonic() - before < Duration::from_secs(3600));
+    }
 
     #[test]
     fn system_time_is_after_2026_and_monotonic_time_moves_on() {

@@ -847,3 +847,13 @@ pub const WORKER_STUCK: Duration = Duration::from_secs(5);
 pub const WORKER_LOOK: Duration = Duration::from_secs(2);
 pub const WORKER_IDLE_LOOK: Duration = Duration::from_secs(32);
 pub const SHOWN_THREADS: usize = 8;
+
+/// Virtual time: the furthest move, the most moments at which one move stops, and the
+/// timers of a partition that are listed.
+pub const TIME_MOVE: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
+pub const TIME_MOMENTS: u64 = 100_000;
+pub const FIRED_TIMERS: usize = 1_000;
+
+/// Virtual time: the longest real time that one move may take, and the usual limit.
+pub const TIME_MOVE_LIMIT: Duration = Duration::from_secs(600);
+pub const TIME_MOVE_WAIT: Duration = Duration::from_secs(30);

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
+use steadfast_core::clock::Clock;
 use steadfast_core::limits;
 
 use crate::failure::FailureDetails;
@@ -70,13 +71,21 @@ impl OperationRun {
 }
 
 /// The executors by task hub, and the tasks that run code for suspended commands.
-#[derive(Default)]
 pub(crate) struct InlineExecutors {
     executors: RwLock<HashMap<String, Arc<dyn InlineExecutor>>>,
     pub(crate) tasks: TaskPool,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 impl InlineExecutors {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            executors: RwLock::default(),
+            tasks: TaskPool::default(),
+            clock,
+        }
+    }
+
     /// Sets or removes the executor of a task hub.
     pub(crate) fn set(&self, hub: &str, operator: Option<Arc<dyn InlineExecutor>>) {
         let mut operators = self.executors.write();

@@ -117,6 +117,16 @@ impl JobClient {
         self.runner.now()
     }
 
+    /// The number of attempts of this node that wait for their host or are running.
+    pub fn open_attempts(&self) -> usize {
+        self.runner.open()
+    }
+
+    /// Starts no more attempts, as after the end of the process.
+    pub fn stop(&self) {
+        self.runner.stop();
+    }
+
     /// A row of a copy.
     async fn copied<T: Record>(
         &self,

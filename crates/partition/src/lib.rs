@@ -155,6 +155,7 @@ pub use ingress::transport::{MessageBatch, NodeTransport, PartitionLink, SingleN
 pub use message_check::MessageCheck;
 pub use metrics::{Metrics, PartitionCounts};
 pub use owner::drain::{DrainHook, DrainSummary};
+pub use owner::idle::{FiredTimer, IdleReport};
 pub use owner::runtime::{HandOverFuture, HandOverHook, HandOverReport, Options, Runtime};
 pub use reads::durable_reads::{AppendPosition, Batch, ReadPosition, StreamHead, TableRow};
 pub use reads::read_request::{ReadRequest, ReadResponse};

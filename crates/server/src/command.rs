@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 
 use crate::globals::Globals;
 use crate::output::WatchArguments;
-use crate::server::{audit, doctor, explain, logs, node, serve, top};
+use crate::server::{audit, doctor, explain, logs, node, serve, time, top};
 use crate::{config, context, key, shell, state, store, strings};
 
 /// Durable state, event streams and messaging in one server.
@@ -28,8 +28,9 @@ pub(crate) enum Command {
     #[command(after_help = "\
 Examples:
   steadfast dev
-  steadfast dev --data try --set memory=256MiB")]
-    Dev(serve::ServeArguments),
+  steadfast dev --data try --set memory=256MiB
+  steadfast dev --set engine=memory --virtual-time")]
+    Dev(serve::DevArguments),
     /// Run a server
     ///
     /// It refuses to listen beyond loopback without keys, and without TLS unless
@@ -61,6 +62,9 @@ Examples:
     /// List key changes, refusals and revoked connections
     #[command(subcommand)]
     Audit(audit::Command),
+    /// Show and move the time of a server on virtual time
+    #[command(subcommand)]
+    Time(time::Command),
     #[cfg(feature = "eventhubs")]
     #[command(flatten)]
     EventHubs(crate::capability::eventhubs::Command),
@@ -143,8 +147,8 @@ impl Command {
     pub(crate) fn run(&self, globals: &Globals) -> Result<()> {
         let output = globals.output();
         match self {
-            Self::Dev(arguments) => serve::run(arguments, serve::ServerMode::Development, output),
-            Self::Serve(arguments) => serve::run(arguments, serve::ServerMode::Production, output),
+            Self::Dev(arguments) => serve::run_dev(arguments, output),
+            Self::Serve(arguments) => serve::run(arguments, output),
             Self::Status(watch) => watch.run(|| node::status(globals)),
             Self::Top(arguments) => top::run(arguments, globals),
             Self::Logs(arguments) => logs::run(arguments, globals),
@@ -153,6 +157,7 @@ impl Command {
             Self::Doctor(arguments) => doctor::run(arguments, output),
             Self::Explain(arguments) => explain::run(arguments, globals),
             Self::Audit(command) => audit::run(command, globals),
+            Self::Time(command) => time::run(command, globals),
             #[cfg(feature = "eventhubs")]
             Self::EventHubs(command) => crate::capability::eventhubs::run(command, globals),
             #[cfg(feature = "durabletask")]

@@ -15,7 +15,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         "Server",
         &[
             "dev", "serve", "status", "top", "logs", "drain", "reload", "doctor", "explain",
-            "audit",
+            "audit", "time",
         ],
     ),
     (

@@ -30,6 +30,7 @@
 //! - [`Builder::hub`] hosts hubs for SignalR clients, [`AppServer`] links hubs of other
 //!   processes to a node.
 //! - [`config`] reads settings in layers: defaults, a file, the environment, flags.
+//! - [`testing`] has nodes in memory with virtual time and faults, for tests.
 //!
 //! Below the node, every layer can be used alone: [`storage`] is a fenced log with
 //! tables beside it, [`partition`] the runtime of services.
@@ -64,6 +65,8 @@
 //! - `tests/event_hub_*.rs` and `tests/signalr_clients.rs`: SDKs of event hubs and SignalR,
 //!   scenario by scenario, at one node, or at one of three that owns nothing; processors of
 //!   theirs that join, leave and are killed.
+//! - `tests/node/virtual_time.rs` and `tests/node/test_faults.rs`: nodes of [`testing`];
+//!   `crates/server/tests/server/virtual_time.rs`: the same over REST.
 //! - `tests/node/durable_worker.rs`: worker and client in Rust over gRPC.
 #![warn(missing_docs)]
 
@@ -76,6 +79,7 @@ mod guide;
 pub mod inspect;
 mod node;
 pub mod storage;
+pub mod testing;
 
 #[cfg(feature = "signalr")]
 pub use app_server::{AppServer, AppServerBuilder};

@@ -11,6 +11,7 @@ use steadfast_core::id::Partition;
 use steadfast_core::limits;
 use steadfast_partition::{Effect, Performer, Router, ServiceKind};
 
+use super::counts::TaskHubCounts;
 use super::delivery::DeliveryOptions;
 use super::histories::{self, SharedHistories};
 use super::state_cache::{self, SharedStates};
@@ -43,13 +44,13 @@ impl Dispatcher {
     pub fn new(router: Arc<Router>, clock: Arc<dyn Clock>, delivery: DeliveryOptions) -> Self {
         let inner = Inner {
             router,
+            inline_executors: InlineExecutors::new(Arc::clone(&clock)),
             clock,
             delivery,
             histories: histories::histories(),
             states: state_cache::states(),
             queues: RwLock::default(),
             waiters: Arc::default(),
-            inline_executors: InlineExecutors::default(),
         };
         Self {
             inner: Arc::new(inner),
@@ -91,6 +92,15 @@ impl Dispatcher {
         let mut names: Vec<_> = self.inner.queues.read().keys().cloned().collect();
         names.sort_unstable();
         names
+    }
+
+    /// The workers and work items of all task hubs.
+    pub(crate) fn counts(&self) -> TaskHubCounts {
+        let mut all = TaskHubCounts::default();
+        for queue in self.inner.queues.read().values() {
+            all += queue.counts();
+        }
+        all
     }
 
     /// The waiters for instances and answers.

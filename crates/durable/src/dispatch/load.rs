@@ -142,6 +142,7 @@ impl WorkQueue {
             None => self.history(door, &key, &row).await?,
         };
         let now = self.clock.now().max(Timestamp(row.clock.0 + 1));
+        self.clock.note_ahead(now);
         let at = Moment::from(now);
         let mut new = Vec::with_capacity(taken.len() + 1);
         new.push(InstanceEvent::plain(at, EventKind::TurnStarted));

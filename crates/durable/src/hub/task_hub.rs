@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, watch};
 
 use super::peers::{RemoteWorkers, WorkerPeers};
 use crate::command::{Command, Reply};
-use crate::dispatch::{Dispatcher, WorkQueue, WorkerStream};
+use crate::dispatch::{Dispatcher, TaskHubCounts, WorkQueue, WorkerStream};
 use crate::error::{Error, ErrorKind, Result};
 use crate::id;
 use crate::inline::InlineExecutor;
@@ -107,6 +107,11 @@ impl TaskHubs {
     /// are very many.
     pub fn names(&self) -> Vec<String> {
         self.inner.dispatcher.hubs()
+    }
+
+    /// The workers and work items of all task hubs at this node.
+    pub fn counts(&self) -> TaskHubCounts {
+        self.inner.dispatcher.counts()
     }
 
     /// Stops assigning work, waits for assigned items, and ends the streams of all workers.

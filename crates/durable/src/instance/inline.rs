@@ -48,7 +48,9 @@ impl LoadedInstance<'_, '_> {
         let Some(operator) = self.operator(aides) else {
             return Ok(None);
         };
-        let at = Moment::from(self.turn.time().max(Timestamp(self.row.clock.0 + 1)));
+        let at = self.turn.time().max(Timestamp(self.row.clock.0 + 1));
+        aides.clock.note_ahead(at);
+        let at = Moment::from(at);
         let mut new = Vec::with_capacity(self.fresh.len() + 1);
         new.push(InstanceEvent::plain(at, EventKind::TurnStarted));
         new.extend(self.fresh.iter().map(|stored| stored.event.clone()));

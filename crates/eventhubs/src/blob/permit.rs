@@ -101,7 +101,7 @@ impl BlobPermit {
             parameters: &ask.parameters,
             headers: &ask.headers,
         };
-        check_date(context.clock.now(), ask)?;
+        check_date(context.access.now(), ask)?;
         let is_signed_by = |key: &str| claim.is_signed_by(key, &request);
         let pass = admit(context, &claim.account, &is_signed_by)?;
         Ok(Self { pass, sas: None })
@@ -215,7 +215,7 @@ fn check_sas(context: &Context, ask: &BlobRequest, sas: &BlobSas) -> Result<(), 
         let words = "the times of the shared access signature cannot be read";
         AccessError::new(AccessErrorKind::Malformed, words)
     };
-    let now = context.clock.now();
+    let now = context.access.now();
     let end = parse_time(&sas.expiry).ok_or_else(unreadable)?;
     let start = sas
         .start

@@ -87,6 +87,11 @@ impl AccessControl {
         }
     }
 
+    /// The time that credentials are checked against.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
     /// Replaces the valid keys.
     pub fn replace(&self, ring: KeyRing) {
         let fresh = Arc::new(ring);

@@ -134,6 +134,9 @@ impl Problem {
             "STF-6001" | "STF-6002" | "STF-6003" | "STF-6004" => StatusCode::UNAUTHORIZED,
             "STF-6005" | "STF-7006" => StatusCode::FORBIDDEN,
             "STF-6020" | "STF-2009" | "STF-4006" => StatusCode::BAD_REQUEST,
+            "STF-7070" | "STF-7073" => StatusCode::CONFLICT,
+            "STF-7071" => StatusCode::BAD_REQUEST,
+            "STF-7072" => StatusCode::GATEWAY_TIMEOUT,
             "STF-7001" | "STF-7002" | "STF-7003" | "STF-7007" | "STF-7030" | "STF-7031" => {
                 StatusCode::BAD_REQUEST
             }

@@ -411,6 +411,9 @@ impl Sequencer {
             }
             CommandOrigin::Timer { key } => {
                 count(&self.metrics.timers);
+                if let Some(fired) = &mut self.fired {
+                    fired.push(&key);
+                }
                 self.timers.fired(&key);
             }
             CommandOrigin::Own { .. } | CommandOrigin::Posted => {}

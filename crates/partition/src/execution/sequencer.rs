@@ -32,6 +32,7 @@ use crate::ingress::transport::{MessageBatch, PartitionLink};
 use crate::links::inbox::Inbox;
 use crate::links::outbox::{DeliveryStep, Outbox};
 use crate::metrics::{Metrics, add, raise, set};
+use crate::owner::idle::FiredTimers;
 use crate::timing::timers::Timers;
 
 /// A job that the owner loop does for the sequencer.
@@ -90,6 +91,8 @@ pub(crate) struct Sequencer {
     ready_instances: VecDeque<Address>,
     /// Destinations whose messages have become durable.
     postable: BTreeSet<Partition>,
+    /// The timers that have fired, once a report was asked for.
+    pub(crate) fired: Option<FiredTimers>,
 }
 
 impl Sequencer {
@@ -125,6 +128,7 @@ impl Sequencer {
             jobs: Vec::new(),
             ready_instances: VecDeque::new(),
             postable: BTreeSet::new(),
+            fired: None,
             ledger,
             space,
             services,
@@ -173,6 +177,17 @@ impl Sequencer {
     /// Whether nothing is in progress that is not stored as a row.
     pub(crate) fn is_quiet(&self) -> bool {
         self.gate.len() == 0 && self.blocked.len() == 0 && self.stalled.is_empty()
+    }
+
+    /// Whether nothing happens before time passes or something arrives.
+    pub(crate) fn is_idle(&self) -> bool {
+        let is_due = |due: Timestamp| due <= self.now;
+        self.is_quiet()
+            && self.own.is_empty()
+            && self.open_links.is_empty()
+            && self.jobs.is_empty()
+            && self.outbox.backlog() == 0
+            && !self.timers.next_due().is_some_and(is_due)
     }
 
     /// Runs a command, or queues it behind its instance's blocked ones.

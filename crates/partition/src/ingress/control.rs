@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::ingress::address::Address;
 use crate::ingress::command::{Command, SuspensionResult};
 use crate::ingress::transport::MessageBatch;
+use crate::owner::idle::IdleReport;
 
 /// Sends control messages to the owner loop of a partition.
 pub(crate) type ControlSender = mpsc::UnboundedSender<ControlMessage>;
@@ -22,6 +23,8 @@ pub(crate) enum ControlMessage {
     /// suspension.
     Completed(Address, u64, SuspensionResult),
     Command(Box<Command>),
+    /// Report when there is nothing to do.
+    AwaitIdle(oneshot::Sender<IdleReport>),
     /// Accept no more callers, and end when nothing is in progress.
     Drain,
     /// End now.

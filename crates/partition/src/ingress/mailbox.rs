@@ -23,6 +23,7 @@ use crate::ingress::control::{BatchReceipt, ControlMessage, ControlSender};
 use crate::ingress::message::{Message, MessagePayload};
 use crate::ingress::transport::MessageBatch;
 use crate::metrics::Metrics;
+use crate::owner::idle::IdleReport;
 
 /// The mailbox of a partition that this node serves. Clones share it and are cheap:
 /// every call makes one.
@@ -86,6 +87,14 @@ impl Mailbox {
     /// The partition's ledger, for reads.
     pub fn ledger(&self) -> &Ledger {
         &self.inside.ledger
+    }
+
+    /// Wakes the loop at once; the future waits until it has nothing to do at the current
+    /// time. `None` if the loop ends before.
+    pub fn idle(&self) -> impl Future<Output = Option<IdleReport>> + Send + use<> {
+        let (reply, report) = oneshot::channel();
+        self.send_control(ControlMessage::AwaitIdle(reply));
+        async move { report.await.ok() }
     }
 
     /// Sends the owner loop a control message. Does nothing if the loop has ended.

@@ -20,7 +20,7 @@ use steadfast_core::clock::Clock;
 use steadfast_core::id::{Lsn, Partition};
 use steadfast_core::limits;
 use steadfast_storage::{Error as StorageError, ErrorKind as StorageKind, Ledger};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::execution::effect::{Effect, Performer};
@@ -36,6 +36,7 @@ use crate::ingress::space::Space;
 use crate::ingress::transport::{MessageBatch, NodeTransport};
 use crate::metrics::{Metrics, count, raise};
 use crate::owner::alarm::Alarm;
+use crate::owner::idle::IdleReport;
 use crate::owner::load::{self, InitialState};
 
 /// Dependencies of an owner loop.
@@ -82,6 +83,8 @@ pub(crate) struct OwnerLoop {
     work: Vec<Effect>,
     is_draining: bool,
     alarm: Alarm,
+    /// Who waits until there is nothing to do; on virtual time only.
+    idle_waiters: Vec<oneshot::Sender<IdleReport>>,
 }
 
 /// The result of a future that the loop waited for.
@@ -122,6 +125,7 @@ impl OwnerLoop {
             work: Vec::new(),
             is_draining: false,
             alarm: Alarm::new(LONGEST_SLEEP),
+            idle_waiters: Vec::new(),
             parts,
             sequencer,
             calls,
@@ -152,6 +156,7 @@ impl OwnerLoop {
             if has_more {
                 tokio::task::yield_now().await
             } else {
+                self.report_idle();
                 self.wait().await
             }
             self.looked_up = self.parts.clock.monotonic();
@@ -274,6 +279,10 @@ impl OwnerLoop {
                 self.sequencer.returned(lane, number, returned);
             }
             ControlMessage::Command(command) => self.sequencer.accept(*command),
+            ControlMessage::AwaitIdle(waiter) => {
+                self.sequencer.fired.get_or_insert_default();
+                self.idle_waiters.push(waiter);
+            }
             ControlMessage::Drain => {
                 self.is_draining = true;
                 self.calls.close();
@@ -357,8 +366,10 @@ impl OwnerLoop {
         }
         self.pending.clear();
         let late = std::mem::take(&mut self.sequencer.next_call);
+        let fired = self.sequencer.fired.take();
         self.sequencer = sequencer(&self.parts);
         self.sequencer.next_call = late;
+        self.sequencer.fired = fired;
         let opening = load::initial_state(&self.parts.ledger).await?;
         self.open(opening);
         self.perform();
@@ -380,6 +391,28 @@ impl OwnerLoop {
     fn perform(&mut self) {
         for effect in std::mem::take(&mut self.work) {
             self.parts.performer.perform(effect);
+        }
+    }
+
+    /// Answers those who wait until there is nothing to do, if there is nothing.
+    fn report_idle(&mut self) {
+        if self.idle_waiters.is_empty() {
+            return;
+        }
+        let has_no_calls = self.arrived.is_empty() && self.calls.is_empty();
+        let has_no_posts = self.posted.is_empty() && self.posts.is_empty();
+        let has_nothing = has_no_calls && has_no_posts && self.pending.is_empty();
+        if !(has_nothing && self.sequencer.is_idle()) {
+            return;
+        }
+        let next_due = self.sequencer.timers.next_due();
+        let commands = self.parts.metrics.counts().commands;
+        for waiter in self.idle_waiters.drain(..) {
+            let mut fired = self.sequencer.fired.take().unwrap_or_default();
+            let report = fired.report(next_due, commands);
+            self.sequencer.fired = Some(fired);
+            // It may have stopped waiting.
+            let _ = waiter.send(report);
         }
     }
 

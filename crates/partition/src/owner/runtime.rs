@@ -194,6 +194,15 @@ impl Runtime {
         giving.await.unwrap_or_else(broken_off)
     }
 
+    /// Stops serving all partitions at once and opens none again, as the end of the
+    /// process would.
+    pub fn abandon_all(&self) {
+        self.go_offline();
+        for partition in self.serving() {
+            self.abandon(partition);
+        }
+    }
+
     /// Stops serving a partition that belongs to another node by now. Callers that wait
     /// for an answer get an error: the outcome is unknown.
     pub fn abandon(&self, partition: Partition) {

@@ -6,4 +6,5 @@ pub(crate) mod explain;
 pub(crate) mod logs;
 pub(crate) mod node;
 pub(crate) mod serve;
+pub(crate) mod time;
 pub(crate) mod top;

@@ -13,6 +13,7 @@ use sd_notify::NotifyState;
 use serde_json::json;
 use steadfast::Node;
 use steadfast::admin::DrainReport;
+use steadfast::clock::{Clock, SteppedClock, SystemClock};
 use steadfast::config::{Config, LogFormat};
 use steadfast::net::telemetry::{Format, Telemetry};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -32,6 +33,15 @@ pub(crate) struct ServeArguments {
     settings: Settings,
 }
 
+#[derive(Args)]
+pub(crate) struct DevArguments {
+    #[command(flatten)]
+    serve: ServeArguments,
+    /// Let the time stand still until a test moves it (steadfast time advance)
+    #[arg(long)]
+    virtual_time: bool,
+}
+
 /// The kind of server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ServerMode {
@@ -41,10 +51,24 @@ pub(crate) enum ServerMode {
     Production,
 }
 
-/// Runs a node until it is stopped.
-pub(crate) fn run(
+/// Runs a development server until it is stopped.
+pub(crate) fn run_dev(arguments: &DevArguments, output: OutputFormat) -> Result<()> {
+    let time = arguments
+        .virtual_time
+        .then(|| SteppedClock::starting_at(SystemClock::new().now()));
+    start(&arguments.serve, ServerMode::Development, time, output)
+}
+
+/// Runs a server until it is stopped.
+pub(crate) fn run(arguments: &ServeArguments, output: OutputFormat) -> Result<()> {
+    start(arguments, ServerMode::Production, None, output)
+}
+
+/// Runs a node until it is stopped; on virtual time if there is a clock.
+fn start(
     arguments: &ServeArguments,
     mode: ServerMode,
+    time: Option<SteppedClock>,
     output: OutputFormat,
 ) -> Result<()> {
     allocator::set_up();
@@ -54,7 +78,8 @@ pub(crate) fn run(
     let telemetry = Arc::new(telemetry.map_err(anyhow::Error::msg)?);
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.enable_all().build().context("start a runtime")?;
-    let served = runtime.block_on(serve(arguments, config, &telemetry, mode, output));
+    let kind = (mode, time);
+    let served = runtime.block_on(serve(arguments, config, &telemetry, kind, output));
     // Tasks that still run are cut off: their time limit has passed.
     runtime.shutdown_timeout(Duration::from_millis(100));
     telemetry.end();
@@ -85,7 +110,7 @@ async fn serve(
     arguments: &ServeArguments,
     config: Config,
     telemetry: &Arc<Telemetry>,
-    mode: ServerMode,
+    (mode, time): (ServerMode, Option<SteppedClock>),
     output: OutputFormat,
 ) -> Result<()> {
     let mut signals = ServerSignals::new()?;
@@ -100,6 +125,9 @@ async fn serve(
         builder = builder.log(Arc::clone(telemetry.log()));
         if mode == ServerMode::Development {
             builder = builder.development();
+        }
+        if let Some(time) = &time {
+            builder = builder.virtual_time(time.clone());
         }
         let node = tokio::select! {
             node = builder.start() => node.map_err(not_started)?,

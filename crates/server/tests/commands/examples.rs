@@ -23,6 +23,7 @@ const ORDER: &[&str] = &[
     "reload",
     "explain",
     "audit list",
+    "time show",
     "config init",
     "config check",
     "config show",
@@ -123,8 +124,9 @@ const ORDER: &[&str] = &[
     "drain",
 ];
 
-/// Examples that need more than one server, and the error without it.
+/// Examples that need another server, and the error of this one.
 const REFUSED: &[(&str, &str)] = &[
+    ("time advance", "STF-7070: the time of this server"),
     ("cluster status", "STF-6031: this node is alone"),
     ("cluster move", "STF-6031: this node is alone"),
     (

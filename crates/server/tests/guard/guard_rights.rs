@@ -80,7 +80,7 @@ fn try_header(server: &Server, client: &Client, client_token: &str, route: &Rout
 }
 
 /// What every operation of the REST interface is expected to need.
-const REST: [(&str, &str, &str); 60] = [
+const REST: [(&str, &str, &str); 62] = [
     ("get /v1/status", "node", "read"),
     ("post /v1/drain", "node", "manage"),
     ("post /v1/reload", "node", "manage"),
@@ -95,6 +95,8 @@ const REST: [(&str, &str, &str); 60] = [
     ("post /v1/restore", "node", "manage"),
     ("post /v1/inspect", "node", "manage"),
     ("post /v1/cluster/scrub", "node", "manage"),
+    ("get /v1/time", "node", "read"),
+    ("post /v1/time/advance", "node", "manage"),
     ("get /v1/cluster", "node", "read"),
     ("post /v1/cluster/move", "node", "manage"),
     ("get /v1/region", "node", "read"),

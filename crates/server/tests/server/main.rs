@@ -34,3 +34,4 @@ mod strings;
 mod systemd;
 mod telemetry;
 mod transactions;
+mod virtual_time;

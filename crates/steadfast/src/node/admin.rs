@@ -7,9 +7,10 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use steadfast_admin::{
     DrainReport, KeyInfo, KeySecret, NodeAdmin, NodeBackupRequest, NodeRestoreRequest, NodeStatus,
-    StatusPartition,
+    StatusPartition, TimeMoveRequest, TimeMoveTarget,
 };
 use steadfast_core::error::Code;
+use steadfast_core::iso::format_time;
 use steadfast_core::limits;
 use steadfast_net::access::{CLIENT_KEY, Grant, Key, Principal, SHARED, development_ring};
 use steadfast_net::http::{Problem, State};
@@ -22,6 +23,7 @@ use super::keys::KeyChangeOutcome;
 use super::listen_address::ListenAddress;
 use super::postgres;
 use super::region::{MovedHome, PairMember};
+use super::time::AdvanceOptions;
 use crate::config::{Config, EngineKind};
 
 /// The resource exists already, or cannot be changed here.
@@ -60,6 +62,32 @@ impl NodeAdmin for Inner {
         let addresses = self.addresses.lock();
         let address = |own: &ListenAddress| (own.name.to_owned(), own.url.clone());
         addresses.iter().map(address).collect()
+    }
+
+    fn time(&self) -> Value {
+        json!({
+            "now": format_time(self.clock.now()),
+            "is_virtual": self.virtual_time.is_some(),
+        })
+    }
+
+    async fn move_time(&self, request: TimeMoveRequest) -> Result<Value, Problem> {
+        let TimeMoveRequest {
+            target,
+            limit,
+            leaves_activities,
+        } = request;
+        let options = AdvanceOptions {
+            limit,
+            leaves_activities,
+        };
+        let moved = match target {
+            TimeMoveTarget::By(by) => self.advance_by(by, options).await,
+            TimeMoveTarget::To(to) => self.advance_to(to, options).await,
+        };
+        let report = moved.map_err(|error| problem(error.into()))?;
+        tracing::info!(event = "time.moved", now = %format_time(report.now));
+        Ok(report.to_json())
     }
 
     fn is_development(&self) -> bool {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use steadfast_admin::RestoreOutcome;
-use steadfast_core::clock::{Clock, SystemClock};
+use steadfast_core::clock::{Clock, SteppedClock, SystemClock};
 use steadfast_durable::FailureDetails;
 use steadfast_durable::native::{ActivityContext, Context, EntityType, Functions};
 use steadfast_events::{EventHubDefinition, Handler, ProcessorOptions};
@@ -18,6 +18,7 @@ use steadfast_realtime::{Hub, HubOptions};
 
 use super::hubs::HubRegistrations;
 use super::inner::ConfigReader;
+use super::open::KeptMemory;
 use super::performers::PerformerFactory;
 use super::processors;
 use super::running::Node;
@@ -45,6 +46,12 @@ pub struct Builder {
     pub(super) is_serving: bool,
     pub(super) is_development: bool,
     pub(super) clock: Arc<dyn Clock>,
+    /// The clock of credentials and requests; it is the system's also if `clock` is not.
+    pub(super) session_clock: Arc<dyn Clock>,
+    /// The clock, if it is moved by hand.
+    pub(super) stepped: Option<SteppedClock>,
+    /// State in memory that outlives the node.
+    pub(super) kept: Option<KeptMemory>,
     pub(super) source: Option<ConfigReader>,
     pub(super) restored: Option<RestoreOutcome>,
     pub(super) log: Option<Arc<LogRing>>,
@@ -66,11 +73,15 @@ impl Node {
 
 impl Default for Builder {
     fn default() -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         Self {
             config: Config::default(),
             is_serving: false,
             is_development: false,
-            clock: Arc::new(SystemClock::new()),
+            session_clock: Arc::clone(&clock),
+            clock,
+            stepped: None,
+            kept: None,
             source: None,
             restored: None,
             log: None,
@@ -398,7 +409,38 @@ impl Builder {
     /// Sets the clock, for tests.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.session_clock = Arc::clone(&clock);
         self.clock = clock;
+        self
+    }
+
+    /// Runs the node on virtual time: everything that is stored follows this clock, which
+    /// stands still until it is moved by [`testing`](crate::testing) or over REST.
+    /// Credentials, connections, locks and leases follow the system's clocks.
+    ///
+    /// ```
+    /// use steadfast::clock::{SteppedClock, Timestamp};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let clock = SteppedClock::starting_at(Timestamp(1_767_225_600_000));
+    /// let node = steadfast::Node::builder().memory().virtual_time(clock).start().await?;
+    /// assert_eq!(node.status().state, "ready");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn virtual_time(mut self, clock: SteppedClock) -> Self {
+        self.session_clock = Arc::new(SystemClock::new());
+        self.clock = Arc::new(clock.clone());
+        self.stepped = Some(clock);
+        self
+    }
+
+    /// Keeps state in memory that outlives the node.
+    pub(crate) fn kept_memory(mut self, kept: KeptMemory) -> Self {
+        self.config.engine = EngineKind::Memory;
+        self.kept = Some(kept);
         self
     }
 }

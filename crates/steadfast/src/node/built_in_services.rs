@@ -10,6 +10,7 @@ use steadfast_core::task::name_task;
 use steadfast_durable::{DeliveryOptions, Dispatcher, Instances, TaskHubs, TaskServiceCounts};
 use steadfast_events::{Blobs, EventHubDefinition, EventHubs, EventRetention};
 use steadfast_jobs::{Deliverer, JobClient, JobRunner, JobScheduler};
+use steadfast_net::access::Secret;
 use steadfast_net::egress::{ConnectOptions, EgressPolicy, EgressRule, Guard};
 use steadfast_net::sealing::SealingKey;
 use steadfast_partition::{CollectionReplicas, Performer, Runtime, ServiceKind, Services};
@@ -22,7 +23,6 @@ use super::error::Result;
 use super::job_calls::{self, CallOptions};
 use super::message_check::NodeMessageCheck;
 use super::performers::PerformerFactory;
-use super::secret;
 use crate::config::{Config, Error as ConfigError, RegionRole};
 
 /// Clients of the built-in services of a node.
@@ -68,22 +68,38 @@ pub(super) fn services(
         .with(PushService)
 }
 
+/// What the services are prepared with.
+pub(super) struct ServiceInputs<'a> {
+    pub(super) config: &'a Config,
+    /// The server's secret.
+    pub(super) secret: &'a Secret,
+    pub(super) clock: &'a Arc<dyn Clock>,
+    /// The clock of the credentials of outgoing calls.
+    pub(super) session_clock: &'a Arc<dyn Clock>,
+    pub(super) lease: Option<NodeLease>,
+    pub(super) is_development: bool,
+}
+
 /// Prepares the job runner and the dispatcher, and adds their performer factories.
 pub(super) fn prepare(
-    config: &Config,
-    clock: &Arc<dyn Clock>,
+    inputs: ServiceInputs<'_>,
     makers: &mut BTreeMap<ServiceKind, PerformerFactory>,
-    lease: Option<NodeLease>,
-    is_development: bool,
 ) -> Result<PreparedServices> {
-    let text = secret::text(config)?;
+    let ServiceInputs {
+        config,
+        secret: text,
+        clock,
+        session_clock,
+        lease,
+        is_development,
+    } = inputs;
     let addresses = Arc::new(RwLock::new(Vec::new()));
     let connect = connect(config, Arc::clone(&addresses), is_development)?;
-    let calls = job_calls::call_options(config, &text, &connect);
+    let calls = job_calls::call_options(config, text, &connect);
     let made = Arc::new(OnceLock::new());
     // Jobs of a region pair run in the spaces of their homes, not in the main space.
     if !matches!(config.regions.role, Some(RegionRole::Region { .. })) {
-        let deliverer = job_calls::node_deliverer(calls.clone(), lease, clock)?;
+        let deliverer = job_calls::node_deliverer(calls.clone(), lease, session_clock)?;
         makers.insert(steadfast_jobs::KIND, runner(deliverer, clock, &made));
     }
     Ok(PreparedServices {

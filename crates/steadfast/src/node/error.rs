@@ -15,6 +15,7 @@ use steadfast_partition::cluster::JoinRejection;
 use steadfast_realtime::Error as RealtimeError;
 use steadfast_storage::Error as StorageError;
 
+use super::time::Error as TimeError;
 use crate::config::Error as ConfigError;
 
 /// The result of starting and using a node.
@@ -44,6 +45,8 @@ pub enum Error {
     Durable(DurableError),
     /// A hub cannot be hosted.
     Realtime(RealtimeError),
+    /// The time of a test was not moved, or a fault has no such name.
+    Testing(TimeError),
     /// The key file cannot be used.
     Keys {
         /// Which file.
@@ -67,6 +70,7 @@ impl Error {
             Self::Events(error) => error.code(),
             Self::Durable(error) => error.code(),
             Self::Realtime(error) => error.code(),
+            Self::Testing(error) => error.code(),
             Self::Keys { .. } => Code("STF-7005"),
         }
     }
@@ -85,6 +89,7 @@ impl fmt::Display for Error {
             Self::Events(error) => error.fmt(f),
             Self::Durable(error) => error.fmt(f),
             Self::Realtime(error) => error.fmt(f),
+            Self::Testing(error) => error.fmt(f),
             Self::Keys { file, why } => {
                 let code = self.code();
                 write!(f, "{code}: the file of keys {}: {why}", file.display())
@@ -104,7 +109,7 @@ impl StdError for Error {
             Self::Events(error) => error.source(),
             Self::Durable(error) => error.source(),
             Self::Realtime(error) => error.source(),
-            Self::Cluster(_) | Self::Answer(_) | Self::Keys { .. } => None,
+            Self::Cluster(_) | Self::Answer(_) | Self::Testing(_) | Self::Keys { .. } => None,
         }
     }
 }
@@ -154,5 +159,11 @@ impl From<DurableError> for Error {
 impl From<RealtimeError> for Error {
     fn from(error: RealtimeError) -> Self {
         Self::Realtime(error)
+    }
+}
+
+impl From<TimeError> for Error {
+    fn from(error: TimeError) -> Self {
+        Self::Testing(error)
     }
 }

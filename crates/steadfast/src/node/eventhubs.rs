@@ -77,7 +77,7 @@ fn context(inner: &Inner) -> Arc<amqp::Context> {
     Arc::new(amqp::Context {
         hubs: inner.services.hubs.clone(),
         access: Some(Arc::clone(&inner.access)),
-        clock: Arc::clone(&inner.clock),
+        clock: Arc::clone(&inner.session_clock),
         container: inner.config.name.clone(),
         idle: limits::AMQP_IDLE,
         served: inner.services.served.clone(),

@@ -27,6 +27,7 @@ use super::keys::KeyFile;
 use super::listen_address::ListenAddress;
 use super::postgres::ShardedEngine;
 use super::region::PairMember;
+use super::time::VirtualTime;
 use super::volatile_services::VolatileServices;
 use super::watchdog::Watchdog;
 use crate::config::Config;
@@ -38,6 +39,10 @@ pub(super) struct Inner {
     pub(super) config: Config,
     pub(super) is_development: bool,
     pub(super) clock: Arc<dyn Clock>,
+    /// The clock of credentials and requests; it is the system's also if `clock` is not.
+    pub(super) session_clock: Arc<dyn Clock>,
+    /// The clock, if it is moved by hand.
+    pub(super) virtual_time: Option<VirtualTime>,
     pub(super) began: Duration,
     /// The engine beneath the store, for reading what other nodes have flushed.
     pub(super) engine: Arc<dyn Engine>,

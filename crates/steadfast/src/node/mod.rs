@@ -72,6 +72,7 @@ mod signalr;
 mod start;
 mod stateful_service;
 mod threads;
+mod time;
 mod volatile_services;
 mod watchdog;
 mod web;
@@ -79,6 +80,11 @@ mod web;
 pub use builder::Builder;
 pub use error::{Error, Result};
 pub use listen_address::ListenAddress;
+pub(crate) use open::KeptMemory;
 pub use running::Node;
 pub use service_partition::ServicePartition;
 pub use stateful_service::StatefulService;
+pub use time::{
+    AdvanceOptions, Error as TimeError, ErrorKind as TimeErrorKind, OpenWork, TimeReport,
+    TimerEvent,
+};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use steadfast_core::clock::Clock;
 use steadfast_core::id::Owner;
+use steadfast_net::access::Secret;
 use steadfast_storage::memory::MemoryEngine;
 use steadfast_storage::{Engine, Options, Store};
 use steadfast_storage_local::{self as local, LocalEngine};
@@ -19,6 +20,14 @@ pub(super) struct OpenedEngine {
     pub(super) engine: Arc<dyn Engine>,
     /// The same engine, if it is PostgreSQL.
     pub(super) shards: Option<Arc<ShardedEngine>>,
+}
+
+/// State in memory that outlives a node: for tests that start it again.
+#[derive(Clone)]
+pub(crate) struct KeptMemory {
+    pub(crate) engine: Arc<dyn Engine>,
+    /// The secret of the server, which is generated otherwise.
+    pub(crate) secret: Secret,
 }
 
 /// Opens the engine. Recovery of a log takes time, so it runs on a blocking thread.

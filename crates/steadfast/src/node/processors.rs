@@ -62,7 +62,7 @@ pub(super) async fn run(inner: &Inner, starts: Vec<ProcessorStarter>) -> Result<
         let ground = ProcessorEnvironment {
             hubs: inner.services.hubs.clone(),
             replicas: Arc::clone(&inner.services.replicas),
-            clock: Arc::clone(&inner.clock),
+            clock: Arc::clone(&inner.session_clock),
         };
         let processor = start(ground).await?;
         let leave = async move { processor.stop().await };

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use steadfast_admin::{DrainReport, NodeAdmin, NodeStatus, RestoreOutcome};
 use steadfast_collections::{PartitionKey, Replica, Scheme};
+use steadfast_core::clock::Timestamp;
 use steadfast_durable::TaskHubs;
 use steadfast_events::{Blobs, EventHubs};
 use steadfast_jobs::JobClient;
@@ -23,6 +24,7 @@ use super::inner::Inner;
 use super::listen_address::ListenAddress;
 use super::service_partition::ServicePartition;
 use super::stateful_service::StatefulService;
+use super::time::{AdvanceOptions, TimeReport};
 use crate::config::Config;
 
 /// A running node. Clones are handles of the same node. Dropping all of them stops it as a
@@ -218,6 +220,40 @@ impl Node {
         self.inner.leave(limit).await
     }
 
+    /// Waits until everything that is due has ended; see [`crate::testing`].
+    pub(crate) async fn settle(&self, options: AdvanceOptions) -> Result<TimeReport> {
+        Ok(self.inner.settle(options).await?)
+    }
+
+    /// Moves virtual time by a duration; see [`crate::testing`].
+    pub(crate) async fn advance_by(
+        &self,
+        by: Duration,
+        options: AdvanceOptions,
+    ) -> Result<TimeReport> {
+        Ok(self.inner.advance_by(by, options).await?)
+    }
+
+    /// Moves virtual time to a moment; see [`crate::testing`].
+    pub(crate) async fn advance_to(
+        &self,
+        to: Timestamp,
+        options: AdvanceOptions,
+    ) -> Result<TimeReport> {
+        Ok(self.inner.advance_to(to, options).await?)
+    }
+
+    /// Ends the node as a crash would, while clones of it exist. The closure does the same,
+    /// and does not keep the node alive.
+    pub(crate) fn crasher(&self) -> impl Fn() + Send + Sync + 'static {
+        let weak = Arc::downgrade(&self.inner);
+        move || {
+            if let Some(inner) = weak.upgrade() {
+                inner.crash();
+            }
+        }
+    }
+
     /// Runs the restore that was requested over REST, if any. The node must have been
     /// drained and stopped; this waits until its last clone is dropped, which releases the
     /// folder.
@@ -288,6 +324,17 @@ impl Inner {
         let both = endpoint.zip(keys);
         both.map(|(endpoint, keys)| endpoint.strings(&keys))
             .unwrap_or_default()
+    }
+
+    /// Ends everything at once: no notice, no handover, nothing is waited for. Commits in
+    /// progress may become durable.
+    fn crash(&self) {
+        self.leaving.cancel();
+        self.stop.cancel();
+        self.runtime.abandon_all();
+        self.hosts.lock().clear();
+        self.hooks.lock().clear();
+        self.services.jobs.stop();
     }
 
     /// Stops everything that uses the state, and closes it.

@@ -17,14 +17,14 @@ use super::error::{Error, Result};
 use crate::config::{Config, EngineKind};
 
 /// The key that signs tokens of SignalR clients and has no other right.
-pub(super) fn client_key(config: &Config) -> Result<Key> {
+pub(super) fn client_key(secret: &Secret) -> Key {
     let right = "listen realtime".parse::<Grant>();
-    Ok(Key {
+    Key {
         name: CLIENT_KEY.to_owned(),
         grants: vec![right.expect("it is written as it should be")],
-        primary: text(config)?.derive("tokens for clients of hubs"),
+        primary: secret.derive("tokens for clients of hubs"),
         secondary: None,
-    })
+    }
 }
 
 /// The key that seals backups: the text of the secret file as it is, so that a copy of the

@@ -71,7 +71,7 @@ fn context(inner: &Inner) -> Context {
     Context {
         realtime: inner.hosted.realtime.clone(),
         access: Arc::clone(&inner.access),
-        clock: Arc::clone(&inner.clock),
+        clock: Arc::clone(&inner.session_clock),
     }
 }
 

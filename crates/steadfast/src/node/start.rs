@@ -31,20 +31,21 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::builder::Builder;
-use super::built_in_services::{self, BuiltInServices, PreparedServices};
+use super::built_in_services::{self, BuiltInServices, PreparedServices, ServiceInputs};
 use super::cluster::{self, JoinedCluster};
 use super::cluster_port::NodeListener;
 use super::error::Result;
 use super::hubs::RealtimeHubs;
 use super::inner::{Inner, ring};
 use super::keys::KeyFile;
-use super::open::OpenedEngine;
+use super::open::{KeptMemory, OpenedEngine};
 use super::owner_rpc::{CLERK, CollectionsOwnerHandler};
 use super::performers::{PerformerFactory, Performers};
 use super::postgres::ShardedEngine;
 use super::region::{PairMember, RegionListener};
 use super::running::Node;
 use super::secret;
+use super::time::VirtualTime;
 use super::volatile_services::{self, VolatileServices};
 use super::watchdog::Watchdog;
 use super::web::ClientPorts;
@@ -200,12 +201,18 @@ impl Builder {
             certificate,
         } = inputs;
         let (config, clock) = (&self.config, &self.clock);
-        let hosted = take(&mut self.hubs).open(&config.name, clock)?;
-        let OpenedEngine { engine, shards } = open::engine(config, clock).await?;
-        let client_key = secret::client_key(config)?;
+        let hosted = take(&mut self.hubs).open(&config.name, &self.session_clock)?;
+        let (OpenedEngine { engine, shards }, secret) = match take(&mut self.kept) {
+            Some(KeptMemory { engine, secret }) => {
+                let shards = None;
+                (OpenedEngine { engine, shards }, secret)
+            }
+            None => (open::engine(config, clock).await?, secret::text(config)?),
+        };
+        let client_key = secret::client_key(&secret);
         let backup_key = secret::backup_key(config)?;
         ring.add(client_key.clone());
-        let access = Arc::new(AccessControl::new(ring, Arc::clone(clock)));
+        let access = Arc::new(AccessControl::new(ring, Arc::clone(&self.session_clock)));
         let watchdog = Watchdog::start(clock);
         let joined = match &shards {
             Some(shards) => {
@@ -217,9 +224,15 @@ impl Builder {
         };
         let lease = joined.as_ref().map(|joined| joined.lease.clone());
         let mut makers = take(&mut self.makers);
-        let is_development = self.is_development;
-        let prepared =
-            built_in_services::prepare(config, clock, &mut makers, lease.clone(), is_development)?;
+        let inputs = ServiceInputs {
+            config,
+            secret: &secret,
+            clock,
+            session_clock: &self.session_clock,
+            lease: lease.clone(),
+            is_development: self.is_development,
+        };
+        let prepared = built_in_services::prepare(inputs, &mut makers)?;
         signalr::set_mode(&hosted, config, &prepared.connect, &access)?;
         let pusher = PushPerformer::new(hosted.realtime.clone());
         makers.insert(PUSHES, Box::new(move |_| pusher as Arc<dyn Performer>));
@@ -269,6 +282,7 @@ impl Builder {
             }
             None => {
                 runtime.serve_all().await?;
+                self.catch_up(runtime);
                 None
             }
         };
@@ -301,6 +315,15 @@ impl Builder {
             volatile,
             hosts,
         })
+    }
+
+    /// Moves virtual time to the latest that was stored: time never goes back.
+    fn catch_up(&self, runtime: &Runtime) {
+        if let Some(stepped) = &self.stepped {
+            for mailbox in runtime.router().mailboxes() {
+                stepped.move_to(mailbox.ledger().time());
+            }
+        }
     }
 
     /// Phase 5: serves other nodes, other regions and clients.
@@ -336,6 +359,8 @@ impl Builder {
             config,
             is_development,
             clock,
+            session_clock,
+            stepped,
             source,
             log,
             restored,
@@ -352,6 +377,8 @@ impl Builder {
                 is_development,
                 access: opened.access,
                 clock,
+                session_clock,
+                virtual_time: stepped.map(VirtualTime::new),
                 began: opened.began,
                 engine: opened.engine,
                 store: opened.store,

@@ -126,6 +126,7 @@ fn admin_routes(inner: &Arc<Inner>) -> Routes {
     });
     let interface = steadfast_admin::log_routes(interface, &log);
     let interface = steadfast_admin::maintenance_routes(interface, &operator);
+    let interface = steadfast_admin::time_routes(interface, &operator);
     let interface = steadfast_admin::cluster_routes(interface, &operator);
     let interface = steadfast_admin::region_routes(interface, &operator);
     let shelves = Arc::new(RestCollections(Arc::clone(inner))) as Arc<dyn CollectionsBackend>;
@@ -141,7 +142,7 @@ fn admin_routes(inner: &Arc<Inner>) -> Routes {
     let desk = steadfast_admin::HubAdmin {
         realtime: inner.hosted.realtime.clone(),
         access: Arc::clone(&inner.access),
-        clock: Arc::clone(&inner.clock),
+        clock: Arc::clone(&inner.session_clock),
     };
     let interface = steadfast_admin::hub_routes(interface, &desk);
     let task_hubs = Arc::new(steadfast_admin::TaskHubAdmin {

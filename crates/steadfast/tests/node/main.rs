@@ -24,3 +24,5 @@ mod node_bank;
 mod push;
 mod reference;
 mod task_hub;
+mod test_faults;
+mod virtual_time;
