@@ -13,7 +13,7 @@ use steadfast_wire::durabletask::work_item::Request;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tonic::{Code, Status, Streaming};
+use tonic::{Code, Status};
 use uuid::Uuid;
 
 use super::channel::{TaskHubService, connect};
