@@ -169,7 +169,9 @@ async fn commands_that_share_a_commit_wait_for_nobody() {
     let door = node.runtime.router().mailbox(partition).unwrap();
     let envelope = |key| steadfast_partition::Envelope::new(address(key), Bytes::from_static(b"x"));
     let all = vec![envelope("a"), envelope("b")];
-    door.commit(Default::default(), all).await.unwrap();
+    door.commit(Default::default(), all, Vec::new())
+        .await
+        .unwrap();
     let row = door
         .ledger()
         .get(ROWS, b"b", steadfast_storage::Visibility::Durable);

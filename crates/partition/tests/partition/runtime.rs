@@ -218,7 +218,7 @@ async fn a_transaction_and_its_commands_share_one_commit() {
     let mut writes = steadfast_storage::Writes::new();
     writes.put(table, b"k", b"v");
     let add = counting::envelope("a", &Ask::Add(4));
-    door.commit(writes.clone(), vec![add.clone()])
+    door.commit(writes.clone(), vec![add.clone()], Vec::new())
         .await
         .unwrap();
     assert_eq!(
@@ -228,7 +228,10 @@ async fn a_transaction_and_its_commands_share_one_commit() {
     // One command says no: nothing of it happens.
     writes.put(table, b"other", b"v");
     let no = counting::envelope("a", &Ask::AddAndRefuse(1));
-    let error = door.commit(writes, vec![add, no]).await.unwrap_err();
+    let error = door
+        .commit(writes, vec![add, no], Vec::new())
+        .await
+        .unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Refused(_)));
     assert_eq!(
         handle.call(counter("a"), Ask::Get).await.unwrap(),
