@@ -20,33 +20,17 @@ use steadfast_core::backoff::Backoff;
 use steadfast_core::clock::{Clock, SteppedClock, Timestamp};
 use steadfast_core::limits;
 use steadfast_partition::{IdleReport, Mailbox};
-use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
 use super::error::{Error, ErrorKind, Result};
 use super::report::{AdvanceOptions, OpenWork, TimeReport};
+use super::virtual_time::VirtualTime;
 use crate::node::inner::Inner;
 
 /// The pauses between two looks at work that is done outside the partitions. It has no
 /// signal for its end, so that nodes on the system's clock need not give one.
 const FIRST_LOOK: Duration = Duration::from_micros(200);
 const LONGEST_LOOK: Duration = Duration::from_millis(20);
-
-/// The clock of a node on virtual time.
-pub(in crate::node) struct VirtualTime {
-    clock: SteppedClock,
-    /// Locked while the time is moved.
-    moving: Mutex<()>,
-}
-
-impl VirtualTime {
-    pub(in crate::node) fn new(clock: SteppedClock) -> Self {
-        Self {
-            clock,
-            moving: Mutex::new(()),
-        }
-    }
-}
 
 /// Where the time is moved.
 #[derive(Clone, Copy)]

@@ -3,7 +3,8 @@
 mod driver;
 mod error;
 mod report;
+mod virtual_time;
 
-pub(super) use driver::VirtualTime;
 pub use error::{Error, ErrorKind};
 pub use report::{AdvanceOptions, OpenWork, TimeReport, TimerEvent};
+pub(super) use virtual_time::VirtualTime;
