@@ -1,4 +1,6 @@
-//! `steadfast dev --virtual-time`: tests in every language move the time.
+//! `steadfast dev --virtual-time`.
+//!
+//! Tests in every language move the time.
 
 use std::path::Path;
 use std::time::Duration;

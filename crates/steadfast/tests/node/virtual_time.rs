@@ -1,6 +1,9 @@
-//! Nodes on virtual time: what fires when the time is moved, and what is waited for.
+//! Nodes on virtual time.
+//!
+//! What fires when the time is moved, and what is waited for.
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -243,14 +246,12 @@ async fn events_leave_when_their_retention_ends() {
 
 /// Gives up an activity after a day.
 async fn impatient(cx: Context, (): ()) -> Result<&'static str, FailureDetails> {
-    let activity = cx.activity::<_, ()>("hang", &());
-    let pause = Box::pin(cx.sleep(DAY));
-    Ok(
-        match select(Box::pin(async { activity.await }), pause).await {
-            Either::Left(_) => "done",
-            Either::Right(_) => "too late",
-        },
-    )
+    let activity = pin!(cx.activity::<_, ()>("hang", &()));
+    let pause = pin!(cx.sleep(DAY));
+    Ok(match select(activity, pause).await {
+        Either::Left(_) => "done",
+        Either::Right(_) => "too late",
+    })
 }
 
 #[tokio::test]
