@@ -270,6 +270,13 @@ pub trait CollectionsBackend: Send + Sync + 'static {
         commit: TransactionCommit,
     ) -> Result<CommitResponse, Problem>;
 
+    /// The response to the committed request with an idempotency key, if there is one.
+    async fn recall(
+        &self,
+        place: PartitionAddress,
+        key: IdempotencyKey,
+    ) -> Result<Option<CommitResponse>, Problem>;
+
     /// The message that creates a job from the properties of its document, encoded for the
     /// runtime. The job acts later with the rights that the caller has now.
     async fn create_job(

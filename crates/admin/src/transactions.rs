@@ -160,27 +160,47 @@ async fn commit(
         // Both write to the service's partition.
         demand(caller, Right::Send, ServiceArea::State, &service)?;
     }
-    let (mut messages, mut answers) = (Vec::new(), Vec::new());
-    for effect in effects {
+    for effect in &effects {
         effect.check_rights(caller)?;
-        let (message, answer) = effect.message(collections, caller).await?;
-        messages.push(message);
-        answers.push(answer);
     }
     let place = PartitionAddress { service, partition };
-    let order = TransactionCommit {
-        steps,
-        messages,
-        effects: answers,
-        idempotency,
+    let done = match drafted(collections, caller, effects).await {
+        Ok((messages, effects)) => {
+            let order = TransactionCommit {
+                steps,
+                messages,
+                effects,
+                idempotency,
+            };
+            collections.commit(place, order).await?
+        }
+        // What an effect needs may be gone since the request was committed.
+        Err(problem) => match idempotency {
+            Some(key) => collections.recall(place, key).await?.ok_or(problem)?,
+            None => return Err(problem),
+        },
     };
-    let done = collections.commit(place, order).await?;
     let mut response = Json(done.response).into_response();
     if done.is_replayed {
         let headers = response.headers_mut();
         headers.insert(REPLAYED, HeaderValue::from_static("true"));
     }
     Ok(response)
+}
+
+/// The messages of effects, and what the response says of each.
+async fn drafted(
+    collections: &Arc<dyn CollectionsBackend>,
+    caller: &Principal,
+    effects: Vec<TransactionEffect>,
+) -> Result<(Vec<Bytes>, Vec<Value>), Problem> {
+    let (mut messages, mut answers) = (Vec::new(), Vec::new());
+    for effect in effects {
+        let (message, answer) = effect.message(collections, caller).await?;
+        messages.push(message);
+        answers.push(answer);
+    }
+    Ok((messages, answers))
 }
 
 /// The idempotency key of a request.

@@ -276,8 +276,17 @@ impl Error {
             | ErrorKind::NotReadable { .. }
             | ErrorKind::Throttled
             | ErrorKind::NotVisible { .. } => RetryAdvice::Later,
+            // What was staged beside a group without room is rolled back first, which
+            // another attempt may meet.
+            ErrorKind::Storage if self.is_disk_full() => RetryAdvice::Later,
             _ => RetryAdvice::No,
         }
+    }
+
+    fn is_disk_full(&self) -> bool {
+        let source = self.source.as_deref();
+        let source = source.and_then(|source| source.downcast_ref::<steadfast_storage::Error>());
+        source.is_some_and(|source| matches!(source.kind(), Stored::DiskFull { .. }))
     }
 
     /// The stable code, the name of its page in `docs/errors/`.
@@ -316,5 +325,19 @@ impl StdError for Error {
     /// What is below the cause: that one is part of the message.
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.source.as_ref()?.source()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_worth_another_attempt_and_a_broken_one_is_not() {
+        let retry = |kind| Error::storage(steadfast_storage::Error::new(kind), 1).retry();
+        let path = std::path::PathBuf::from("data");
+        let full = Stored::DiskFull { path: path.clone() };
+        assert_eq!(retry(full), RetryAdvice::Later);
+        assert_eq!(retry(Stored::NotWritable { path }), RetryAdvice::No);
     }
 }

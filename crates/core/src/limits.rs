@@ -105,6 +105,9 @@ pub const PUBLIC_TRANSACTION_BYTES: usize = 1024 * 1024;
 /// Default time-out of an operation on a collection for its locks.
 pub const LOCK_TIMEOUT: Duration = Duration::from_secs(4);
 
+/// How long the checks of a transaction's messages may take; it holds its locks until then.
+pub const MESSAGE_CHECK: Duration = Duration::from_secs(10);
+
 /// How long a transaction over collections may stay open before it is faulted.
 pub const TRANSACTION_AGE: Duration = Duration::from_secs(30);
 

@@ -85,6 +85,13 @@ pub enum ErrorKind {
          {here}; send it as a message"
     )]
     ForeignCommand { home: Partition, here: Partition },
+    /// The receivers of a transaction's messages did not answer; nothing has changed.
+    #[error(
+        "STF-4010",
+        "the messages of the transaction cannot be checked now: {why}; nothing was sent, so \
+         try again"
+    )]
+    Unchecked { why: String },
     /// The storage engine failed.
     #[error(_, "the storage engine failed")]
     Storage,

@@ -89,7 +89,7 @@
 //!
 //! # The owner of a space in two regions
 //!
-//! One commit in two regions is in the documentation of `crates/storage/src/lib.rs`;
+//! One commit in two regions is in the documentation of `crates/storage-replicated/src/lib.rs`;
 //! `docs/decisions/0013-regions.md` gives the reasons.
 //!
 //! - `crates/storage-replicated/src/mirror/vote.rs` (pure) is a voter; `region/vote_store.rs` persists

@@ -11,9 +11,11 @@ use steadfast_collections::{
     CommitPath, CommitRejected, Options, Outcome, Replica, StagedCommands, Tx,
 };
 use steadfast_core::id::{Lsn, Partition};
+use steadfast_core::limits;
 use steadfast_core::task::name_task;
 use steadfast_storage::Writes;
 use tokio::sync::Mutex;
+use tokio::time::timeout;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::ingress::address::Envelope;
@@ -132,12 +134,24 @@ impl CommitTarget {
         commands.extend(more);
         let mut messages = envelopes(staged.messages)?;
         if let Some(check) = &self.check {
-            for message in &mut messages {
-                *message = check.check(message.clone()).await?;
-            }
+            // The transaction holds its locks until then.
+            let checked = timeout(limits::MESSAGE_CHECK, checked(&**check, &mut messages));
+            let late = |_| {
+                let seconds = limits::MESSAGE_CHECK.as_secs();
+                let why = format!("no answer within {seconds} s");
+                Error::new(ErrorKind::Unchecked { why })
+            };
+            checked.await.map_err(late)??;
         }
         self.mailbox.commit(writes, commands, messages).await
     }
+}
+
+async fn checked(check: &dyn MessageCheck, messages: &mut [Envelope]) -> Result<()> {
+    for message in messages {
+        *message = check.check(message.clone()).await?;
+    }
+    Ok(())
 }
 
 /// Sends what transactions have staged to the owner of their partition.

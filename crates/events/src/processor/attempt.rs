@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use steadfast_collections::{Error as StateError, ErrorKind as StateKind, Replica};
+use steadfast_core::error::Code;
 use steadfast_core::limits;
 use steadfast_partition::{Envelope, ErrorKind as PartitionKind, NodeTransport as _};
 
@@ -160,8 +161,7 @@ impl<H: Handler> PartitionPump<H> {
                     Ok(_) => return AttemptOutcome::Done,
                     Err(error) => error,
                 };
-                if matches!(error.kind(), PartitionKind::MessageRefused(_)) {
-                    // The handler would send it again.
+                if is_permanent(&error) {
                     return AttemptOutcome::Failed(error.to_string());
                 }
                 let error = Error::from(error);
@@ -312,6 +312,14 @@ impl<H: Handler> PartitionPump<H> {
                 .await;
         }
     }
+}
+
+/// A command of a transaction is for another partition.
+const FOREIGN_COMMAND: Code = Code("STF-4009");
+
+/// Whether the handler's commit would be refused again: its events are the cause.
+fn is_permanent(error: &steadfast_partition::Error) -> bool {
+    matches!(error.kind(), PartitionKind::MessageRefused(_)) || error.code() == FOREIGN_COMMAND
 }
 
 /// Whether a handler failed because a deadlock aborted its transaction.

@@ -174,9 +174,8 @@ impl Problem {
             "STF-6026" => StatusCode::SERVICE_UNAVAILABLE,
             "STF-6027" => StatusCode::FORBIDDEN,
             "STF-2008" | "STF-4003" => StatusCode::TOO_MANY_REQUESTS,
-            "STF-4001" | "STF-4002" | "STF-4008" | "STF-2012" | "STF-2019" | "STF-2021" => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            "STF-4001" | "STF-4002" | "STF-4008" | "STF-4010" | "STF-2012" | "STF-2019"
+            | "STF-2021" => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }

@@ -129,6 +129,28 @@ fn queued(server: &Server) -> BTreeMap<u64, u64> {
 }
 
 #[test]
+fn a_repetition_gets_its_response_when_what_it_needed_is_gone() {
+    let server = Start::new("dev").ready();
+    prepare(&server);
+    let (status, first, _) = commit(&server, "one", &order(1));
+    assert_eq!(status, StatusCode::OK, "{first}");
+    let path = format!("{JOBS}?api-version=2016-03-01");
+    let removed = server.ask(Method::DELETE, &path, &format!("Bearer {KNOWN}"), None);
+    assert!(removed.0.is_success(), "{}", removed.1);
+    let again = commit(&server, "one", &order(1));
+    assert_eq!(again, (StatusCode::OK, first, true));
+    let other = commit(&server, "two", &order(2));
+    assert_eq!(
+        (other.0.is_client_error(), other.2),
+        (true, false),
+        "{}",
+        other.1
+    );
+    let reused = commit(&server, "one", &order(2));
+    assert_eq!(reused.1["error"]["code"], "STF-6032", "{}", reused.1);
+}
+
+#[test]
 fn a_repeated_request_is_committed_once_and_gets_the_first_response() {
     let server = Start::new("dev").ready();
     prepare(&server);

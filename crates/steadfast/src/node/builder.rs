@@ -411,6 +411,7 @@ impl Builder {
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.session_clock = Arc::clone(&clock);
         self.clock = clock;
+        self.stepped = None;
         self
     }
 

@@ -135,29 +135,34 @@ impl CollectionsBackend for RestCollections {
         let is_write = writes(&steps) || !messages.is_empty() || idempotency.is_some();
         let service = self.find_or_create(&place, is_write).await?;
         let number = partition_number(&service, place.partition.as_deref())?;
-        let digest = |key: IdempotencyKey| (key.key.clone(), idempotency::fingerprint(&key));
         let order = CommitOrder {
             steps,
             messages: messages.iter().map(|one| hex::encode(one)).collect(),
             effects,
-            idempotency: idempotency.map(digest),
+            idempotency: idempotency.as_ref().map(digested),
+            recalls_only: false,
         };
-        let request = CollectionsRequest::Commit {
-            scheme: to_partition_scheme(&service.scheme),
-            name: service.name.clone(),
-            number,
-            order,
+        self.commit_at_owner(&service, number, order).await
+    }
+
+    async fn recall(
+        &self,
+        place: PartitionAddress,
+        key: IdempotencyKey,
+    ) -> Result<Option<CommitResponse>, Problem> {
+        let Some(service) = self.find(&place.service).await? else {
+            return Ok(None);
         };
-        match self.run(&service, number, request).await? {
-            CollectionsResponse::Committed {
-                response,
-                is_replayed,
-            } => Ok(CommitResponse {
-                response,
-                is_replayed,
-            }),
-            _ => Err(unexpected_response()),
-        }
+        let number = partition_number(&service, place.partition.as_deref())?;
+        let order = CommitOrder {
+            steps: Vec::new(),
+            messages: Vec::new(),
+            effects: Vec::new(),
+            idempotency: Some(digested(&key)),
+            recalls_only: true,
+        };
+        let found = self.commit_at_owner(&service, number, order).await?;
+        Ok(Some(found).filter(|found| found.is_replayed))
     }
 
     async fn create_job(
@@ -242,6 +247,31 @@ impl RestCollections {
         }
     }
 
+    /// Commits in a partition of a service, at its owner.
+    async fn commit_at_owner(
+        &self,
+        service: &ServiceDefinition,
+        number: u32,
+        order: CommitOrder,
+    ) -> Result<CommitResponse, Problem> {
+        let request = CollectionsRequest::Commit {
+            scheme: to_partition_scheme(&service.scheme),
+            name: service.name.clone(),
+            number,
+            order,
+        };
+        match self.run(service, number, request).await? {
+            CollectionsResponse::Committed {
+                response,
+                is_replayed,
+            } => Ok(CommitResponse {
+                response,
+                is_replayed,
+            }),
+            _ => Err(unexpected_response()),
+        }
+    }
+
     /// The first services after a name, of all partitions.
     async fn services_after(
         &self,
@@ -304,6 +334,11 @@ impl RestCollections {
 fn writes(steps: &[TransactionStep]) -> bool {
     let mut steps = steps.iter();
     steps.any(|step| !matches!(step, TransactionStep::Get { .. }))
+}
+
+/// A key, and the digest of its request.
+fn digested(key: &IdempotencyKey) -> (String, String) {
+    (key.key.clone(), idempotency::fingerprint(key))
 }
 
 fn job_id(job: &JobPath) -> Result<JobId, Problem> {

@@ -3,8 +3,9 @@
 //! A request with a key leaves a row in its own commit: the key, a digest of the request and
 //! the response. A repetition finds the row and gets the response; it waits while the first
 //! request holds the lock of the row. Rows lie in one dictionary per day, in a scope that no
-//! service can name. A dictionary is removed as a whole once it is two days old, so a key
-//! counts for a day at least; a full one refuses more keys.
+//! service can name. The first request with a key removes dictionaries that are two days old
+//! or older, each as a whole, so a key counts for a day at least; a full one refuses more
+//! keys.
 
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
@@ -69,14 +70,17 @@ impl IdempotencyWindow {
         let own: Dictionary<String, Json> = self.state.get_or_add_in(tx, &name(self.day)).await?;
         own.lock(tx, key).await?;
         let mut found = own.get(tx, key).await?;
-        // Another owner's clock may be ahead.
-        for day in [self.day - 1, self.day + 1] {
-            if found.is_some() {
-                break;
-            }
-            let other = self.state.try_get(&name(day)).await?;
-            if let Some::<Dictionary<String, Json>>(other) = other {
-                found = other.get(tx, key).await?;
+        if found.is_none() {
+            // The first request of yesterday may be under way: its dictionary is locked.
+            let name = name(self.day - 1);
+            let former: Dictionary<String, Json> = self.state.get_or_add_in(tx, &name).await?;
+            found = former.get(tx, key).await?;
+        }
+        if found.is_none() {
+            // Another owner's clock may be ahead.
+            let later = self.state.try_get(&name(self.day + 1)).await?;
+            if let Some::<Dictionary<String, Json>>(later) = later {
+                found = later.get(tx, key).await?;
             }
         }
         let Some(found) = found else {

@@ -68,7 +68,9 @@ fn refused(code: Code, message: &str) -> Error {
     Error::new(ErrorKind::MessageRefused(ServiceError::new(code, message)))
 }
 
-/// The receiver could not be asked; another attempt may succeed.
+/// The receiver could not be asked; another attempt may succeed. Its code may say that the
+/// outcome is unknown, but nothing was sent.
 fn failed(code: Code, message: &str) -> Error {
-    Error::new(ErrorKind::Refused(ServiceError::new(code, message)))
+    let why = format!("{code}: {}", code.strip(message));
+    Error::new(ErrorKind::Unchecked { why })
 }

@@ -46,6 +46,8 @@ pub(super) struct CommitOrder {
     pub(super) effects: Vec<Value>,
     /// An idempotency key, and the digest of its request.
     pub(super) idempotency: Option<(String, String)>,
+    /// Whether only the response of an earlier request is wanted.
+    pub(super) recalls_only: bool,
 }
 
 /// Creates a service whose first partition is local, or returns the existing one.
@@ -121,6 +123,9 @@ pub(super) async fn commit(
         let row = match &order.idempotency {
             None => None,
             Some((key, digest)) => match window.look_up(&mut tx, key, digest).await? {
+                KeyLookup::New(_) if order.recalls_only => {
+                    return Ok(tx.roll_back(Ok((Value::Null, false))));
+                }
                 KeyLookup::New(rows) => Some((rows, key, digest)),
                 KeyLookup::Known(response) => return Ok(tx.roll_back(Ok((response, true)))),
                 KeyLookup::Refused(problem) => return Ok(tx.roll_back(Err(problem))),

@@ -15,6 +15,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use steadfast_backup::BackupKey;
 use steadfast_core::clock::Clock;
+use steadfast_core::iso::format_time;
 use steadfast_durable::native::FunctionHost;
 use steadfast_net::access::{AccessControl, Key, KeyRing};
 use steadfast_net::http::{NodeHealth, State};
@@ -53,7 +54,7 @@ use super::{
     cluster_handlers, cluster_port, listen_policy, open, postgres, processors, region,
     region_server, scheduler, signalr, web,
 };
-use crate::config::Config;
+use crate::config::{Config, EngineKind, Error as ConfigError};
 
 /// The space that holds everything durable.
 const MAIN: &str = "main";
@@ -109,6 +110,20 @@ struct ServingParts {
     hosts: Vec<FunctionHost>,
 }
 
+/// How far the clocks of two starts may differ without a warning.
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(300);
+
+/// Refuses state that nodes on other clocks share.
+fn virtual_time_alone(config: &Config) -> Result<()> {
+    let key = match (config.engine, &config.regions.role) {
+        (EngineKind::Postgres, _) => "engine",
+        (_, Some(_)) => "jobs.region",
+        _ => return Ok(()),
+    };
+    let why = "virtual time is for a single node on the engine memory or local";
+    Err(ConfigError::value(key, "virtual time", why).into())
+}
+
 impl Builder {
     /// Starts the node: opens its state, acquires its partitions, then serves.
     ///
@@ -160,6 +175,9 @@ impl Builder {
     fn inputs(&self) -> Result<StartInputs> {
         let config = &self.config;
         postgres::check(config)?;
+        if self.stepped.is_some() {
+            virtual_time_alone(config)?;
+        }
         let keys = KeyFile::new(config.keys_file.clone());
         let declared = config.ring()?;
         let ring = ring(&declared, &keys, self.is_development)?;
@@ -317,12 +335,21 @@ impl Builder {
         })
     }
 
-    /// Moves virtual time to the latest that was stored: time never goes back.
+    /// Moves virtual time to the latest that was stored: time never goes back. On the
+    /// system's clock it says if the state is of the future, where timers would wait.
     fn catch_up(&self, runtime: &Runtime) {
-        if let Some(stepped) = &self.stepped {
-            for mailbox in runtime.router().mailboxes() {
-                stepped.move_to(mailbox.ledger().time());
-            }
+        let mailboxes = runtime.router().mailboxes();
+        let latest = mailboxes.iter().map(|mailbox| mailbox.ledger().time());
+        let latest = latest.max().unwrap_or_default();
+        match &self.stepped {
+            Some(stepped) => stepped.move_to(latest),
+            None if latest > self.clock.now().plus(CLOCK_TOLERANCE) => tracing::warn!(
+                event = "node.state_of_the_future",
+                latest = format_time(latest),
+                "the state was written at a later time, on virtual time or by another clock: \
+                 its timers wait until then",
+            ),
+            None => {}
         }
     }
 

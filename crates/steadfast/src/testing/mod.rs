@@ -38,7 +38,7 @@
 //!
 //! Everything that exists only while the process runs follows the system's clocks:
 //! time-outs of calls and locks, idle connections, the validity of keys and tokens, leases
-//! of nodes, the balancing of event processors. So no move ends a connection, loses a
+//! of nodes. Processors compare both, see the guide. So no move ends a connection, loses a
 //! lock, or lets a token expire; and a test whose code hangs fails in real time.
 //!
 //! # What a move does

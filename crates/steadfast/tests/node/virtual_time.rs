@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use serde::{Deserialize, Serialize};
-use steadfast::clock::Timestamp;
+use steadfast::Node;
+use steadfast::clock::{SteppedClock, Timestamp};
 use steadfast::durable::{
     ActivityContext, Context, EntityOperation, FailureDetails, InstanceStatus, NewInstance, Task,
     entity, signal_message,
@@ -355,4 +356,14 @@ async fn a_move_stops_at_each_of_a_thousand_moments() {
     let report = world.advance(Duration::from_secs(60_000)).await.unwrap();
     assert_eq!((report.moments, report.fired_count), (1_000, 1_000));
     assert_eq!(status(&world, &id).await.0, InstanceStatus::Completed);
+}
+
+#[tokio::test]
+async fn state_that_nodes_share_has_no_virtual_time() {
+    let clock = SteppedClock::starting_at(Timestamp(0));
+    let builder = Node::builder().postgres("postgres://127.0.0.1:1/none");
+    let Err(error) = builder.virtual_time(clock).start().await else {
+        panic!("a node on PostgreSQL has started on virtual time");
+    };
+    assert_eq!(error.code().0, "STF-7002", "{error}");
 }

@@ -20,6 +20,7 @@ use steadfast_core::backoff::Backoff;
 use steadfast_core::clock::{Clock, SteppedClock, Timestamp};
 use steadfast_core::limits;
 use steadfast_partition::{IdleReport, Mailbox};
+use tokio::sync::MutexGuard;
 use tokio::time::{Instant, timeout_at};
 
 use super::error::{Error, ErrorKind, Result};
@@ -61,8 +62,8 @@ impl Inner {
     /// Waits until everything that is due has ended.
     pub(crate) async fn settle(&self, options: AdvanceOptions) -> Result<TimeReport> {
         let time = self.virtual_time()?;
-        let _moving = time.moving.lock().await;
         let mut settling = TimeMove::new(self, options);
+        let _moving = settling.begin(time).await?;
         settling.settle(&time.clock).await?;
         Ok(settling.end(&time.clock))
     }
@@ -73,10 +74,7 @@ impl Inner {
         by: Duration,
         options: AdvanceOptions,
     ) -> Result<TimeReport> {
-        let time = self.virtual_time()?;
-        let _moving = time.moving.lock().await;
-        let to = MoveTarget::By(by);
-        self.move_time(&time.clock, to, options).await
+        self.move_time(MoveTarget::By(by), options).await
     }
 
     /// Moves the time to a moment.
@@ -85,23 +83,18 @@ impl Inner {
         to: Timestamp,
         options: AdvanceOptions,
     ) -> Result<TimeReport> {
-        let time = self.virtual_time()?;
-        let _moving = time.moving.lock().await;
-        self.move_time(&time.clock, MoveTarget::To(to), options)
-            .await
+        self.move_time(MoveTarget::To(to), options).await
     }
 
-    async fn move_time(
-        &self,
-        clock: &SteppedClock,
-        target: MoveTarget,
-        options: AdvanceOptions,
-    ) -> Result<TimeReport> {
+    async fn move_time(&self, target: MoveTarget, options: AdvanceOptions) -> Result<TimeReport> {
+        let time = self.virtual_time()?;
+        let clock = &time.clock;
+        let mut moving = TimeMove::new(self, options);
+        let _moving = moving.begin(time).await?;
         let (now, to) = (clock.now(), target.destination(clock.now()));
         if to < now || to > now.plus(limits::TIME_MOVE) {
             return Err(Error::new(ErrorKind::OutOfReach { now, to }));
         }
-        let mut moving = TimeMove::new(self, options);
         let (mut next, _) = moving.settle(clock).await?;
         // What fired before the move was due before it.
         moving.report = TimeReport::default();
@@ -136,9 +129,23 @@ impl<'a> TimeMove<'a> {
         Self {
             inner,
             options,
-            end: Instant::now() + options.limit,
+            end: Instant::now() + options.limit.min(limits::TIME_MOVE_LIMIT),
             report: TimeReport::default(),
         }
+    }
+
+    /// Waits until no other move is under way.
+    async fn begin<'t>(&self, time: &'t VirtualTime) -> Result<MutexGuard<'t, ()>> {
+        let moving = timeout_at(self.end, time.moving.lock()).await;
+        moving.map_err(|_| self.unsettled(&time.clock))
+    }
+
+    fn unsettled(&self, clock: &SteppedClock) -> Error {
+        Error::new(ErrorKind::Unsettled {
+            now: clock.now(),
+            open: self.open_work(),
+            limit: self.options.limit,
+        })
     }
 
     fn end(mut self, clock: &SteppedClock) -> TimeReport {
@@ -153,12 +160,9 @@ impl<'a> TimeMove<'a> {
         let mut former = None;
         let mut fired = TimeReport::default();
         loop {
-            if Instant::now() >= self.end {
-                return Err(Error::new(ErrorKind::Unsettled {
-                    now: clock.now(),
-                    open: self.open_work(),
-                    limit: self.options.limit,
-                }));
+            // A node that has ended has no partitions, and gets none.
+            if Instant::now() >= self.end || self.inner.stop.is_cancelled() {
+                return Err(self.unsettled(clock));
             }
             let reports = self.pass().await;
             for report in &reports {
