@@ -57,26 +57,29 @@ fn yield_to_others() {
 fn run_apart(program: &Path, group: &'static Group) -> Outcome {
     let mut command = Command::new(program);
     command.args(["test", "--only", group.name]);
-    let (took, result) = timed(|| capture(&mut command));
-    let (worked, error) = match result {
-        Ok(worked) => (worked, None),
-        Err(error) => (Duration::ZERO, Some(error)),
-    };
-    if let Some(error) = &error {
+    let (took, (worked, result)) = timed(|| capture(&mut command));
+    if let Err(error) = &result {
         eprintln!("group {} failed: {error:#}", group.name);
     }
-    Outcome::new(group, took, worked, error.is_none())
+    Outcome::new(group, took, worked, result.is_ok())
 }
 
-/// Runs to the end, then prints all output in one piece; returns the CPU time.
-fn capture(command: &mut Command) -> Result<Duration> {
+/// Runs to the end, then prints all output in one piece; returns the CPU time, also of a
+/// failure.
+fn capture(command: &mut Command) -> (Duration, Result<()>) {
+    let mut worked = Duration::ZERO;
+    let result = captured(command, &mut worked);
+    (worked, result)
+}
+
+fn captured(command: &mut Command, worked: &mut Duration) -> Result<()> {
     let shown = process::show(command);
     let mut printed = tempfile::tempfile().context("no file for the output")?;
     let clone = |file: &File| file.try_clone().context("no file for the output");
     command.stdout(clone(&printed)?).stderr(clone(&printed)?);
     let started = command.spawn();
     let mut child = started.with_context(|| format!("cannot start {shown}"))?;
-    let worked = process::worked_by(&child);
+    *worked = process::worked_by(&child);
     let status = child
         .wait()
         .with_context(|| format!("cannot wait for {shown}"))?;
@@ -84,7 +87,7 @@ fn capture(command: &mut Command) -> Result<Duration> {
     if !status.success() {
         bail!("{shown}: {status}");
     }
-    Ok(worked)
+    Ok(())
 }
 
 fn print_all(file: &mut File) -> io::Result<()> {
@@ -104,11 +107,14 @@ mod tests {
     fn what_the_busy_lane_starts_has_a_lower_priority() {
         let niceness = || process::output(&mut Command::new("nice")).unwrap();
         let outside = niceness();
-        let inside = thread::spawn(move || {
-            yield_to_others();
-            niceness()
+        let inside = thread::scope(|scope| {
+            let lane = scope.spawn(|| {
+                yield_to_others();
+                niceness()
+            });
+            lane.join().unwrap()
         });
-        assert_eq!(inside.join().unwrap().trim(), "10");
+        assert_eq!(inside.trim(), "10");
         // The tests themselves may run in the busy lane.
         assert_eq!(niceness(), outside);
     }
@@ -121,8 +127,13 @@ mod tests {
             command
         };
         let work = "i=0; while [ $i -lt 99999 ]; do i=$((i+1)); done";
-        assert!(capture(&mut shell(work)).unwrap() > Duration::ZERO);
-        let error = capture(&mut shell("exit 3")).unwrap_err().to_string();
-        assert!(error.contains("exit 3"), "{error}");
+        let (worked, result) = capture(&mut shell(work));
+        assert!(result.is_ok() && worked > Duration::ZERO, "{worked:?}");
+        let (worked, result) = capture(&mut shell(&format!("{work}; exit 3")));
+        let error = result.unwrap_err().to_string();
+        assert!(
+            error.contains("exit 3") && worked > Duration::ZERO,
+            "{error}"
+        );
     }
 }
